@@ -1,0 +1,57 @@
+"""How far does a model see, given the base it was pretrained with? Measured in minutes on a CPU.
+
+Six models, trained side by side on the standard library's source and on retrieval documents:
+four bases, and two controls whose answer is known (no rotation: no limit; a window of 32 tokens:
+nothing beyond it).
+
+Cost: about five minutes on two cores. Options on for every member that make retrieval learnable
+this quickly: `shift_keys` and `align_query_key` (see `model.config`).
+"""
+
+from data.config import DataConfig
+from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
+from model.config import ModelConfig
+from model.rotary.rope import Rope
+
+configs = [
+    ExperimentConfig(
+        name="demo",
+        question="How far does a model see, given the RoPE base it was pretrained with?",
+        members=(
+            ("model.rotary.base=10",),
+            ("model.rotary.base=30",),
+            ("model.rotary.base=100",),
+            ("model.rotary.base=10000",),
+            ("model.rotary=nope",),
+            ("model.rotary.base=10000", "model.window=32"),
+        ),
+        model=ModelConfig(
+            vocab_size=1024,
+            embed_dim=128,
+            num_layers=2,
+            num_heads=2,
+            num_kv_heads=2,
+            head_dim=64,
+            mlp_dim=256,
+            rotary=Rope(base=10_000.0),
+            shift_keys=True,
+            align_query_key=True,
+        ),
+        data=DataConfig(
+            source="local",
+            vocab_size=1024,
+            context_length=256,
+            batch_size=16,
+            retrieval_fraction=0.75,
+        ),
+        train=TrainConfig(
+            num_steps=250,
+            learning_rate=3e-3,
+            warmup_steps=20,
+            beta2=0.98,
+            log_every=5,
+            save_every=50,
+        ),
+        evals=EvalConfig(documents=64),
+    )
+]

@@ -1,0 +1,65 @@
+"""DataConfig: which documents, cut how."""
+
+import dataclasses
+from typing import Literal
+
+RETRIEVAL_TASKS = ("kv", "lagcopy", "lines")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What a run is trained on. Every row is a pure function of this and the row's number.
+
+    Attributes:
+      source: "local" (the Python standard library's own source: real text on any machine),
+        "jsonl" (RedPajama-format .jsonl, .jsonl.gz or .jsonl.zst at `path`), "redpajama" (the
+        TFDS builder, prepared under `path`) or "retrieval" (documents made on the spot only).
+      path: file or folder of the source; not used by "local" and "retrieval".
+      tokenizer: an existing SentencePiece .model; None trains one on the source.
+      vocab_size: size of the tokenizer to train (ignored when `tokenizer` is given); 128 of its ids
+        are reserved for the keys and values of retrieval documents.
+      subset_shares: share in [0, 1] of a RedPajama subset's documents to keep, by name, e.g.
+        (("github", 0.5),); those of subsets not named are all kept.
+      context_length: tokens of a training row.
+      batch_size: rows of a step over all devices.
+      retrieval_fraction: share of rows that are retrieval documents.
+      retrieval_tasks: kinds of retrieval documents, drawn with equal weight.
+      seed: decides row order and retrieval documents; not the initialisation.
+      on_bad_document: "error" stops at the first broken document, naming file and line; "skip"
+        leaves it out and reports it.
+      prepared_root: where tokenized data is kept and found again.
+      num_workers: processes that build rows; 0 builds them in threads of the trainer.
+    """
+
+    source: Literal["local", "jsonl", "redpajama", "retrieval"] = "local"
+    path: str | None = None
+    tokenizer: str | None = None
+    vocab_size: int = 1024
+    subset_shares: tuple[tuple[str, float], ...] = ()
+    context_length: int
+    batch_size: int
+    retrieval_fraction: float = 0.0
+    retrieval_tasks: tuple[str, ...] = RETRIEVAL_TASKS
+    seed: int = 0
+    on_bad_document: Literal["error", "skip"] = "error"
+    prepared_root: str = "runs/data"
+    num_workers: int = 0
+
+    def __post_init__(self):
+        for name in ("context_length", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.retrieval_fraction <= 1:
+            raise ValueError(f"retrieval_fraction must be in [0, 1], got {self.retrieval_fraction}")
+        if self.source in ("jsonl", "redpajama") and self.path is None:
+            raise ValueError(f"data.source={self.source} needs data.path=FILE_OR_FOLDER")
+        for name, share in self.subset_shares:
+            if not 0 <= share <= 1:
+                raise ValueError(f"subset_shares of {name} must be in [0, 1], got {share}")
+        unknown = set(self.retrieval_tasks) - set(RETRIEVAL_TASKS)
+        if unknown or not self.retrieval_tasks:
+            raise ValueError(
+                f"retrieval_tasks must be some of {RETRIEVAL_TASKS}, got {self.retrieval_tasks}"
+            )
+        if self.num_workers < 0:
+            raise ValueError(f"num_workers must be at least 0, got {self.num_workers}")

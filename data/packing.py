@@ -1,0 +1,98 @@
+"""Training rows cut from the stored stream, documents and all.
+
+    stream     ... E|B a b c d E|B e f E|B g h i j k l ...      B, E: beginning, end of a document
+    row              [b c d E B e f E]B                         T = 8 ids, and one more as target
+    tokens            b c d E B e f E
+    targets           c d E . e f E .                           . no target: the document is over
+    positions         0 1 2 3 0 1 2 3                           from the document's or row's start
+    segment_ids       1 1 1 1 2 2 2 2                           attention stays within one
+
+Rows are neighbours in the stream, so no id is lost or padded. Epoch e starts at its own offset
+o_e < T and takes the rows in its own order: row i of an epoch reads ids o_e + j T ... o_e + j T + T
+where j = permutation_e(i). Offset and permutation follow from (seed, e), so any row of any epoch
+is found at once, and which host or worker asks makes no difference.
+"""
+
+import functools
+import hashlib
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from grain.experimental import index_shuffle
+
+from data.store import TokenStore
+
+Row = dict[str, np.ndarray]  # the batch contract of `data`, without the batch axis
+
+
+class TextRows:
+    """A grain random-access source of packed rows, endless: epoch follows epoch.
+
+    Raises:
+      ValueError: if the store is shorter than one row.
+    """
+
+    def __init__(self, store: TokenStore, context_length: int, *, seed: int):
+        self._store, self._T, self._seed = store, context_length, seed
+        spare = store.num_tokens - 1  # the last id is a target only
+        if spare < context_length:
+            raise ValueError(
+                f"{store.path} holds {store.num_tokens} ids, a row of "
+                f"context_length={context_length} needs {context_length + 1}; use more text"
+            )
+        # One row less than fits leaves room for every offset; a store of one row has none to spare.
+        self.rows_per_epoch = max(1, spare // context_length - 1)
+        self._num_offsets = min(context_length, spare - self.rows_per_epoch * context_length + 1)
+
+    def __len__(self) -> int:
+        return sys.maxsize
+
+    def __getitem__(self, index: int) -> Row:
+        return self._getitems([index])[0]
+
+    def _getitems(self, indices: Sequence[int]) -> list[Row]:
+        starts = np.array([self.start(index) for index in indices])
+        ids = self._store.read_rows(starts, self._T + 1)
+        columns = pack(ids, self._store.bos_id)
+        return [{name: column[i] for name, column in columns.items()} for i in range(len(ids))]
+
+    def start(self, index: int) -> int:
+        """Where row number `index` begins in the stream."""
+        epoch, i = divmod(index, self.rows_per_epoch)
+        offset, order_seed = self._epoch(epoch)
+        j = index_shuffle(i, max_index=self.rows_per_epoch - 1, seed=order_seed, rounds=4)
+        return offset + j * self._T
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 - a source lives as long as the process
+    def _epoch(self, epoch: int) -> tuple[int, int]:
+        digest = hashlib.blake2b(repr(("epoch", self._seed, epoch)).encode(), digest_size=12)
+        offset = int.from_bytes(digest.digest()[:8], "little") % self._num_offsets
+        return offset, int.from_bytes(digest.digest()[8:], "little")
+
+    def __repr__(self) -> str:
+        return f"TextRows({self._store.path}, context_length={self._T}, seed={self._seed})"
+
+
+def pack(ids: np.ndarray, bos_id: int) -> Row:
+    """The batch contract for stretches of the stream.
+
+    Args:
+      ids: int32 `[B, T + 1]`.
+      bos_id: the id that starts every document.
+
+    Returns:
+      tokens, targets, positions, segment_ids int32 and loss_mask float32, all `[B, T]`.
+    """
+    starts = ids == bos_id
+    starts[:, 0] = True  # a row's start is its first document's start, wherever that was cut
+    place = np.arange(ids.shape[1] - 1, dtype=np.int32)
+    last_start = np.maximum.accumulate(np.where(starts[:, :-1], place, 0), axis=1)
+    counts = ~starts[:, 1:]
+    return {
+        "tokens": ids[:, :-1],
+        "targets": np.where(counts, ids[:, 1:], 0).astype(np.int32),
+        "positions": place - last_start,
+        "segment_ids": np.cumsum(starts[:, :-1], axis=1, dtype=np.int32),
+        "loss_mask": counts.astype(np.float32),
+    }

@@ -1,0 +1,542 @@
+"""Text to tokens, once.
+
+    runs/data/jsonl-3f9c.../      named by what went in, so that it is found again
+      tokenizer.model
+      train/  validation/         token stores (data.store)
+      prepare.json                what went in and came out; written last: it makes the folder valid
+      progress.json               the shards finished so far; a stopped run goes on after them
+
+Every document is stored as [BOS] + ids + [EOS]. Documents go to validation if they are in a file
+named so, or, in a source without such files, by a hash of their text: one in a hundred (one in
+twenty of `local`, which is small). Equal texts fall on the same side.
+
+    python -m data.prepare --source jsonl --path DIR --vocab-size 4096
+"""
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import hashlib
+import itertools
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import rich.console
+import rich.progress
+
+from data import store as store_lib
+from data import tokenizer as tokenizer_lib
+from data.config import DataConfig
+from data.sources import Document, InputFile, jsonl_files, local_files, read_documents
+from data.tokenizer import Tokenizer
+
+VERSION = 1  # of all that decides ids from text: raise it and everything is prepared anew
+SHARD_TOKENS = 1 << 26
+SLICE = 1 << 20  # characters encoded at a time
+UNIT = 1 << 18  # characters sent to a worker at a time
+SAMPLE = 16 << 20  # characters a tokenizer is trained on ...
+SAMPLE_DOCUMENT = 1 << 14  # ... of which one document gives at most
+POOL_BYTES = 8 << 20  # below this much input, starting worker processes costs more than it gives
+LISTED = 100  # skipped documents named in prepare.json
+
+
+def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
+    """The folder with the tokens of `config`'s text: found under its `prepared_root`, or made.
+
+    A run that was stopped, however hard, goes on after its last finished shard and ends with the
+    same bytes as one that was not. Source "retrieval" has no text and no stores, only a tokenizer
+    (trained on the text of "local" if none is given).
+
+    Raises:
+      ValueError: on bad input, as `FILE:LINE: what is wrong`.
+    """
+    root = Path(config.prepared_root)
+    source = _source(config, show_progress)
+    given = Tokenizer(config.tokenizer) if config.tokenizer else None
+    settings = {
+        "version": VERSION,
+        "source": config.source,
+        "files": [[file.name, file.size] for file in source.files],
+        "subset_shares": sorted(config.subset_shares),
+        "tokenizer": given.fingerprint if given else None,
+        "vocab_size": None if given else config.vocab_size,
+        "shard_tokens": SHARD_TOKENS,
+    }
+    name = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
+    folder = root / f"{config.source}-{name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder / ".lock"):
+        report_path = folder / "prepare.json"
+        if not report_path.exists():
+            tokenizer_path = folder / "tokenizer.model"
+            if not tokenizer_path.exists():
+                part = tokenizer_path.with_suffix(".part")
+                if given:
+                    part.write_bytes(given.model)
+                else:
+                    skip = config.on_bad_document == "skip"
+                    tokenizer_lib.train(_sample(source, skip), part, config.vocab_size)
+                os.replace(part, tokenizer_path)
+            report = {"settings": settings, "path": config.path}
+            if config.source != "retrieval":
+                report |= _tokenize(config, source, folder, show_progress)
+            store_lib.write_atomically(report_path, json.dumps(report, indent=1))
+        skipped = json.loads(report_path.read_text("utf-8")).get("skipped", {"count": 0})
+        if skipped["count"] and config.on_bad_document == "error":
+            raise ValueError(
+                f"{skipped['first'][0]} (and {skipped['count'] - 1} more); "
+                "on_bad_document=skip leaves such documents out"
+            )
+    return folder
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time: a second one waits here and then finds the work done."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Source:
+    """Documents, and the files (or splits) they are counted in.
+
+    Attributes:
+      files: in order.
+      read: `(start=(file, line), on_bytes=...)` gives the documents from a place on.
+      skipped: documents already left out, how many and the first of them.
+    """
+
+    files: list[InputFile]
+    read: Callable[..., Iterator[Document]]
+    skipped: tuple[int, list[str]] = (0, [])
+
+
+def _source(config: DataConfig, show_progress: bool) -> _Source:
+    if config.source == "redpajama":
+        from data.redpajama.source import RedPajama  # tensorflow-datasets is slow to import
+
+        redpajama = RedPajama(
+            str(config.path),
+            Path(config.prepared_root) / "tensorflow_datasets",
+            skip=config.on_bad_document == "skip",
+            show_progress=show_progress,
+        )
+        return _Source(files=redpajama.files, read=redpajama.read, skipped=redpajama.skipped)
+    files = jsonl_files(str(config.path)) if config.source == "jsonl" else local_files()
+    return _Source(files=files, read=functools.partial(read_documents, files))
+
+
+def _sample(source: _Source, skip: bool) -> Iterator[str]:
+    """Text for the tokenizer: the beginnings of documents from files all over the source."""
+    chosen = [i for i, file in enumerate(source.files) if not file.validation]
+    chosen = chosen[:: max(1, len(chosen) // 1024)]
+    for index in chosen:
+        taken = 0
+        for document in source.read(start=(index, 1)):
+            if document.file != index or taken >= SAMPLE // len(chosen):
+                break
+            if document.problem:
+                if skip:
+                    continue
+                raise _bad_document(document, source.files)
+            text = document.text[:SAMPLE_DOCUMENT]
+            yield text
+            taken += len(text)
+
+
+def _bad_document(document: Document, files: list[InputFile]) -> ValueError:
+    return ValueError(f"{files[document.file]}:{document.line}: {document.problem}")
+
+
+# Tokenizing
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Piece:
+    """A document, or a slice of a long one.
+
+    Attributes:
+      text: of the slice.
+      first, last: whether the document begins and ends with it.
+      validation: where the document goes.
+      after: the place from which to go on once the document is stored.
+      problem: `FILE:LINE: what` of a document left out instead.
+    """
+
+    text: str
+    first: bool = True
+    last: bool = True
+    validation: bool = False
+    after: tuple[int, int]
+    problem: str | None = None
+
+
+def _pieces(
+    documents: Iterable[Document], files: list[InputFile], config: DataConfig
+) -> Iterator[_Piece]:
+    own_validation = any(file.validation for file in files)
+    one_in = 20 if config.source == "local" else 100
+    shares: dict[str | None, float] = dict(config.subset_shares)
+    for document in documents:
+        after = (document.file, document.line + 1)
+        if document.problem:
+            error = _bad_document(document, files)
+            if config.on_bad_document == "error":
+                raise error
+            yield _Piece(text="", after=after, problem=str(error))
+            continue
+        digest = hashlib.sha256(document.text.encode()).hexdigest()
+        if int(digest[8:16], 16) >= shares.get(document.subset, 1.0) * 2**32:
+            continue
+        if own_validation:
+            validation = files[document.file].validation
+        else:
+            validation = int(digest[:8], 16) % one_in == 0
+        slices = list(_slices(document.text))
+        for i, text in enumerate(slices):
+            yield _Piece(
+                text=text,
+                first=i == 0,
+                last=i == len(slices) - 1,
+                validation=validation,
+                after=after,
+            )
+
+
+def _slices(text: str) -> Iterator[str]:
+    """Cuts a long text before a newline, or else before a run of white space.
+
+    No piece of a tokenizer made here crosses a newline, so the ids are those of the whole text;
+    with another tokenizer they may differ at a cut, once in a million characters.
+    """
+    start = 0
+    while len(text) - start > SLICE:
+        cut = text.rfind("\n", start + 1, start + SLICE)
+        if cut < 0:
+            cut = text.rfind(" ", start + 1, start + SLICE)
+            while cut > start and text[cut - 1] == " ":
+                cut -= 1
+        if cut <= start:
+            cut = start + SLICE
+        yield text[start:cut]
+        start = cut
+    yield text[start:]
+
+
+def _units(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
+    """Pieces in bundles of about UNIT characters: one errand of a worker."""
+    unit, size = [], 0
+    for piece in pieces:
+        unit.append(piece)
+        size += len(piece.text) + 100
+        if size >= UNIT:
+            yield unit
+            unit, size = [], 0
+    if unit:
+        yield unit
+
+
+def _encode(tokenizer: Tokenizer, unit: list[_Piece]) -> list[np.ndarray]:
+    dtype = store_lib.store_dtype(tokenizer.vocab_size)
+    encoded = []
+    for piece in unit:
+        ids = tokenizer.encode(piece.text, inside=not piece.first) if piece.text else []
+        if piece.first:
+            ids = [tokenizer.bos_id, *ids]
+        if piece.last:
+            ids.append(tokenizer.eos_id)
+        encoded.append(np.array(ids, dtype))
+    return encoded
+
+
+_worker_tokenizer: Tokenizer
+
+
+def _start_worker(path: Path) -> None:
+    global _worker_tokenizer
+    _worker_tokenizer = Tokenizer(path)
+
+
+def _encode_in_worker(unit: list[_Piece]) -> list[np.ndarray]:
+    return _encode(_worker_tokenizer, unit)
+
+
+def _encode_all(
+    units: Iterable[list[_Piece]], tokenizer_path: Path, num_workers: int
+) -> Iterator[tuple[list[_Piece], list[np.ndarray]]]:
+    """Encodes units in order; a few per worker are under way at once and no more are in memory."""
+    if not num_workers:
+        tokenizer = Tokenizer(tokenizer_path)
+        yield from ((unit, _encode(tokenizer, unit)) for unit in units)
+        return
+    units = iter(units)
+    pool = ProcessPoolExecutor(
+        num_workers,
+        mp_context=multiprocessing.get_context("spawn"),  # a fork of a process with JAX may hang
+        initializer=_start_worker,
+        initargs=(tokenizer_path,),
+    )
+    with pool:
+        running = collections.deque(
+            (unit, pool.submit(_encode_in_worker, unit))
+            for unit in itertools.islice(units, 4 * num_workers)
+        )
+        while running:
+            unit, future = running.popleft()
+            yield unit, future.result()
+            for following in itertools.islice(units, 1):
+                running.append((following, pool.submit(_encode_in_worker, following)))
+
+
+@dataclasses.dataclass
+class _Progress:
+    """What is finished: `progress.json`.
+
+    Attributes:
+      after: place (file, line) of the first document that is not in a finished shard.
+      shards: entries of each store.
+      text_bytes: UTF-8 bytes of the text in each.
+      num_skipped, skipped: documents left out; how many, and the first of them.
+      seconds: spent tokenizing, over all runs.
+    """
+
+    after: tuple[int, int] = (0, 1)
+    shards: dict[str, list[dict]] = dataclasses.field(
+        default_factory=lambda: {"train": [], "validation": []}
+    )
+    text_bytes: dict[str, int] = dataclasses.field(
+        default_factory=lambda: {"train": 0, "validation": 0}
+    )
+    num_skipped: int = 0
+    skipped: list[str] = dataclasses.field(default_factory=list)
+    num_segments: int = 0
+    seconds: float = 0.0
+
+
+def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: bool) -> dict:
+    """Writes both stores, segment by segment, and returns the counts for prepare.json."""
+    progress_path = folder / "progress.json"
+    files = source.files
+    done = _Progress(num_skipped=source.skipped[0], skipped=source.skipped[1])
+    if progress_path.exists():
+        done = _Progress(**json.loads(progress_path.read_text("utf-8")))
+        done.after = (done.after[0], done.after[1])
+    tokenizer = Tokenizer(folder / "tokenizer.model")
+    stores = {split: folder / split for split in ("train", "validation")}
+    for path in stores.values():
+        path.mkdir(exist_ok=True)
+        for part in path.glob("*.part"):
+            part.unlink()
+    writers: dict[str, store_lib.ShardWriter] = {}
+
+    def close_segment() -> None:
+        nonlocal started
+        for split, writer in writers.items():
+            entry = writer.finish()
+            done.shards[split] += [entry] if entry else []
+        writers.clear()
+        done.num_segments += 1
+        done.seconds += time.monotonic() - started
+        started = time.monotonic()
+        store_lib.write_atomically(progress_path, json.dumps(dataclasses.asdict(done), indent=1))
+
+    total = sum(file.size for file in files)
+    num_workers = len(os.sched_getaffinity(0)) if total >= POOL_BYTES else 0
+    started = time.monotonic()
+    with _progress_bar(show_progress) as bar, contextlib.ExitStack() as unfinished:
+        unfinished.callback(lambda: [writer.discard() for writer in writers.values()])
+        task = bar.add_task("tokenizing", total=total)
+        bar.advance(task, sum(file.size for file in files[: done.after[0]]))
+        documents = source.read(start=done.after, on_bytes=functools.partial(bar.advance, task))
+        units = _units(_pieces(documents, files, config))
+        for unit, encoded in _encode_all(units, folder / "tokenizer.model", num_workers):
+            for piece, ids in zip(unit, encoded, strict=True):
+                if piece.problem:
+                    done.num_skipped += 1
+                    done.skipped = [*done.skipped, piece.problem][:LISTED]
+                    done.after = piece.after
+                    continue
+                split = "validation" if piece.validation else "train"
+                if not writers:
+                    for name, path in stores.items():
+                        writers[name] = store_lib.ShardWriter(
+                            path, f"{done.num_segments:05d}", tokenizer.vocab_size
+                        )
+                writers[split].append(ids, new_document=piece.first)
+                done.text_bytes[split] += len(piece.text.encode())
+                if piece.last:
+                    done.after = piece.after
+                    if sum(writer.num_tokens for writer in writers.values()) >= SHARD_TOKENS:
+                        close_segment()
+        if writers:
+            close_segment()
+    counts = {}
+    for split, path in stores.items():
+        store_lib.write_index(
+            path,
+            done.shards[split],
+            tokenizer=tokenizer.fingerprint,
+            bos_id=tokenizer.bos_id,
+            vocab_size=tokenizer.vocab_size,
+        )
+        store = store_lib.TokenStore(path)
+        counts[split] = {
+            "fingerprint": store.fingerprint,
+            "documents": store.num_documents,
+            "tokens": store.num_tokens,
+            "text_bytes": done.text_bytes[split],
+        }
+    if not counts["train"]["documents"]:
+        raise ValueError(f"{config.path or config.source}: no training document in the source")
+    return {
+        **counts,
+        "skipped": {"count": done.num_skipped, "first": done.skipped},
+        "seconds": round(done.seconds, 3),
+        "documents_per_second": _rate(counts, "documents", done.seconds),
+        "tokens_per_second": _rate(counts, "tokens", done.seconds),
+        "workers": num_workers,
+    }
+
+
+def _rate(counts: dict, what: str, seconds: float) -> float:
+    return round(sum(split[what] for split in counts.values()) / max(seconds, 1e-9), 1)
+
+
+def _progress_bar(show: bool) -> rich.progress.Progress:
+    return rich.progress.Progress(
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.DownloadColumn(),
+        rich.progress.TransferSpeedColumn(),
+        rich.progress.TextColumn("ETA"),
+        rich.progress.TimeRemainingColumn(),
+        console=rich.console.Console(stderr=True),
+        disable=not show,
+    )
+
+
+# Command line
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m data.prepare`: exit status 0, or 2 after one line about what is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m data.prepare",
+        description="Tokenizes text once, for all runs that use it. train.py does this by itself "
+        "when it has to; here it can be done beforehand, and stopped and started again at will.",
+        epilog="""examples:
+  python -m data.prepare                                          the standard library's source
+  python -m data.prepare --source jsonl --path DIR --vocab-size 4096
+  python -m data.prepare --source jsonl --path DIR --tokenizer llama/tokenizer.model
+  python -m data.prepare --source redpajama --path DIR            the files as published
+
+A run finds the result if its data.source, data.path, data.tokenizer or data.vocab_size and
+data.prepared_root are the same (here --out).""",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    fields = {field.name: field for field in dataclasses.fields(DataConfig)}
+    parser.add_argument(
+        "--source",
+        default="local",
+        choices=("local", "jsonl", "redpajama", "retrieval"),
+        help='local: the library of this Python. jsonl: one JSON object with a "text" a line, in '
+        ".jsonl, .jsonl.gz or .jsonl.zst. redpajama: the published layout of "
+        "RedPajama-Data-1T(-Sample). retrieval: a tokenizer only (default: local)",
+    )
+    parser.add_argument("--path", metavar="FILE_OR_DIR", help="where jsonl or redpajama files are")
+    parser.add_argument(
+        "--tokenizer", metavar="MODEL", help="a SentencePiece .model; without, one is trained"
+    )
+    parser.add_argument(
+        "--vocab-size",
+        type=int,
+        metavar="N",
+        default=fields["vocab_size"].default,
+        help="ids of a tokenizer trained here (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--on-bad-document",
+        choices=("error", "skip"),
+        default="error",
+        help="stop at the first broken document, or leave such out and list them at the end "
+        "(default: %(default)s; the same command with skip goes on where error stopped)",
+    )
+    parser.add_argument(
+        "--subset-share",
+        action="append",
+        default=[],
+        type=_subset_share,
+        metavar="NAME=SHARE",
+        help="keep this share, in [0, 1], of a RedPajama subset's documents (may be repeated)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        default=fields["prepared_root"].default,
+        help="root of the prepared data (default: %(default)s)",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        config = DataConfig(
+            source=options.source,
+            path=options.path,
+            tokenizer=options.tokenizer,
+            vocab_size=options.vocab_size,
+            subset_shares=tuple(options.subset_share),
+            on_bad_document=options.on_bad_document,
+            prepared_root=options.out,
+            context_length=1,
+            batch_size=1,
+        )
+        folder = prepare(config)
+    except (ValueError, OSError) as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on after the last finished shard", file=sys.stderr)
+        return 130
+    _print_report(folder)
+    return 0
+
+
+def _subset_share(argument: str) -> tuple[str, float]:
+    name, _, share = argument.partition("=")
+    return name, float(share)
+
+
+def _print_report(folder: Path) -> None:
+    report = json.loads((folder / "prepare.json").read_text("utf-8"))
+    print(folder)
+    for split in ("train", "validation"):
+        if split in report:
+            counts = report[split]
+            print(
+                f"  {split}: {counts['documents']:,} documents, {counts['tokens']:,} tokens, "
+                f"{counts['text_bytes'] / max(1, counts['tokens']):.2f} bytes a token"
+            )
+    if "seconds" in report:
+        print(
+            f"  {report['seconds']:.1f} s: {report['documents_per_second']:,.0f} documents/s, "
+            f"{report['tokens_per_second']:,.0f} tokens/s ({report['workers']} worker processes)"
+        )
+    skipped = report.get("skipped", {"count": 0, "first": []})
+    if skipped["count"]:
+        print(f"  left out {skipped['count']} documents:")
+        for problem in skipped["first"]:
+            print(f"    {problem}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

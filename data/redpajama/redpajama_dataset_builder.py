@@ -1,0 +1,161 @@
+"""The tensorflow-datasets builder of RedPajama-Data-1T and its sample.
+
+Reads the files as published, which you download yourself (the sample: 11 files, 1 billion tokens;
+the full set: 2084 files, 2.7 TB unpacked), and writes ArrayRecord: no TensorFlow is imported.
+
+    sample   arxiv_sample.jsonl  book_sample.jsonl  c4_sample.jsonl  cc_2019-30_sample.jsonl ...
+    full     arxiv/*.jsonl  book/book.jsonl  c4/*.jsonl  common_crawl/2019-30/*.jsonl.zst
+             github/*.jsonl  stackexchange/*.jsonl  wikipedia/*.jsonl
+    shards   any *.jsonl, *.jsonl.gz, *.jsonl.zst whose lines name their own "red_pajama_subset"
+
+    from data.redpajama.redpajama_dataset_builder import Builder
+    builder = Builder(config="sample", data_dir=DIR)
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=FILES), file_format="array_record"
+    )
+    builder.as_data_source(split="train")[0]
+"""
+
+import collections
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import tensorflow_datasets as tfds
+
+from data.sources import InputFile, json_records, jsonl_files
+
+SUBSETS = ("arxiv", "book", "c4", "common_crawl", "github", "stackexchange", "wikipedia")
+# Names that the files and the dataset card use for the same things.
+_ALIASES = {"books": "book", "cc": "common_crawl"} | {name: name for name in SUBSETS}
+_SAMPLE_FILE = re.compile(r"([a-z0-9]+)(_\d{4}-\d{2})?_sample\.jsonl(\.gz|\.zst)?")
+
+
+def layout(root: Path) -> str:
+    """Which config the files under `root` are for: "sample", "full" or "shards".
+
+    Raises:
+      ValueError: if they are of none.
+    """
+    files = jsonl_files(root)
+    if any(_SAMPLE_FILE.fullmatch(file.name) for file in files):
+        return "sample"
+    if any("/" in file.name and file.name.split("/")[0] in SUBSETS for file in files):
+        return "full"
+    return "shards"
+
+
+def published_files(config_name: str, root: Path) -> list[tuple[InputFile, str | None]]:
+    """The files of a layout, each with its subset (None: its lines say it).
+
+    Raises:
+      ValueError: if there is none.
+    """
+    found: list[tuple[InputFile, str | None]] = []
+    for file in jsonl_files(root):
+        if config_name == "sample":
+            match = _SAMPLE_FILE.fullmatch(file.name)
+            subset = _ALIASES.get(match[1]) if match else None
+            if subset:
+                found.append((file, subset))
+        elif config_name == "full":
+            subset = file.name.split("/")[0] if "/" in file.name else None
+            if subset in SUBSETS:
+                found.append((file, subset))
+        else:
+            found.append((file, None))
+    if not found:
+        raise ValueError(f"{root}: no file of RedPajama's {config_name!r} layout")
+    return found
+
+
+class Builder(tfds.core.GeneratorBasedBuilder):
+    """RedPajama: text, meta (JSON, as a string) and red_pajama_subset of every document.
+
+    Args:
+      skip_bad_documents: leave out what cannot be read, and keep count of it in the metadata,
+        instead of stopping there.
+      **kwargs: tensorflow-datasets' own: config, data_dir ...
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    RELEASE_NOTES = {"1.0.0": "RedPajama-Data-1T v1.0.0 and RedPajama-Data-1T-Sample."}  # noqa: RUF012
+    MANUAL_DOWNLOAD_INSTRUCTIONS = (
+        "Put the files of togethercomputer/RedPajama-Data-1T-Sample, or those of "
+        "RedPajama-Data-1T's urls.txt with their folders, into manual_dir."
+    )
+    # Nothing is downloaded, so there are no checksums to look for; the search would import
+    # importlib_resources, which tensorflow-datasets 4.9.10 does not declare.
+    url_infos = None
+    BUILDER_CONFIGS = [  # noqa: RUF012
+        tfds.core.BuilderConfig(name="sample", description="RedPajama-Data-1T-Sample's files"),
+        tfds.core.BuilderConfig(name="full", description="RedPajama-Data-1T's files"),
+        tfds.core.BuilderConfig(name="shards", description="Files whose lines name their subset"),
+    ]
+
+    def __init__(self, *, skip_bad_documents: bool = False, **kwargs):
+        self._skip_bad_documents = skip_bad_documents
+        self._skipped: list[str] = []
+        super().__init__(**kwargs)
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        return self.dataset_info_from_configs(
+            features=tfds.features.FeaturesDict(
+                {
+                    "text": tfds.features.Text(),
+                    "meta": tfds.features.Text(),
+                    "red_pajama_subset": tfds.features.Text(),
+                }
+            ),
+            supervised_keys=None,
+            homepage="https://github.com/togethercomputer/RedPajama-Data/tree/rp_v1",
+            metadata=tfds.core.MetadataDict(),
+        )
+
+    def _split_generators(self, dl_manager: tfds.download.DownloadManager):
+        splits = collections.defaultdict(list)
+        layout_name = self.builder_config.name  # pyright: ignore[reportOptionalMemberAccess]
+        for file, subset in published_files(layout_name, Path(dl_manager.manual_dir)):
+            splits["validation" if file.validation else "train"].append((file, subset))
+        return {name: self._generate_examples(files) for name, files in splits.items()}
+
+    def _generate_examples(self, files: list[tuple[InputFile, str | None]]) -> Iterator:
+        for file, subset in files:
+            for line, record, problem in json_records(file.path):
+                if problem is None and subset is None:
+                    name = record.get("red_pajama_subset")
+                    if name not in _ALIASES:
+                        problem = f'"red_pajama_subset" is {name!r}, none of {", ".join(SUBSETS)}'
+                if problem is not None:
+                    self._refuse(f"{file}:{line}: {problem}")
+                    continue
+                yield (
+                    f"{file.name}:{line}",
+                    {
+                        "text": record["text"],
+                        "meta": meta_of(record),
+                        "red_pajama_subset": subset or _ALIASES[record["red_pajama_subset"]],
+                    },
+                )
+
+    def _refuse(self, problem: str) -> None:
+        if not self._skip_bad_documents:
+            raise ValueError(problem)
+        self._skipped.append(problem)
+        metadata = {"skipped": len(self._skipped), "first_skipped": self._skipped[:100]}
+        self.info.metadata.update(metadata)  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def meta_of(record: dict) -> str:
+    """The document's meta as JSON text.
+
+    The sample holds it as a string, the full set as an object; Common Crawl's lines have none, but
+    fields of their own (source, pred_label, ...).
+    """
+    meta = record.get("meta")
+    if isinstance(meta, str):
+        return meta
+    if meta is None:
+        meta = {k: v for k, v in record.items() if k not in ("text", "meta", "red_pajama_subset")}
+    return json.dumps(meta, ensure_ascii=False)

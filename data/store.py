@@ -1,0 +1,257 @@
+"""TokenStore: one long stream of token ids on disk, any stretch of it in constant time.
+
+    shard 00000                          shard 00001
+    |block 0  |block 1  |block 2 |       |block 0  |...     blocks of 2048 ids: ArrayRecord records
+    |B doc EB doc  EB do c EB doc E|     |B  doc  E|...     a document never crosses a shard
+
+Token x of a shard lies in its block x // 2048, so nothing is searched and nothing is kept in
+memory. Beside each shard, `.starts.npy` holds where its documents begin. BOS stands at the start
+of every document and nowhere else.
+"""
+
+import bisect
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from array_record.python import (
+    array_record_module,  # pyright: ignore[reportAttributeAccessIssue]
+)
+
+FORMAT = 1
+BLOCK = 2048  # ids a record
+
+
+class TokenStore:
+    """Reads a store. Cheap to pickle: worker processes open the files themselves.
+
+    Attributes:
+      fingerprint: hex digest of the format, the tokenizer and every id in order.
+      bos_id: the id that starts every document.
+
+    Raises:
+      ValueError: if `path` holds no store, or one of its files is missing, cut short or changed in
+        size.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        try:
+            index = json.loads((self.path / "store.json").read_text("utf-8"))
+        except FileNotFoundError:
+            raise ValueError(f"{self.path}: no token store there (no store.json)") from None
+        except ValueError:
+            raise ValueError(
+                f"{self.path / 'store.json'}: not JSON; prepare the data again"
+            ) from None
+        if index.get("format") != FORMAT:
+            raise ValueError(
+                f"{self.path}: store format {index.get('format')}, this version reads {FORMAT}; "
+                "prepare the data again"
+            )
+        self.fingerprint: str = index["fingerprint"]
+        self.bos_id: int = index["bos_id"]
+        self._dtype = np.dtype(index["dtype"])
+        self._shards = index["shards"]
+        for shard in self._shards:
+            for name, size in shard["bytes"].items():
+                self._check(self.path / name, size)
+        self._token_ends = list(itertools.accumulate(s["tokens"] for s in self._shards))
+        self._document_ends = list(itertools.accumulate(s["documents"] for s in self._shards))
+        self._open_files()
+
+    def _check(self, path: Path, size: int) -> None:
+        try:
+            found = path.stat().st_size
+        except FileNotFoundError:
+            raise ValueError(f"{path}: missing; prepare the data again") from None
+        if found != size:
+            raise ValueError(
+                f"{path}: {found} bytes where {size} were written; prepare the data again"
+            )
+
+    def _open_files(self) -> None:
+        self._readers: dict[int, array_record_module.ArrayRecordReader] = {}
+        self._starts: dict[int, np.ndarray] = {}
+
+    def __getstate__(self) -> dict:
+        return {k: v for k, v in vars(self).items() if k not in ("_readers", "_starts")}
+
+    def __setstate__(self, state: dict) -> None:
+        vars(self).update(state)
+        self._open_files()
+
+    @property
+    def num_tokens(self) -> int:
+        """Ids, BOS and EOS included."""
+        return self._token_ends[-1] if self._token_ends else 0
+
+    @property
+    def num_documents(self) -> int:
+        """Documents in the store."""
+        return self._document_ends[-1] if self._document_ends else 0
+
+    def read(self, start: int, length: int) -> np.ndarray:
+        """int32 `[length]`: ids start .. start + length - 1 of the stream."""
+        return self.read_rows(np.array([start]), length)[0]
+
+    def read_rows(self, starts: np.ndarray, length: int) -> np.ndarray:
+        """int32 `[len(starts), length]`: one stretch from each of `starts`.
+
+        Raises:
+          IndexError: if a stretch leaves the store.
+          ValueError: naming the file, if a record cannot be read.
+        """
+        rows = np.empty((len(starts), length), np.int32)
+        for row, start in zip(rows, starts.tolist(), strict=True):
+            if start < 0 or start + length > self.num_tokens:
+                raise IndexError(
+                    f"ids {start}..{start + length} of a store of {self.num_tokens} ({self.path})"
+                )
+            filled = 0
+            while filled < length:
+                shard = bisect.bisect_right(self._token_ends, start + filled)
+                within = start + filled - (self._token_ends[shard] - self._shards[shard]["tokens"])
+                count = min(length - filled, self._shards[shard]["tokens"] - within)
+                first, last = within // BLOCK, (within + count - 1) // BLOCK
+                ids = np.frombuffer(self._records(shard, first, last + 1), self._dtype)
+                row[filled : filled + count] = ids[within - first * BLOCK :][:count]
+                filled += count
+        return rows
+
+    def _records(self, shard: int, first: int, end: int) -> bytes:
+        path = self.path / f"{self._shards[shard]['name']}.array_record"
+        try:
+            if shard not in self._readers:
+                # Options for random access: read no more than was asked for.
+                self._readers[shard] = array_record_module.ArrayRecordReader(
+                    str(path), "readahead_buffer_size:0,max_parallelism:0"
+                )
+            records = self._readers[shard].read(list(range(first, end)))
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise ValueError(f"{path}: damaged ({error}); prepare the data again") from None
+        return records[0] if len(records) == 1 else b"".join(records)
+
+    def document_span(self, document: int) -> tuple[int, int]:
+        """Where a document begins and ends in the stream."""
+        if not 0 <= document < self.num_documents:
+            raise IndexError(f"document {document} of {self.num_documents} ({self.path})")
+        shard = bisect.bisect_right(self._document_ends, document)
+        info = self._shards[shard]
+        within = document - (self._document_ends[shard] - info["documents"])
+        if shard not in self._starts:
+            self._starts[shard] = np.load(self.path / f"{info['name']}.starts.npy", mmap_mode="r")
+        starts, before = self._starts[shard], self._token_ends[shard] - info["tokens"]
+        end = starts[within + 1] if within + 1 < info["documents"] else info["tokens"]
+        return before + int(starts[within]), before + int(end)
+
+    def document(self, document: int) -> np.ndarray:
+        """int32: the ids of one document, from its BOS to its EOS."""
+        start, end = self.document_span(document)
+        return self.read(start, end - start)
+
+
+class ShardWriter:
+    """Writes one shard; its files appear under their names only when it is complete.
+
+    Attributes:
+      num_tokens: ids written so far.
+    """
+
+    def __init__(self, folder: Path, name: str, vocab_size: int):
+        self._folder, self._name = folder, name
+        self._dtype = store_dtype(vocab_size)
+        self._part = folder / f"{name}.array_record.part"
+        self._writer = array_record_module.ArrayRecordWriter(
+            str(self._part), "group_size:1,uncompressed"
+        )
+        self._pending: list[np.ndarray] = []
+        self._num_pending = 0
+        self._starts: list[int] = []
+        self._hash = hashlib.sha256()
+        self.num_tokens = 0
+
+    def append(self, ids: np.ndarray, *, new_document: bool) -> None:
+        """Adds ids: a document's first, or more of the last one."""
+        if new_document:
+            self._starts.append(self.num_tokens)
+        self._pending.append(ids.astype(self._dtype))
+        self._num_pending += len(ids)
+        self.num_tokens += len(ids)
+        if self._num_pending >= 64 * BLOCK:
+            self._write(self._num_pending // BLOCK * BLOCK)
+
+    def _write(self, count: int) -> None:
+        """Writes the first `count` pending ids as records."""
+        pending = np.concatenate([*self._pending, np.empty(0, self._dtype)])
+        for start in range(0, count, BLOCK):
+            record = pending[start : min(start + BLOCK, count)].tobytes()
+            self._hash.update(record)
+            self._writer.write(record)
+        self._pending, self._num_pending = [pending[count:]], len(pending) - count
+
+    def discard(self) -> None:
+        """Leaves nothing of the unfinished shard."""
+        self._writer.close()
+        self._part.unlink()
+
+    def finish(self) -> dict | None:
+        """Completes the shard and returns its entry for `write_index`; None if it is empty."""
+        self._write(self._num_pending)
+        self._writer.close()
+        if not self.num_tokens:
+            self._part.unlink()
+            return None
+        starts = self._folder / f"{self._name}.starts.npy"
+        part = starts.with_suffix(".part")
+        with part.open("wb") as file:
+            np.save(file, np.array(self._starts, np.int64))
+        records = self._folder / f"{self._name}.array_record"
+        os.replace(part, starts)
+        os.replace(self._part, records)
+        return {
+            "name": self._name,
+            "tokens": self.num_tokens,
+            "documents": len(self._starts),
+            "sha256": self._hash.hexdigest(),
+            "bytes": {path.name: path.stat().st_size for path in (records, starts)},
+        }
+
+
+def store_dtype(vocab_size: int) -> np.dtype:
+    """Little-endian uint16 where ids fit, else uint32."""
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+
+
+def write_index(
+    folder: Path, shards: Sequence[dict], *, tokenizer: str, bos_id: int, vocab_size: int
+) -> None:
+    """Writes `store.json`, which makes the shards in `folder` a store.
+
+    Args:
+      shards: entries from `ShardWriter.finish`, in order.
+      tokenizer: its fingerprint.
+    """
+    identity = [FORMAT, tokenizer, *(shard["sha256"] for shard in shards)]
+    index = {
+        "format": FORMAT,
+        "fingerprint": hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
+        "bos_id": bos_id,
+        "dtype": store_dtype(vocab_size).str,
+        "shards": list(shards),
+    }
+    write_atomically(folder / "store.json", json.dumps(index, indent=1))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The whole file or nothing, even if the machine stops in between."""
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)

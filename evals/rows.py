@@ -1,0 +1,123 @@
+"""The result row: one schema for all tasks. The estimator and every plot read only this.
+
+In memory rows are columns, a dict of equally long numpy arrays; in `results.jsonl` they are JSON
+objects, one a line. A float that does not exist (the base of NoPE) is null there, NaN here.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiment.run import write_atomically
+
+Rows = dict[str, np.ndarray]
+
+SCHEMA: dict[str, type] = {
+    "task": str,
+    "split": str,
+    "run": str,  # name of the run directory
+    "step": int,  # of the checkpoint
+    "seed": int,  # of the initialisation
+    "rotary": str,  # the schedule evaluated with, as an expression
+    "base": float,  # of that schedule; null where it has none
+    "trained_length": int,  # tokens
+    "length": int,  # context length of the evaluation, tokens
+    "distance": int,  # tokens from the information to where it is needed; perplexity: position
+    "document": int,  # the same number is the same document for every run
+    "query": int,  # which of the document's questions
+    "num_tokens": int,  # of the answer
+    "exact_match": bool,  # every token of the answer is the most likely one
+    "first_token_correct": bool,
+    "nll": float,  # nats, mean over the answer's tokens
+    "rank": int,  # of the answer's first token, 0 is best
+    "chance": float,  # exact_match of a guess
+}
+
+# Rows that agree in these are one evaluation: a new one replaces the old.
+EVALUATION = ("task", "split", "length", "step", "rotary")
+
+_DTYPES = {str: np.str_, int: np.int64, float: np.float64, bool: np.bool_}
+_JSON_TYPES = {str: (str,), int: (int,), float: (float, int, type(None)), bool: (bool,)}
+
+
+def columns(rows: Sequence[dict[str, Any]]) -> Rows:
+    """Columns of rows given as dicts that have every column of the schema."""
+    return {
+        name: np.array([row[name] for row in rows], _DTYPES[kind]) for name, kind in SCHEMA.items()
+    }
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows:
+    """The rows of all parts, in order."""
+    return {
+        name: np.concatenate([part[name] for part in parts] or [np.array([], _DTYPES[kind])])
+        for name, kind in SCHEMA.items()
+    }
+
+
+def select(rows: Rows, **values: Any) -> Rows:
+    """The rows whose columns equal `values` (None: those without a value)."""
+    keep = np.ones(len(rows["task"]), bool)
+    for name, value in values.items():
+        keep &= np.isnan(rows[name]) if value is None else rows[name] == value
+    return {name: column[keep] for name, column in rows.items()}
+
+
+def replace(old: Rows, new: Rows) -> Rows:
+    """`old` without the evaluations that `new` holds too, then `new`."""
+    renewed = set(_evaluations(new))
+    keep = np.array([key not in renewed for key in _evaluations(old)], bool)
+    return concatenate([{name: column[keep] for name, column in old.items()}, new])
+
+
+def _evaluations(rows: Rows) -> list[tuple]:
+    return list(zip(*(rows[name].tolist() for name in EVALUATION), strict=True))
+
+
+def write(path: Path, rows: Rows) -> None:
+    """Writes rows as JSON lines; whoever reads `path` sees the old file or the new one, whole."""
+    lists = [
+        [None if value != value else value for value in rows[name].tolist()] for name in SCHEMA
+    ]
+    records = (dict(zip(SCHEMA, values, strict=True)) for values in zip(*lists, strict=True))
+    lines = [json.dumps(record, separators=(",", ":"), allow_nan=False) for record in records]
+    write_atomically(path, "".join(line + "\n" for line in lines))
+
+
+def read(path: Path) -> Rows:
+    """Reads what `write` wrote.
+
+    Raises:
+      ValueError: at the first line that is not a row of this schema, named as file:line.
+    """
+    rows = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            where = f"{path}:{number}"
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(
+                    f"{where}: not JSON ({error.msg}); delete the file and evaluate again"
+                ) from error
+            _check(row, where)
+            rows.append(row)
+    return columns(rows)
+
+
+def _check(row: Any, where: str) -> None:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: a result row must be a JSON object, got {row!r:.40}")
+    if row.keys() != SCHEMA.keys():
+        missing = [f"lacks {name!r}" for name in SCHEMA if name not in row]
+        extra = [f"has unknown {name!r}" for name in row if name not in SCHEMA]
+        raise ValueError(
+            f"{where}: a row of another schema: {', '.join(missing + extra)}; "
+            "delete the file and evaluate again"
+        )
+    for name, kind in SCHEMA.items():
+        if type(row[name]) not in _JSON_TYPES[kind]:
+            raise ValueError(f"{where}: {name} must be {kind.__name__}, got {row[name]!r}")

@@ -1,0 +1,1 @@
+"""WHAT a run carries besides the network: configuration, optimizer, checkpoints, metrics."""

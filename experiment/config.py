@@ -1,0 +1,186 @@
+"""ExperimentConfig: all that defines a run, as JSON and back."""
+
+import dataclasses
+import importlib
+import typing
+from typing import Any, Literal
+
+from data.config import DataConfig
+from model.config import ModelConfig
+
+# A config.json may only name classes of these packages: reading one never runs other code.
+PACKAGES = ("model", "data", "experiment")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """The optimization.
+
+    Attributes:
+      num_steps: optimizer updates.
+      learning_rate: its peak.
+      schedule: after the warmup, "cosine" falls to final_fraction, "constant" stays, "wsd" stays
+        and falls linearly over the last decay_fraction of the steps.
+      warmup_steps: steps of linear warmup from 0.
+      final_fraction: last learning rate as a share of the peak (cosine, wsd).
+      decay_fraction: share of the steps over which wsd decays.
+      weight_decay: decoupled (AdamW), on matrices only: not on norms.
+      beta1, beta2, epsilon: AdamW's.
+      clip_norm: global gradient norm above which gradients are scaled down.
+      accumulate: microbatches a step; divides the batch size.
+      log_every: steps between rows of metrics.jsonl.
+      save_every: steps between checkpoints; one is always saved at the end.
+      keep: checkpoints kept, newest first.
+      tracking: also log to "tensorboard" (under the run directory) or "wandb".
+    """
+
+    num_steps: int
+    learning_rate: float
+    schedule: Literal["cosine", "constant", "wsd"] = "cosine"
+    warmup_steps: int = 0
+    final_fraction: float = 0.1
+    decay_fraction: float = 0.2
+    weight_decay: float = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.95
+    epsilon: float = 1e-8
+    clip_norm: float = 1.0
+    accumulate: int = 1
+    log_every: int = 10
+    save_every: int = 1000
+    keep: int = 2
+    tracking: tuple[Literal["tensorboard", "wandb"], ...] = ()
+
+    def __post_init__(self):
+        for name in ("num_steps", "accumulate", "log_every", "save_every", "keep"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("learning_rate", "clip_norm", "epsilon"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        for name in ("final_fraction", "decay_fraction", "beta1", "beta2"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name)}")
+        if not 0 <= self.warmup_steps <= self.num_steps:
+            raise ValueError(
+                f"warmup_steps={self.warmup_steps} must lie in [0, num_steps={self.num_steps}]"
+            )
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeshConfig:
+    """How many devices stand along each axis; one axis may be -1, the rest of the devices.
+
+    Attributes:
+      sweep: members of a sweep.
+      data: rows of the batch; parameters are copied.
+      fsdp: rows of the batch; parameters and optimizer state are split.
+      tensor: heads, MLP width and vocabulary.
+    """
+
+    sweep: int = 1
+    data: int = -1
+    fsdp: int = 1
+    tensor: int = 1
+
+    def __post_init__(self):
+        sizes = dataclasses.astuple(self)
+        if any(size < 1 and size != -1 for size in sizes) or sizes.count(-1) > 1:
+            raise ValueError(f"mesh axes must be at least 1, at most one of them -1, got {self}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvalConfig:
+    """What `evaluate.py` asks by default.
+
+    Attributes:
+      tasks: files of `evals/`.
+      lengths: context lengths in tokens; empty means the trained length.
+      documents: documents a task and length.
+      seed: of the evaluation documents, which never occur in training.
+    """
+
+    tasks: tuple[str, ...] = ("kv", "lagcopy", "lines", "perplexity")
+    lengths: tuple[int, ...] = ()
+    documents: int = 64
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.documents < 1 or any(length < 2 for length in self.lengths):
+            raise ValueError(f"documents must be >= 1 and lengths >= 2, got {self}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExperimentConfig:
+    """One run. `configs/` holds these; an ablation is a `dataclasses.replace`.
+
+    Attributes:
+      name: what the run is called.
+      question: one line: what this experiment asks.
+      seed: of the initialisation.
+      members: what `sweep.py` runs when its command line lists no values: the overrides of each
+        member.
+    """
+
+    name: str
+    question: str
+    seed: int = 0
+    members: tuple[tuple[str, ...], ...] = ()
+    model: ModelConfig
+    data: DataConfig
+    train: TrainConfig
+    mesh: MeshConfig = MeshConfig()
+    evals: EvalConfig = EvalConfig()
+
+    def __post_init__(self):
+        if self.data.batch_size % self.train.accumulate:
+            raise ValueError(
+                f"train.accumulate={self.train.accumulate} must divide "
+                f"data.batch_size={self.data.batch_size}"
+            )
+        if self.data.tokenizer is None and self.data.vocab_size > self.model.vocab_size:
+            raise ValueError(
+                f"data.vocab_size={self.data.vocab_size} exceeds "
+                f"model.vocab_size={self.model.vocab_size}; raise the latter"
+            )
+
+
+def to_dict(value: Any) -> Any:
+    """A config as JSON values; every dataclass carries its import path under "class"."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        cls = type(value)
+        fields = {f.name: to_dict(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"class": f"{cls.__module__}.{cls.__qualname__}", **fields}
+    if isinstance(value, tuple):
+        return [to_dict(item) for item in value]
+    return value
+
+
+def from_dict(value: Any) -> Any:
+    """The inverse of `to_dict`.
+
+    Raises:
+      ValueError: if the JSON names a class outside this repository's packages, one that does not
+        exist, or fields it does not have.
+    """
+    if isinstance(value, list):
+        return tuple(from_dict(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    path = value.get("class", "")
+    module_name, _, class_name = path.rpartition(".")
+    if module_name.split(".")[0] not in PACKAGES:
+        raise ValueError(f"config names the class {path!r}, which is not one of this repository's")
+    try:
+        cls = getattr(importlib.import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"config names the class {path!r}, which does not exist here") from error
+    if not dataclasses.is_dataclass(cls):
+        raise ValueError(f"config names {path!r}, which is not a config class")
+    fields = {name: from_dict(item) for name, item in value.items() if name != "class"}
+    unknown = set(fields) - {field.name for field in dataclasses.fields(cls)}
+    if unknown:
+        raise ValueError(f"{path} has no field {sorted(unknown)[0]!r} (a newer ropewalk's config?)")
+    return typing.cast(type, cls)(**fields)

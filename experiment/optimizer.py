@@ -1,0 +1,47 @@
+"""AdamW in two parts: a direction (optax), and how far to go along it.
+
+The learning rate is an argument of the step, not of the optimizer, so that members of a sweep
+may differ in it and still share one program.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from experiment.config import TrainConfig
+from model.transformer import Params
+
+
+def direction(config: TrainConfig) -> optax.GradientTransformation:
+    """Clipped Adam plus decoupled weight decay on matrices; multiply by -learning_rate."""
+    return optax.chain(
+        optax.clip_by_global_norm(config.clip_norm),
+        optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon),
+        optax.add_decayed_weights(config.weight_decay, mask=_is_matrix),
+    )
+
+
+def _is_matrix(params: Params) -> Params:
+    # Norm scales and gates are vectors; those of blocks carry the layer axis in front.
+    def decayed(path, leaf):
+        return leaf.ndim - (path[0].key == "blocks") >= 2
+
+    return jax.tree_util.tree_map_with_path(decayed, params)
+
+
+def learning_rate_fraction(config: TrainConfig, step: jax.Array | int) -> jax.Array:
+    """Learning rate of update number `step` (from 0) as a share of the peak."""
+    step = jnp.asarray(step, jnp.float32)
+    decay_steps = max(1, config.num_steps - config.warmup_steps)
+    if config.schedule == "cosine":
+        progress = jnp.clip((step - config.warmup_steps) / decay_steps, 0, 1)
+        cosine = 0.5 * (1 + jnp.cos(jnp.pi * progress))
+        fraction = config.final_fraction + (1 - config.final_fraction) * cosine
+    elif config.schedule == "wsd":
+        decay_steps = max(1.0, config.decay_fraction * config.num_steps)
+        progress = jnp.clip(1 - (config.num_steps - step) / decay_steps, 0, 1)
+        fraction = 1 - (1 - config.final_fraction) * progress
+    else:
+        fraction = jnp.ones(())
+    warmup = (step + 1) / (config.warmup_steps + 1)
+    return fraction * jnp.minimum(1.0, warmup)

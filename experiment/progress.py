@@ -1,0 +1,101 @@
+"""What a person sees of a training run, and how they stop it."""
+
+import signal
+import time
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from experiment.config import ExperimentConfig
+
+
+class TrainProgress:
+    """A live line on a terminal; a plain line now and then elsewhere."""
+
+    def __init__(
+        self, console: Console, config: ExperimentConfig, num_members: int, start_step: int
+    ):
+        self._console, self._num_steps = console, config.train.num_steps
+        self._label = config.name + (f" x {num_members} members" if num_members > 1 else "")
+        self._tokens_per_step = config.data.batch_size * config.data.context_length
+        self._start_step = start_step
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[values]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task(
+            self._label, total=self._num_steps, completed=start_step, values="compiling"
+        )
+        self._next_line = start_step
+
+    def __enter__(self) -> "TrainProgress":
+        self._start = self._time = time.perf_counter()
+        self._logged_step = self._start_step
+        if self._start_step:
+            self._console.print(f"{self._label}: going on from step {self._start_step}")
+        if not self._console.is_terminal:
+            self._console.print(f"{self._label}: compiling the train step")
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._bar.stop()
+
+    def restart_clock(self, step: int) -> None:
+        """Leaves compilation out of the rates: `step` is the first one done."""
+        self._time, self._logged_step = time.perf_counter(), step
+
+    def advance(self, step: int) -> None:
+        """`step` updates are done or under way."""
+        self._bar.update(self._task, completed=step)
+
+    def seconds_per_step(self, step: int) -> float:
+        """Between the last call and this one."""
+        now, before = time.perf_counter(), self._time
+        steps = max(1, step - self._logged_step)
+        self._time, self._logged_step = now, step
+        return (now - before) / steps
+
+    def elapsed(self) -> float:
+        """Seconds since the loop began."""
+        return time.perf_counter() - self._start
+
+    def log(self, step: int, loss_M: np.ndarray, tokens_per_second: float) -> None:
+        """Shows the newest losses; `loss_M` has one entry a member."""
+        low, high = np.min(loss_M), np.max(loss_M)
+        loss = f"{low:.3f}" if len(loss_M) == 1 else f"{low:.3f}..{high:.3f}"
+        values = f"loss {loss}  {tokens_per_second:,.0f} tok/s"
+        self._bar.update(self._task, values=values)
+        if not self._console.is_terminal and step >= self._next_line:
+            # About twenty lines a run, however long it is.
+            self._next_line = step + self._num_steps / 20
+            left = (self._num_steps - step) * self._tokens_per_step / tokens_per_second
+            self._console.print(
+                f"{self._label}: step {step}/{self._num_steps}  {values}  {left / 60:.1f} min left",
+                highlight=False,
+            )
+
+
+class Interrupts:
+    """Notes SIGINT and SIGTERM, so that the loop can save; a second one stops at once."""
+
+    def __enter__(self) -> "Interrupts":
+        self.received = ""
+        self._previous = {
+            number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        return self
+
+    def _note(self, number: int, frame) -> None:
+        self.received = signal.Signals(number).name
+        signal.signal(number, self._previous[signal.Signals(number)])
+
+    def __exit__(self, *exception) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,198 @@
+"""A run directory: what a run leaves behind, and how the rest of the code finds it."""
+
+import functools
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiment.config import ExperimentConfig, from_dict, to_dict
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes `text` to `path` so that a reader, or a crash, sees the old file or the new one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON-lines file; none if it does not exist.
+
+    A last line cut short by a crash is left out; any other broken line is an error.
+
+    Raises:
+      ValueError: naming the file and line that is not JSON.
+    """
+    if not path.exists():
+        return []
+    rows = []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    for number, line in enumerate(lines, start=1):
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            if number == len(lines) and not line.endswith("\n"):
+                break
+            raise ValueError(f"{path}:{number}: not a JSON object ({error.msg})") from error
+    return rows
+
+
+class RunDirectory:
+    """One run: config.json, metrics.jsonl, checkpoints/, tokenizer.model, results.jsonl."""
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    @property
+    def name(self) -> str:
+        """The directory's own name: within a sweep, what varies."""
+        return self.path.resolve().name
+
+    @property
+    def checkpoints_path(self) -> Path:
+        """Where orbax keeps `<step>/`."""
+        return self.path / "checkpoints"
+
+    @property
+    def tokenizer_path(self) -> Path:
+        """The SentencePiece model the run was trained with."""
+        return self.path / "tokenizer.model"
+
+    @property
+    def metrics_path(self) -> Path:
+        """One JSON object a logged step."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def results_path(self) -> Path:
+        """One JSON object an evaluated answer; see `evals.rows`."""
+        return self.path / "results.jsonl"
+
+    @functools.cached_property
+    def config(self) -> ExperimentConfig:
+        """What the run was started with.
+
+        Raises:
+          ValueError: if config.json is missing, not JSON, or not a config of this code.
+        """
+        path = self.path / "config.json"
+        try:
+            return from_dict(json.loads(path.read_text(encoding="utf-8"))["config"])
+        except FileNotFoundError:
+            raise ValueError(f"{self.path} is not a run directory: it has no config.json") from None
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    def write_config(self, config: ExperimentConfig, overrides: Sequence[str]) -> None:
+        """Creates the directory with its config.json; `overrides` is kept for the reader."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        record = {"overrides": list(overrides), "config": to_dict(config)}
+        write_atomically(self.path / "config.json", json.dumps(record, indent=2) + "\n")
+        self.__dict__.pop("config", None)
+
+    def check_resumable(self, config: ExperimentConfig) -> None:
+        """Raises ValueError, naming the field, if the directory holds a run of another config."""
+        if not (self.path / "config.json").exists():
+            return
+        old, new = _essence(self.config), _essence(config)
+        for name in new:
+            if old.get(name) != new[name]:
+                raise ValueError(
+                    f"{self.path} holds a run with {name}={old.get(name)}, and this one has "
+                    f"{name}={new[name]}; use another --workdir, or delete that directory"
+                )
+
+    def steps(self) -> list[int]:
+        """Steps of the finished checkpoints, ascending."""
+        if not self.checkpoints_path.is_dir():
+            return []
+        # Orbax renames a checkpoint into place when it is whole; unfinished ones are not numbers.
+        return sorted(int(p.name) for p in self.checkpoints_path.iterdir() if p.name.isdigit())
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """The rows of metrics.jsonl."""
+        return read_json_lines(self.metrics_path)
+
+
+# Fields that may differ when a run is continued: how it is kept and watched, not what it computes.
+_OPERATIONAL = (
+    "name",
+    "question",
+    "members",
+    "mesh",
+    "evals",
+    "train.log_every",
+    "train.save_every",
+    "train.keep",
+    "train.tracking",
+    "data.num_workers",
+    "data.prepared_root",
+    "data.on_bad_document",
+)
+
+
+def _essence(config: ExperimentConfig) -> dict[str, Any]:
+    """The fields that decide a run's numbers, by dotted name."""
+    flat = flatten(to_dict(config))
+    return {
+        name: value
+        for name, value in flat.items()
+        if not any(name == kept or name.startswith(kept + ".") for kept in _OPERATIONAL)
+    }
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one, with dotted names."""
+    flat = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
+    """Run directories, each path being one or a sweep of them.
+
+    Raises:
+      ValueError: if a path is neither, or a sweep names a member that is not there.
+    """
+    runs = []
+    for path in map(Path, paths):
+        if (path / "config.json").exists():
+            runs.append(RunDirectory(path))
+        elif (path / "sweep.json").exists():
+            for member in read_sweep(path)["members"]:
+                if not (path / member / "config.json").exists():
+                    raise ValueError(
+                        f"{path}/sweep.json names the member {member}, which is not there; "
+                        "run the same sweep.py command again to make it"
+                    )
+                runs.append(RunDirectory(path / member))
+        elif not path.exists():
+            raise ValueError(f"{path} does not exist")
+        else:
+            raise ValueError(
+                f"{path} is neither a run (config.json) nor a sweep directory (sweep.json)"
+            )
+    return runs
+
+
+def read_sweep(path: Path) -> dict[str, Any]:
+    """sweep.json of a sweep directory: config name, overrides, members in order."""
+    try:
+        return json.loads((path / "sweep.json").read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}/sweep.json is not JSON: {error.msg}") from error

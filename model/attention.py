@@ -1,0 +1,82 @@
+"""Grouped-query attention. It reads a layer's position table and never a schedule's name."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from model import kernels
+from model.config import ModelConfig
+from model.layers import RMSNorm, normal_param
+from model.positions import PositionTable, cos_sin, rotate
+
+
+class Attention(nnx.Module):
+    """softmax(rotate(q) · rotate(k)) v, heads grouped over fewer keys (2305.13245)."""
+
+    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+        D, N, K, H = config.embed_dim, config.num_heads, config.num_kv_heads, config.head_dim
+        self.query = normal_param(rngs, (D, N, H), ("embed", "heads", None), fan_in=D)
+        self.key = normal_param(rngs, (D, K, H), ("embed", "kv_heads", None), fan_in=D)
+        self.value = normal_param(rngs, (D, K, H), ("embed", "kv_heads", None), fan_in=D)
+        self.out = normal_param(
+            rngs, (N, H, D), ("heads", None, "embed"), fan_in=2 * config.num_layers * N * H
+        )
+        if config.align_query_key:
+            self.key = nnx.Param(self.query[:, :: N // K], axes=("embed", "kv_heads", None))
+        if config.qk_norm:
+            self.query_norm = RMSNorm(H, config.norm_epsilon)
+            self.key_norm = RMSNorm(H, config.norm_epsilon)
+        if config.shift_keys:
+            self.shift = nnx.Param(jnp.zeros(K), axes=("kv_heads",))
+        self.config = config
+
+    def __call__(
+        self, x_BTD: jax.Array, table: PositionTable, positions_BT: jax.Array, segment_ids_BT
+    ) -> jax.Array:
+        """Attends within documents.
+
+        Args:
+          x_BTD: normalized residual stream.
+          table: this layer's row of the position table.
+          positions_BT: int32, place within the document.
+          segment_ids_BT: int32, document of each token.
+
+        Returns:
+          `[B, T, D]`.
+        """
+        dtype = x_BTD.dtype
+        q_BTNH = jnp.einsum("BTD,DNH->BTNH", x_BTD, self.query[...].astype(dtype))
+        k_BSKH = jnp.einsum("BTD,DKH->BTKH", x_BTD, self.key[...].astype(dtype))
+        v_BSKH = jnp.einsum("BTD,DKH->BTKH", x_BTD, self.value[...].astype(dtype))
+        if self.config.qk_norm:
+            q_BTNH, k_BSKH = self.query_norm(q_BTNH), self.key_norm(k_BSKH)
+        if self.config.shift_keys:
+            k_BSKH = self._shift_keys(k_BSKH, positions_BT)
+
+        with jax.named_scope("rope"):
+            cos_BTR, sin_BTR = cos_sin(table.turns_hi, table.turns_lo, positions_BT)
+            log_position_BT = jnp.log(positions_BT.astype(jnp.float32) + 1)
+            scale_BT = jnp.maximum(table.query_floor, table.query_slope * log_position_BT)
+            scale_BT *= table.logit_scale / math.sqrt(self.config.head_dim)
+            # All scales go into the query, in float32, so that every kernel handles them.
+            q_BTNH = rotate(q_BTNH, cos_BTR, sin_BTR) * scale_BT[:, :, None, None]
+            k_BSKH = rotate(k_BSKH, cos_BTR, sin_BTR)
+
+        with jax.named_scope("attention"):
+            out_BTNH = kernels.attention(
+                q_BTNH.astype(dtype),
+                k_BSKH.astype(dtype),
+                v_BSKH,
+                segment_ids_BT=segment_ids_BT,
+                window=table.window,
+            )
+        return jnp.einsum("BTNH,NHD->BTD", out_BTNH, self.out[...].astype(dtype))
+
+    def _shift_keys(self, k_BSKH: jax.Array, positions_BT: jax.Array) -> jax.Array:
+        """Mixes into each key the previous token's, per head, within the document."""
+        previous_BSKH = jnp.pad(k_BSKH, ((0, 0), (1, 0), (0, 0), (0, 0)))[:, :-1]
+        previous_BSKH = jnp.where((positions_BT > 0)[:, :, None, None], previous_BSKH, 0)
+        share_K1 = jax.nn.sigmoid(self.shift[...])[:, None].astype(k_BSKH.dtype)
+        return (1 - share_K1) * k_BSKH + share_K1 * previous_BSKH

@@ -1,0 +1,83 @@
+"""ModelConfig: the sizes and choices that define a network."""
+
+import dataclasses
+from typing import Literal
+
+from model import rotary as rotary_lib
+from model.rotary import Rotary, RotaryTable
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """A Llama-like decoder.
+
+    Attributes:
+      vocab_size: rows of the embedding; at least the tokenizer's size.
+      embed_dim: width of the residual stream.
+      num_layers: blocks.
+      num_heads: query heads.
+      num_kv_heads: key/value heads; divides num_heads (grouped-query attention).
+      head_dim: features of a head. Keep it the same across sizes: the bound depends on it.
+      mlp_dim: hidden width of the gated MLP.
+      rotary: the schedule of every layer. No default: a run that does not say its base does not
+        start.
+      window: tokens a query sees, itself included (None: all before it). A control whose
+        effective context is known.
+      tie_embeddings: use the embedding matrix for the output too.
+      qk_norm: RMSNorm on queries and keys, per head, before rotation.
+      norm_epsilon: added to the mean square in RMSNorm.
+      shift_keys: half of each key head's features are computed from the previous token, so that
+        an induction head fits in one layer ("smeared keys", Olsson et al. 2022) and small models
+        learn retrieval in minutes.
+      align_query_key: start each key projection equal to its (first) query projection, the
+        k = q + noise of Men et al. 2024; without it small models stay at chance for long.
+      compute_dtype: of matrix products; rotation, softmax, norms and loss are always float32.
+      remat: what the backward pass recomputes: "none", "dots" (keep matrix products only) or
+        "full" (keep each block's input only).
+      loss_chunk: tokens of a row whose logits exist at once (None: chosen so that no more than
+        64 MiB of float32 logits a row exist).
+    """
+
+    vocab_size: int
+    embed_dim: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    mlp_dim: int
+    rotary: Rotary
+    window: int | None = None
+    tie_embeddings: bool = True
+    qk_norm: bool = False
+    norm_epsilon: float = 1e-5
+    shift_keys: bool = False
+    align_query_key: bool = False
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    remat: Literal["none", "dots", "full"] = "none"
+    loss_chunk: int | None = None
+
+    def __post_init__(self):
+        for name in (
+            "vocab_size",
+            "embed_dim",
+            "num_layers",
+            "num_heads",
+            "num_kv_heads",
+            "head_dim",
+            "mlp_dim",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"num_heads={self.num_heads} must be a multiple of num_kv_heads={self.num_kv_heads}"
+            )
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"window must be at least 1 token, got {self.window}")
+        if self.loss_chunk is not None and self.loss_chunk < 1:
+            raise ValueError(f"loss_chunk must be at least 1 token, got {self.loss_chunk}")
+        self.rotary.inv_freq(self.head_dim)  # refuses an odd head, or a fraction without a pair
+
+    def rotary_table(self, context_length: int) -> RotaryTable:
+        """The frequencies of every layer; log-n scaling is relative to `context_length`."""
+        return rotary_lib.table([self.rotary] * self.num_layers, self.head_dim, context_length)

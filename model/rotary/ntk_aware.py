@@ -1,0 +1,39 @@
+"""NTK-aware scaling (bloc97, 2023; as given in YaRN, arXiv 2309.00071, Eq. 16)."""
+
+import dataclasses
+
+import numpy as np
+
+from model.rotary.base import Rotary, check_base, check_positive, geometric_inv_freq
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NtkAware(Rotary):
+    """The base raised to `base * factor ** (d / (d - 2))`, d = rotary_dim.
+
+    The fastest pair is untouched and the slowest turns exactly `factor` times slower, as under
+    position interpolation; those between are interpolated geometrically.
+
+    Attributes:
+      base: the base of the schedule being stretched.
+      factor: target context over original context, >= 1 to stretch.
+    """
+
+    base: float
+    factor: float
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_base(self.base)
+        check_positive(self, "factor")
+
+    def frequencies(self, rotary_dim: int) -> np.ndarray:
+        """See `Rotary.frequencies`.
+
+        Raises:
+          ValueError: if `rotary_dim` is 2: a single pair is fastest and slowest at once.
+        """
+        if rotary_dim < 4:
+            raise ValueError(f"ntk_aware needs rotary_dim >= 4, got {rotary_dim}")
+        raised = self.base * self.factor ** (rotary_dim / (rotary_dim - 2))
+        return geometric_inv_freq(raised, rotary_dim)

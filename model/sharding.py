@@ -1,0 +1,50 @@
+"""One table: which logical axis of a parameter lies over which axis of the mesh."""
+
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from model.config import ModelConfig
+from model.transformer import Params, parameter_axes
+
+MESH_AXES = ("sweep", "data", "fsdp", "tensor")
+
+RULES: dict[str | None, str | None] = {
+    "vocab": "tensor",
+    "embed": "fsdp",
+    "heads": "tensor",
+    "kv_heads": "tensor",
+    "mlp": "tensor",
+    "layers": None,
+    None: None,
+}
+
+
+def parameter_shardings(config: ModelConfig, mesh: Mesh, *, members: bool) -> Params:
+    """The sharding of every parameter; `members` adds the sweep's leading axis."""
+    leading = ("sweep",) if members else ()
+
+    def sharding(axes: tuple[str | None, ...]) -> NamedSharding:
+        return NamedSharding(mesh, PartitionSpec(*leading, *(RULES[axis] for axis in axes)))
+
+    return jax.tree.map(sharding, parameter_axes(config), is_leaf=lambda x: isinstance(x, tuple))
+
+
+def like_parameters(shardings: Params, tree: Any, mesh: Mesh, *, members: bool) -> Any:
+    """Shardings for `tree` (an optimizer state): subtrees shaped like the parameters take theirs,
+    other leaves are copied to every device of a member."""
+    structure = jax.tree.structure(shardings)
+    copied = NamedSharding(mesh, PartitionSpec(*(("sweep",) if members else ())))
+
+    def is_params(node) -> bool:
+        return jax.tree.structure(node) == structure
+
+    return jax.tree.map(
+        lambda node: shardings if is_params(node) else copied, tree, is_leaf=is_params
+    )
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """Rows over every axis that splits the batch; each member sees all rows."""
+    return NamedSharding(mesh, PartitionSpec(("data", "fsdp")))

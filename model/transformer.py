@@ -1,0 +1,143 @@
+"""The Llama-like decoder: embed, a scan over one block, norm, unembed.
+
+Parameters are nested dicts of arrays, blocks stacked in front (`[L, ...]`), so that compile time
+does not grow with depth and a sweep can `vmap` over members.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from model.attention import Attention
+from model.config import ModelConfig
+from model.layers import Mlp, RMSNorm, normal_param
+from model.positions import PositionTable
+
+Params = dict[str, Any]
+
+REMAT_POLICIES = {
+    "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
+    "full": jax.checkpoint_policies.nothing_saveable,
+}
+
+
+class Block(nnx.Module):
+    """x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+        self.attention_norm = RMSNorm(config.embed_dim, config.norm_epsilon)
+        self.attention = Attention(config, rngs=rngs)
+        self.mlp_norm = RMSNorm(config.embed_dim, config.norm_epsilon)
+        self.mlp = Mlp(config, rngs=rngs)
+
+    def __call__(self, x_BTD, table: PositionTable, positions_BT, segment_ids_BT) -> jax.Array:
+        """One layer; `table` is the layer's row of the position table."""
+        attended_BTD = self.attention(
+            self.attention_norm(x_BTD), table, positions_BT, segment_ids_BT
+        )
+        x_BTD = x_BTD + attended_BTD
+        return x_BTD + self.mlp(self.mlp_norm(x_BTD))
+
+
+class Transformer(nnx.Module):
+    """Holds the parameters; `hidden` and `unembed` below are what the rest of the code calls."""
+
+    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+        V, D = config.vocab_size, config.embed_dim
+        self.embedding = normal_param(rngs, (V, D), ("vocab", "embed"), fan_in=D)
+
+        @nnx.split_rngs(splits=config.num_layers)
+        @nnx.vmap
+        def stack_blocks(rngs):
+            return Block(config, rngs=rngs)
+
+        self.blocks = stack_blocks(rngs)
+        self.final_norm = RMSNorm(D, config.norm_epsilon)
+        if not config.tie_embeddings:
+            self.output = normal_param(rngs, (V, D), ("vocab", "embed"), fan_in=D)
+        self.config = config
+
+    def __call__(self, table: PositionTable, tokens_BT, positions_BT, segment_ids_BT) -> jax.Array:
+        """Maps token ids to the normalized hidden states `[B, T, D]`."""
+        x_BTD = self.embedding[...][tokens_BT].astype(self.config.compute_dtype)
+        block_graph, block_params = nnx.split(self.blocks)
+
+        def layer(x_BTD, layer_inputs):
+            params, layer_table = layer_inputs
+            block = nnx.merge(block_graph, params)
+            return block(x_BTD, layer_table, positions_BT, segment_ids_BT), None
+
+        if self.config.remat != "none":
+            policy = REMAT_POLICIES[self.config.remat]
+            layer = jax.checkpoint(layer, policy=policy, prevent_cse=False)
+        x_BTD, _ = jax.lax.scan(layer, x_BTD, (block_params, table))
+        return self.final_norm(x_BTD)
+
+
+def init(config: ModelConfig, seed: jax.Array | int) -> Params:
+    """Fresh float32 parameters; `seed` may be traced."""
+    model = Transformer(config, rngs=nnx.Rngs(params=jax.random.key(seed)))
+    return nnx.to_pure_dict(nnx.state(model, nnx.Param))
+
+
+@functools.cache
+def _skeleton(config: ModelConfig):
+    """The module's structure, without arrays."""
+    return nnx.split(nnx.eval_shape(lambda: Transformer(config, rngs=nnx.Rngs(params=0))))
+
+
+def abstract_params(config: ModelConfig) -> Params:
+    """Shapes and dtypes of `init`, without computing anything."""
+    return jax.eval_shape(lambda: init(config, 0))
+
+
+def parameter_axes(config: ModelConfig) -> Params:
+    """The logical axes of every parameter, as a tree of tuples; "layers" leads in blocks."""
+    _, state = _skeleton(config)
+
+    def axes(path, variable):
+        stacked = ("layers",) if path[0] == "blocks" else ()
+        return stacked + tuple(variable.get_metadata("axes"))
+
+    leaves = {path: axes(path, variable) for path, variable in state.flat_state()}
+    return nnx.traversals.unflatten_mapping(leaves)
+
+
+def hidden(
+    config: ModelConfig,
+    params: Params,
+    table: PositionTable,
+    tokens_BT: jax.Array,
+    positions_BT: jax.Array,
+    segment_ids_BT: jax.Array,
+) -> jax.Array:
+    """Hidden states after the last norm, `[B, T, D]` in the compute dtype.
+
+    Args:
+      config: the network; its `rotary` is not read, `table` is.
+      params: as `init` makes them.
+      table: `model.positions.position_table(config, trained context)`.
+      tokens_BT: int32 ids.
+      positions_BT: int32, place within the document.
+      segment_ids_BT: int32, document of each token; attention never crosses documents.
+    """
+    graph, state = _skeleton(config)
+    state = nnx.clone(state)
+    nnx.replace_by_pure_dict(state, params)
+    return nnx.merge(graph, state)(table, tokens_BT, positions_BT, segment_ids_BT)
+
+
+def unembed(config: ModelConfig, params: Params, x_BTD: jax.Array) -> jax.Array:
+    """Float32 vocabulary logits `[B, T, V]` of hidden states."""
+    output_VD = params["embedding" if config.tie_embeddings else "output"].astype(x_BTD.dtype)
+    return jnp.einsum("BTD,VD->BTV", x_BTD, output_VD, preferred_element_type=jnp.float32)
+
+
+def count_params(config: ModelConfig) -> dict[str, int]:
+    """Parameters in all, and those that take part in matrix products (input embedding left out)."""
+    total = sum(leaf.size for leaf in jax.tree.leaves(abstract_params(config)))
+    embedding = config.vocab_size * config.embed_dim
+    return {"total": total, "matmul": total if config.tie_embeddings else total - embedding}

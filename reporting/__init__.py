@@ -1,0 +1,1 @@
+"""WHAT a reader is shown: the parts of `report.py`."""

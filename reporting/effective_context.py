@@ -1,0 +1,288 @@
+"""THE figure: effective context against RoPE base, with what theory predicts drawn beside it."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from evals.effective_context import MEASURED, NOT_LEARNED, Estimate
+from reporting.members import Member, tasks
+from reporting.style import FAINT, INK, looks, tag
+from theory import decay
+
+_DASHED, _DOTTED = (0, (5, 2)), (0, (1.2, 1.8))
+_THEORY = {  # field of Theory: (legend, color, linestyle)
+    "first_negative": ("theory: first distance with $B_m<0$", INK, "-"),
+    "quarter_period": ("quarter period of the slowest pair", FAINT, _DASHED),
+    "full_period": ("full period of the slowest pair", FAINT, _DOTTED),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Mark:
+    """How one task's measurements are drawn: the leading task bold, the others beside it."""
+
+    marker: str
+    size: float
+    alpha: float
+    width: float
+    shift: float  # to the side, as a share of the distance to the neighbour
+
+
+def _marks(names: Sequence[str]) -> dict[str, _Mark]:
+    marks = {}
+    for order, name in enumerate(names):
+        lead = order == 0
+        # The leading task on its place, the others alternately left and right of it.
+        steps, all_steps = math.ceil(order / 2), max(1, math.ceil((len(names) - 1) / 2))
+        marks[name] = _Mark(
+            marker="os^DvP"[order % 6],
+            size=7.5 if lead else 5.5,
+            alpha=1.0 if lead else 0.65,
+            width=2.0 if lead else 1.2,
+            shift=0.28 * (-1) ** order * steps / all_steps,
+        )
+    return marks
+
+
+def effective_context(members: Sequence[Member]) -> Figure:
+    """Effective context of every member; controls, which have no base, in a panel of their own."""
+    based = [member for member in members if member.base is not None]
+    controls = [member for member in members if member.base is None]
+    figure = Figure(figsize=(9.2, 6), layout="constrained")
+    widths = [6.0] * bool(based) + [0.5 + 0.62 * len(controls)] * bool(controls)
+    panels = list(
+        figure.subplots(1, len(widths), sharey=True, width_ratios=widths, squeeze=False)[0]
+    )
+    first = panels[0]
+    _vertical_axis(first, members)
+    task = f" on {names[0]}" if (names := tasks(members)) else ""
+    first.set_title(f"Effective context{task}{' against RoPE base' if based else ''}")
+    for ax in panels:
+        _trained_length(ax, members, labelled=ax is first)
+    if based:
+        _draw_based(panels.pop(0), based, members)
+    if controls:
+        _draw_controls(panels.pop(0), controls, members)
+    columns = _legend(members)
+    rows = max(map(len, columns))  # matplotlib fills column by column: pad with invisible ones
+    handles = [h for column in columns for h in column + [_handle("")] * (rows - len(column))]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(columns))
+    return figure
+
+
+def _vertical_axis(ax: Axes, members: Sequence[Member]) -> None:
+    """Powers of two; below them, where it is needed, a row for tasks that were not learned."""
+    longest = max(member.trained_length for member in members)
+    estimates = [estimate for member in members for estimate in member.estimates.values()]
+    bounds = [member.theory.first_negative or math.inf for member in members]
+    measured = [value for e in estimates for value in (e.l50, e.ci_low) if value > 0]
+    floor = math.floor(math.log2(min(longest / 8, *bounds, *measured)))
+    ticks = [2.0**power for power in range(floor, math.ceil(math.log2(longest)) + 4)]
+    labels = [f"{tick:,.5g}" for tick in ticks]
+    if any(estimate.verdict == NOT_LEARNED for estimate in estimates):
+        ticks, labels = [ticks[0] / 2, *ticks], ["not learned", *labels]
+    ax.set_yscale("log", base=2)
+    ax.set_ylim(ticks[0] / 1.6, 12 * longest)  # theory overshoots; its numbers are in the table
+    ax.yaxis.set_major_locator(FixedLocator(ticks))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.set_yticklabels(labels)
+    ax.set_ylabel("distance (tokens, log scale)")
+
+
+def _trained_length(ax: Axes, members: Sequence[Member], *, labelled: bool) -> None:
+    lengths = sorted({member.trained_length for member in members})
+    ax.axhspan(lengths[-1], ax.get_ylim()[1], color="#f4f5f7", zorder=0)
+    for length in lengths:
+        ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
+        if labelled:
+            ax.annotate(
+                f"trained length {length:,}",
+                (0.01, length),
+                (0, 3),
+                va="bottom",
+                fontsize=8.5,
+                xycoords=("axes fraction", "data"),
+                textcoords="offset points",
+                bbox={"fc": "#f4f5f7", "ec": "none", "pad": 1},
+            )
+
+
+def _draw_based(ax: Axes, based: Sequence[Member], members: Sequence[Member]) -> None:
+    bases = sorted({member.base for member in based if member.base is not None})
+    places = np.log10(bases)
+    margin = max(0.08 * (places[-1] - places[0]), 0.15)
+    ax.set_xscale("log")
+    ax.set_xlim(10 ** (places[0] - margin), 10 ** (places[-1] + margin))
+    # A tick at every base, a number where there is room.
+    shown, last = [], -math.inf
+    for place in places:
+        roomy = place - last > 0.07 * (places[-1] - places[0] + 2 * margin)
+        shown.append(_base_text(bases[len(shown)]) if roomy else "")
+        last = place if roomy else last
+    ax.xaxis.set_major_locator(FixedLocator(bases))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xticklabels(shown)
+    ax.set_xlabel("RoPE base (log scale)")
+    _draw_theory(ax, based)
+    step = np.diff(places).min(initial=0.2 * (places[-1] - places[0] + 2 * margin))
+    for member in based:
+        assert member.base is not None
+        _draw_member(
+            ax, member, members, lambda shift, base=member.base: base * 10 ** (shift * step)
+        )
+
+
+def _base_text(base: float) -> str:
+    if base < 1e5:
+        return f"{base:,.7g}"
+    exponent = math.floor(math.log10(base))
+    factor = f"{base / 10**exponent:.3g}"
+    return f"$10^{{{exponent}}}$" if factor == "1" else f"${factor}\\times10^{{{exponent}}}$"
+
+
+def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
+    """Marks from each member's own vector; lines through every base between them.
+
+    The first m with B_m < 0 is not monotone in the base, so marks are never joined: a line is
+    computed at each base it passes, and only where members differ in nothing but their base.
+    """
+    top = ax.get_ylim()[1]
+    for name, (_, color, _) in _THEORY.items():
+        for member in based:
+            value = getattr(member.theory, name) or math.inf
+            if value < top:
+                assert member.base is not None
+                tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
+    families = {
+        (dataclasses.replace(member.config.model.rotary, base=2.0), member.config.model.head_dim)
+        for member in based
+    }
+    if len(families) > 1:
+        return
+    ((rotary, head_dim),) = families
+    left, right = ax.get_xlim()
+    bases = np.geomspace(max(left, 1.01), right, 401)
+    between = [dataclasses.replace(rotary, base=float(base)).inv_freq(head_dim) for base in bases]
+    curves = {
+        "first_negative": [decay.first_negative(f, int(4 * top)) or math.nan for f in between],
+        "quarter_period": [decay.quarter_period(f) for f in between],
+        "full_period": [decay.full_period(f) for f in between],
+    }
+    for name, curve in curves.items():
+        _, color, linestyle = _THEORY[name]
+        ax.plot(bases, curve, color=color, linestyle=linestyle, linewidth=1.1, zorder=1.5)
+
+
+def _draw_controls(ax: Axes, controls: Sequence[Member], members: Sequence[Member]) -> None:
+    ax.set_xlim(-0.6, len(controls) - 0.4)
+    # `nope` for `rotary=nope`; several settings stand on lines of their own.
+    names = [member.label.replace("rotary=", "").replace(",", "\n") for member in controls]
+    ax.set_xticks(range(len(controls)), names)
+    ax.set_xlabel("controls")
+    ax.grid(visible=False, axis="x")
+    for place, member in enumerate(controls):
+        window = member.config.model.window
+        if window:
+            limit = ax.plot([place - 0.38, place + 0.38], [window, window], color=INK, lw=1.1)
+            note = ax.annotate(
+                f"sees {window:,}",
+                (place, window),
+                (0, 7),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
+            tag([*limit, note], member)
+        _draw_member(ax, member, members, lambda shift, place=place: place + shift)
+
+
+def _draw_member(
+    ax: Axes, member: Member, members: Sequence[Member], to_x: Callable[[float], float]
+) -> None:
+    color = looks(members)[member.index].color
+    for task, mark in _marks(tasks(members)).items():
+        if task in member.estimates:
+            _draw_estimate(ax, to_x(mark.shift), member, member.estimates[task], mark, color)
+
+
+def _draw_estimate(
+    ax: Axes, x: float, member: Member, estimate: Estimate, mark: _Mark, color
+) -> None:
+    bottom, top = ax.get_ylim()
+    not_learned = ax.get_yticks()[0]
+    dot = Line2D(
+        [x],
+        [estimate.l50],
+        marker=mark.marker,
+        ms=mark.size,
+        color=color,
+        alpha=mark.alpha,
+        ls="none",
+        zorder=4 if mark.shift == 0 else 3.5,
+    )
+    tag([ax.add_line(dot)], member)
+    if estimate.verdict == NOT_LEARNED:
+        dot.set(ydata=[not_learned], markerfacecolor="white", markeredgewidth=1.4)
+        tag([dot], member, "not-learned")
+    elif estimate.verdict == MEASURED:
+        low, high = max(estimate.ci_low, bottom), min(estimate.ci_high, top)
+        bar = ax.errorbar(
+            x,
+            estimate.l50,
+            [[estimate.l50 - low], [high - estimate.l50]],
+            fmt="none",
+            ecolor=color,
+            alpha=mark.alpha,
+            elinewidth=mark.width,
+            capsize=mark.size / 2,
+            zorder=3,
+        )
+        tag(bar.get_children(), member)
+    else:
+        factor = 2.1 if estimate.verdict.startswith(">") else 1 / 2.1
+        arrow = FancyArrowPatch(
+            (x, estimate.l50),
+            (x, estimate.l50 * factor),
+            arrowstyle="-|>",
+            color=color,
+            alpha=mark.alpha,
+            lw=mark.width,
+            mutation_scale=1.6 * mark.size,
+            shrinkA=0,
+            shrinkB=0,
+            zorder=3,
+        )
+        tag([ax.add_patch(arrow)], member, "censored")
+
+
+def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
+    """Columns of handles: what was measured, how to read it, what theory says."""
+    verdicts = {e.verdict for member in members for e in member.estimates.values()}
+    columns = [
+        [
+            _handle(f"measured: {task}", marker=mark.marker, ms=mark.size, alpha=mark.alpha)
+            for task, mark in _marks(tasks(members)).items()
+        ],
+        [
+            _handle(label, color=color, ls=linestyle, lw=1.4)
+            for label, color, linestyle in _THEORY.values()
+            if any(member.base is not None for member in members)
+        ],
+        [],
+    ]
+    if any(verdict.startswith(">") for verdict in verdicts):
+        columns[2].append(_handle("farther than measured", marker=r"$\uparrow$", ms=9))
+    if NOT_LEARNED in verdicts:
+        columns[2].append(_handle("task not learned", marker="o", ms=7.5, mfc="white", mew=1.4))
+    return [column for column in columns if column] or [[]]
+
+
+def _handle(label: str, **style) -> Line2D:
+    return Line2D([], [], label=label, **{"color": INK, "ls": "none", **style})

@@ -1,0 +1,9 @@
+// Pointing at a member in any figure or table leaves only that member bright, everywhere.
+const drawn = [...document.querySelectorAll('[class*="member-"]')];
+const memberOf = (element) => [...element.classList].find((name) => name.startsWith("member-"));
+const light = (member) => drawn.forEach(
+  (element) => element.classList.toggle("away", Boolean(member) && memberOf(element) !== member));
+for (const element of drawn) {
+  element.addEventListener("pointerenter", () => light(memberOf(element)));
+  element.addEventListener("pointerleave", () => light(null));
+}

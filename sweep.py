@@ -1,0 +1,130 @@
+"""Trains a grid of members: `python sweep.py CONFIG --workdir DIR model.rotary.base=10,10000`.
+
+Members that differ only in arrays (rotary schedule, window, seed, learning rate) train together
+in one compiled program, on identical batches and, for equal seeds, from identical parameters.
+Members whose shapes differ train one group after another. Each member's directory is what
+`train.py` would have made.
+"""
+
+import dataclasses
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+import train
+from experiment import overrides
+from experiment.config import ExperimentConfig
+from experiment.run import RunDirectory, read_sweep, write_atomically
+from model.rotary.nope import Nope
+
+SWEEP_HELP = """
+sweeps: a comma makes members, several commas a grid
+  model.rotary.base=10,100,1e4             three members, base=10, base=100 and base=1e4
+  model.rotary.base=10,1e4 seed=0,1,2      six members
+  "model.rotary=rope(base=500),nope"       two schedules
+  train.learning_rate=1e-3,3e-3            two learning rates
+Without a comma, the config's own members are used, if it has any.
+Real text: data.source=jsonl data.path=FILE_OR_FOLDER (RedPajama format; .jsonl, .gz, .zst)
+"""
+
+
+def shared_part(config: ExperimentConfig) -> ExperimentConfig:
+    """`config` with all that may differ within one compiled program set to one value."""
+    model = dataclasses.replace(config.model, rotary=Nope(), window=None)
+    training = dataclasses.replace(config.train, learning_rate=1.0)
+    return dataclasses.replace(config, seed=0, model=model, train=training)
+
+
+def make_members(
+    config: ExperimentConfig, given: Sequence[str]
+) -> list[tuple[str, list[str], ExperimentConfig]]:
+    """Name, overrides and config of every member.
+
+    Raises:
+      ValueError: if an override is wrong, or two members would be the same.
+    """
+    grid = overrides.grid(given)
+    if len(grid) == 1 and config.members:
+        common = grid[0][1]
+        grid = [(overrides.member_name(own), [*own, *common]) for own in config.members]
+    if len(grid) == 1:
+        raise ValueError(
+            "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
+        )
+    members = [(name, own, overrides.apply(config, own)) for name, own in grid]
+    names = [name for name, _, _ in members]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two members are called {name}: every listed value must be different")
+    return members
+
+
+def run_sweep(config_name: str, workdir: Path, given: Sequence[str], command: str) -> bool:
+    """Trains all members under `workdir`; whether they all finished.
+
+    Raises:
+      ValueError: for anything the user has to mend, before compute is spent.
+    """
+    config = overrides.find_config(config_name)
+    members = make_members(config, given)
+    record = {
+        "config": config_name,
+        "overrides": list(given),
+        "members": [name for name, _, _ in members],
+    }
+    if (workdir / "sweep.json").exists() and read_sweep(workdir) != record:
+        raise ValueError(
+            f"{workdir} holds another sweep; use another --workdir, or delete that directory"
+        )
+    groups: dict[ExperimentConfig, list[int]] = {}
+    for index, (_, _, member) in enumerate(members):
+        groups.setdefault(shared_part(member), []).append(index)
+    runs = [RunDirectory(workdir / name) for name, _, _ in members]
+    for run, (_, _, member) in zip(runs, members, strict=True):
+        run.check_resumable(member)
+    workdir.mkdir(parents=True, exist_ok=True)
+    write_atomically(workdir / "sweep.json", json.dumps(record, indent=2) + "\n")
+
+    console = Console(stderr=True)
+    if len(groups) > 1:
+        console.print(
+            f"{len(members)} members of {len(groups)} shapes: one program a shape, one after another"
+        )
+    for indices in groups.values():
+        chosen = [members[index] for index in indices]
+        console.print(f"training {', '.join(name for name, _, _ in chosen)}", highlight=False)
+        finished = train.train(
+            [member for _, _, member in chosen],
+            [runs[index] for index in indices],
+            given_overrides=[own for _, own, _ in chosen],
+            command=command,
+        )
+        if not finished:
+            return False
+    console.print(
+        f"finished. Next: python evaluate.py {workdir} && python report.py {workdir}",
+        highlight=False,
+    )
+    return True
+
+
+def main() -> int:
+    """Command line of a sweep."""
+    parser = overrides.argument_parser("sweep.py", __doc__, SWEEP_HELP)
+    arguments = parser.parse_intermixed_args()
+    command = shlex.join(["python", *sys.argv])
+    try:
+        finished = run_sweep(
+            arguments.config, Path(arguments.workdir), arguments.overrides, command
+        )
+    except ValueError as error:
+        parser.exit(2, f"sweep.py: error: {error}\n")
+    return 0 if finished else 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

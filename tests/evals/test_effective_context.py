@@ -1,0 +1,242 @@
+"""The estimator against simulated models whose effective context is known."""
+
+import numpy as np
+import pytest
+
+from evals import effective_context, rows
+
+CHANCE = 1 / 64
+
+
+def logistic(l50, slope, ceiling=1.0):
+    """Accuracy that is half-way from ceiling to chance at l50; slope is per octave."""
+    return lambda m: CHANCE + (ceiling - CHANCE) / (1 + (m / l50) ** (slope / np.log(2)))
+
+
+def revived(m):
+    """What base 10 shows: an edge at 12, a hole, .6 from a full turn of the slowest pair on."""
+    return np.where(m < 45, logistic(12, 5)(m), 0.6)
+
+
+def simulate(
+    curves, random, *, documents=64, queries=16, longest=256, shortest=2, together=0.0
+) -> rows.Rows:
+    """Rows of a model whose accuracy at distance m is curve(m), one curve a seed.
+
+    Distances are half log-uniform, half uniform. With probability `together` a query's luck is
+    its document's.
+    """
+    columns = {name: [] for name in ("seed", "document", "query", "distance", "exact_match")}
+    shape = (documents, queries)
+    log_uniform = np.exp(random.uniform(np.log(shortest), np.log(longest + 1), shape))
+    uniform = random.uniform(shortest, longest + 1, shape)
+    distance = np.where(random.random(shape) < 0.5, log_uniform, uniform).astype(int)
+    for seed, curve in enumerate(curves):
+        luck = random.random(shape)
+        luck = np.where(random.random(shape) < together, random.random((documents, 1)), luck)
+        document, query = np.indices(shape)
+        columns["seed"].append(np.full(shape, seed))
+        columns["document"].append(document)
+        columns["query"].append(query)
+        columns["distance"].append(distance)
+        columns["exact_match"].append(luck < curve(distance))
+    result = {name: np.concatenate(parts).ravel() for name, parts in columns.items()}
+    others = {
+        "task": "kv",
+        "step": 400,
+        "rotary": "rope(base=10)",
+        "trained_length": 256,
+        "length": 256,
+        "chance": CHANCE,
+    }
+    size = len(result["seed"])
+    return result | {name: np.full(size, value) for name, value in others.items()}
+
+
+def repeat(curve, *, times=60, **kwargs):
+    random = np.random.default_rng(20240523)
+    return [
+        effective_context.estimate(simulate([curve], random, **kwargs), resamples=200, seed=i)
+        for i in range(times)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("curve", "truth", "tolerance", "kwargs"),
+    [
+        pytest.param(logistic(40, 3), 40, 0.1, {}, id="steep"),
+        pytest.param(logistic(17, 20), 17, 0.05, {}, id="a step"),
+        pytest.param(logistic(60, 1), 60, 0.2, {}, id="shallow"),
+        pytest.param(logistic(50, 3, ceiling=0.7), 50, 0.15, {}, id="ceiling below 1"),
+        pytest.param(logistic(7, 6), 7, 0.1, {}, id="accurate only next door"),
+        pytest.param(revived, 12, 0.1, {}, id="revival"),
+        pytest.param(logistic(40, 3), 40, 0.15, {"together": 0.45}, id="documents of one luck"),
+        pytest.param(logistic(80, 3), 80, 0.15, {"queries": 4, "shortest": 16}, id="as in lines"),
+    ],
+)
+def test_known_contexts_are_found_and_their_intervals_cover(curve, truth, tolerance, kwargs):
+    estimates = repeat(curve, **kwargs)
+    octaves_off = np.log2([estimate.l50 / truth for estimate in estimates])
+    assert {estimate.verdict for estimate in estimates} == {effective_context.MEASURED}
+    assert abs(octaves_off.mean()) < tolerance / 2
+    assert np.sqrt((octaves_off**2).mean()) < tolerance
+    covered = [estimate.ci_low <= truth <= estimate.ci_high for estimate in estimates]
+    assert np.mean(covered) >= 0.85
+    # Nor may they cover by being wide: a 95% interval is about four standard errors.
+    widths = np.log2([estimate.ci_high / estimate.ci_low for estimate in estimates])
+    assert np.median(widths) < 6 * octaves_off.std()
+
+
+def test_a_revival_is_reported_and_does_not_move_the_edge():
+    random = np.random.default_rng(1)
+    estimate = effective_context.estimate(simulate([revived], random, documents=256))
+    assert estimate.l50 == pytest.approx(12, rel=0.06)
+    assert estimate.revival == pytest.approx(0.6, abs=0.08)
+    assert 45 <= estimate.revival_distance <= 256
+
+
+def test_a_fall_without_revival_reports_none():
+    random = np.random.default_rng(2)
+    estimate = effective_context.estimate(simulate([logistic(20, 4)], random))
+    assert np.isnan(estimate.revival) and np.isnan(estimate.revival_distance)
+
+
+def test_never_learned():
+    for ceiling in (CHANCE, 0.4):
+        random = np.random.default_rng(3)
+        estimate = effective_context.estimate(simulate([logistic(40, 3, ceiling)], random))
+        assert estimate.verdict == str(estimate) == effective_context.NOT_LEARNED
+        assert np.isnan(estimate.l50)
+        assert estimate.ceiling == pytest.approx(ceiling, abs=0.1)
+
+
+def test_never_falls():
+    random = np.random.default_rng(4)
+    data = simulate([lambda m: np.full(m.shape, 0.97)], random)
+    estimate = effective_context.estimate(data)
+    assert estimate.verdict == str(estimate) == f"> {data['distance'].max()}"
+    assert estimate.ci_low == pytest.approx(256, rel=0.15) and estimate.ci_high == np.inf
+    assert estimate.ceiling == pytest.approx(0.97, abs=0.02)
+
+
+def test_a_perfect_model_never_falls():
+    data = simulate([np.ones_like], np.random.default_rng(5))
+    estimate = effective_context.estimate(data)
+    assert (estimate.verdict, estimate.ceiling) == ("> 256", pytest.approx(1, abs=0.02))
+    assert (estimate.l50, estimate.ci_low, estimate.ci_high) == (256, 256, np.inf)
+
+
+def test_an_interval_that_reaches_the_longest_distance_is_open():
+    random = np.random.default_rng(6)
+    estimate = effective_context.estimate(simulate([logistic(235, 3)], random, documents=16))
+    assert estimate.ci_high == np.inf
+    assert str(estimate).endswith("> 256]") or estimate.verdict == "> 256"
+
+
+def test_a_fall_before_the_first_distance():
+    """Blind nearby, right from 8 on: the first crossing lies before what was measured."""
+    random = np.random.default_rng(7)
+    estimate = effective_context.estimate(simulate([lambda m: np.where(m < 8, 0.0, 1.0)], random))
+    assert estimate.verdict == "< 2" and estimate.ci_low == 0
+
+
+def test_the_edge_of_a_window_is_found_within_a_tenth():
+    """The control: a window sees 32 tokens, whatever else the model can do."""
+    random = np.random.default_rng(8)
+    data = simulate([lambda m: np.where(m < 32, 1.0, CHANCE)], random)
+    assert effective_context.estimate(data).l50 == pytest.approx(32, rel=0.1)
+
+
+def test_seeds_that_differ_widen_the_interval():
+    random = np.random.default_rng(9)
+    same = effective_context.estimate(simulate([logistic(40, 4)] * 3, random))
+    spread = effective_context.estimate(
+        simulate([logistic(l50, 4) for l50 in (25, 40, 64)], random)
+    )
+    assert spread.l50 == pytest.approx(40, rel=0.1)
+    # t with 2 degrees of freedom: 4.303 standard errors of log2 (25, 40, 64).
+    half = 4.303 * np.std(np.log2([25, 40, 64]), ddof=1) / np.sqrt(3)
+    assert np.log2(spread.ci_high / spread.ci_low) / 2 == pytest.approx(half, rel=0.25)
+    assert np.log2(same.ci_high / same.ci_low) < 0.25 * half
+    assert (spread.num_seeds, spread.num_learned, spread.num_documents) == (3, 3, 64)
+
+
+def test_intervals_over_seeds_cover_the_mean_of_seeds():
+    random = np.random.default_rng(10)
+    covered = []
+    for _ in range(60):
+        curves = [logistic(40 * 2 ** random.normal(0, 0.3), 4) for _ in range(3)]
+        estimate = effective_context.estimate(simulate(curves, random), resamples=100)
+        covered.append(estimate.ci_low <= 40 <= estimate.ci_high)
+    assert np.mean(covered) >= 0.85
+
+
+def test_a_seed_that_did_not_learn_is_left_out_and_counted():
+    random = np.random.default_rng(11)
+    flat = logistic(40, 4, CHANCE)
+    good = logistic(40, 4)
+    estimate = effective_context.estimate(simulate([good, good, flat], random))
+    assert (estimate.num_seeds, estimate.num_learned) == (3, 2)
+    assert estimate.l50 == pytest.approx(40, rel=0.15)
+    most_flat = effective_context.estimate(simulate([good, flat, flat], random))
+    assert most_flat.verdict == effective_context.NOT_LEARNED
+
+
+def test_cells_are_half_octaves_with_wilson_intervals():
+    columns = simulate([np.ones_like], np.random.default_rng(12), documents=40, queries=1)
+    columns["distance"][:] = np.repeat([2, 3, 4, 5], 10)
+    columns["exact_match"][:] = False
+    columns["exact_match"][[0, 20, 21, 30]] = True
+    shown = effective_context.estimate(columns).cells
+    assert [(cell.low, cell.high, cell.trials) for cell in shown] == [
+        (2, 2, 10),
+        (3, 3, 10),
+        (4, 5, 20),
+    ]
+    assert [cell.accuracy for cell in shown] == [0.1, 0.0, 0.15]
+    assert shown[2].distance == pytest.approx(np.sqrt(20))
+    # Wilson's interval for 0 of 10: 0 to z^2 / (10 + z^2) with z = 1.959964.
+    assert (shown[1].ci_low, shown[1].ci_high) == (0, pytest.approx(0.277533, abs=1e-6))
+    assert [effective_context.cell_start(number) for number in range(11)] == [
+        *(1, 2, 2, 3, 4, 6, 8, 12, 16, 23, 32)
+    ]
+
+
+def test_documents_of_one_luck_widen_a_cell():
+    widths = []
+    for together in (0.0, 1.0):
+        random = np.random.default_rng(13)
+        data = simulate([lambda m: np.full(m.shape, 0.7)], random, together=together)
+        cell = effective_context.estimate(data).cells[-2]
+        widths.append(cell.ci_high - cell.ci_low)
+    assert widths[1] > 1.5 * widths[0]
+
+
+def test_one_document_gives_no_interval():
+    random = np.random.default_rng(17)
+    estimate = effective_context.estimate(
+        simulate([logistic(40, 5)], random, documents=1, queries=1000)
+    )
+    assert estimate.l50 == pytest.approx(40, rel=0.2)
+    assert (estimate.ci_low, estimate.ci_high) == (0, np.inf)
+
+
+def test_the_same_rows_give_the_same_estimate():
+    data = simulate([logistic(40, 3)], np.random.default_rng(14))
+    order = np.random.default_rng(15).permutation(len(data["task"]))
+    shuffled = {name: column[order] for name, column in data.items()}
+    assert str(effective_context.estimate(data)) == str(effective_context.estimate(shuffled))
+
+
+@pytest.mark.parametrize("column", ["task", "length", "rotary", "step", "trained_length"])
+def test_mixed_rows_are_refused(column):
+    data = simulate([logistic(40, 3)], np.random.default_rng(16))
+    other = np.array(["other"]) if data[column].dtype.kind == "U" else np.array([1])
+    data[column] = np.concatenate([other, data[column][1:]])
+    with pytest.raises(ValueError, match=f"rows of one {column}"):
+        effective_context.estimate(data)
+
+
+def test_no_rows_are_refused():
+    with pytest.raises(ValueError, match="no rows"):
+        effective_context.estimate(rows.columns([]))

@@ -1,0 +1,93 @@
+import json
+
+import numpy as np
+import pytest
+
+from evals import rows
+
+ROW = {
+    "task": "kv",
+    "split": "validation",
+    "run": "base=10",
+    "step": 400,
+    "seed": 0,
+    "rotary": "rope(base=10)",
+    "base": 10.0,
+    "trained_length": 256,
+    "length": 256,
+    "distance": 17,
+    "document": 3,
+    "query": 5,
+    "num_tokens": 1,
+    "exact_match": True,
+    "first_token_correct": True,
+    "nll": 0.1234567890123456,
+    "rank": 0,
+    "chance": 0.015625,
+}
+
+
+def test_schema_is_the_documented_one():
+    assert list(rows.SCHEMA) == list(ROW)
+
+
+def test_rows_survive_the_file_exactly(tmp_path):
+    path = tmp_path / "results.jsonl"
+    nope = ROW | {"rotary": "nope", "base": None, "nll": 7.0, "exact_match": False}
+    rows.write(path, rows.columns([ROW, nope]))
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [ROW, nope]
+    back = rows.read(path)
+    assert back["nll"].tolist() == [0.1234567890123456, 7.0]
+    assert np.isnan(back["base"][1])
+    assert {name: column.dtype.kind for name, column in back.items()} == {
+        name: {str: "U", int: "i", float: "f", bool: "b"}[kind]
+        for name, kind in rows.SCHEMA.items()
+    }
+    assert [p.name for p in tmp_path.iterdir()] == ["results.jsonl"]
+
+
+def test_no_rows_survive_the_file(tmp_path):
+    rows.write(tmp_path / "results.jsonl", rows.columns([]))
+    assert len(rows.read(tmp_path / "results.jsonl")["task"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "results.jsonl:2: not JSON"),
+        ("[1]", "results.jsonl:2: a result row must be a JSON object"),
+        (json.dumps({k: v for k, v in ROW.items() if k != "rank"}), ":2: .* lacks 'rank'"),
+        (json.dumps(ROW | {"depth": 0.5}), ":2: .* has unknown 'depth'"),
+        (json.dumps(ROW | {"distance": "17"}), ":2: distance must be int, got '17'"),
+        (json.dumps(ROW | {"distance": 17.5}), ":2: distance must be int, got 17.5"),
+        (json.dumps(ROW | {"exact_match": 1}), ":2: exact_match must be bool, got 1"),
+        (json.dumps(ROW | {"step": True}), ":2: step must be int, got True"),
+        (json.dumps(ROW | {"run": None}), ":2: run must be str, got None"),
+    ],
+)
+def test_a_row_of_another_schema_is_refused_by_file_and_line(tmp_path, line, message):
+    path = tmp_path / "results.jsonl"
+    path.write_text(json.dumps(ROW) + "\n" + line + "\n")
+    with pytest.raises(ValueError, match=message):
+        rows.read(path)
+
+
+def test_a_new_evaluation_replaces_its_own_rows_only():
+    others = [
+        ROW | {"task": "lines"},
+        ROW | {"length": 128},
+        ROW | {"step": 200},
+        ROW | {"rotary": "nope"},
+    ]
+    old = rows.columns([ROW, *others, ROW | {"document": 9}])
+    new = rows.columns([ROW | {"distance": 99}])
+    merged = rows.replace(old, new)
+    expected = rows.columns([*others, ROW | {"distance": 99}])
+    for name in rows.SCHEMA:
+        assert merged[name].tolist() == expected[name].tolist(), name
+
+
+def test_select_finds_values_and_their_absence():
+    table = rows.columns([ROW, ROW | {"base": None, "distance": 3}, ROW | {"task": "lines"}])
+    assert rows.select(table, base=None)["distance"].tolist() == [3]
+    assert len(rows.select(table, task="kv", base=10)["task"]) == 1

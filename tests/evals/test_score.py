@@ -1,0 +1,161 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from data import retrieval
+from data.retrieval import RetrievalDocument
+from evals import score as score_lib
+from model import transformer
+from model.config import ModelConfig
+from model.positions import PositionTable, position_table
+from model.rotary.rope import Rope
+
+CONFIG = ModelConfig(
+    vocab_size=5,
+    embed_dim=16,
+    num_layers=2,
+    num_heads=2,
+    num_kv_heads=1,
+    head_dim=8,
+    mlp_dim=32,
+    rotary=Rope(base=100.0),
+)
+
+
+def stacked(configs, seeds):
+    params = [transformer.init(CONFIG, seed) for seed in seeds]
+    tables = [position_table(config, 16) for config in configs]
+    return (
+        jax.tree.map(lambda *leaves: np.stack(leaves), *params),
+        PositionTable(*map(np.stack, zip(*tables, strict=True))),
+    )
+
+
+def document(tokens, *answers):
+    return RetrievalDocument(
+        tokens=np.asarray(tokens, np.int32), answers=np.array(answers, np.int32)
+    )
+
+
+@jax.jit
+def logits(params, tokens_BT):
+    """Plain `[B, T, V]`, one member."""
+    positions_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
+    hidden_BTD = transformer.hidden(
+        CONFIG,
+        params,
+        position_table(CONFIG, 16),
+        tokens_BT,
+        positions_BT,
+        jnp.ones_like(tokens_BT),
+    )
+    return transformer.unembed(CONFIG, params, hidden_BTD)
+
+
+def test_teacher_forced_exact_match_is_greedy_decoding():
+    """200 prompts, one in two answered as greedy decoding would, the others at random."""
+    params = transformer.init(CONFIG, 7)
+    random = np.random.default_rng(0)
+    prompts = random.integers(0, 5, (200, 9))
+    decoded = np.zeros((200, 12), int)
+    decoded[:, :9] = prompts
+    for size in (9, 10, 11):
+        decoded[:, size] = np.asarray(logits(params, decoded))[:, size - 1].argmax(-1)
+    greedy = decoded[:, 9:]
+    answers = np.where(np.arange(200)[:, None] % 2, greedy, random.integers(0, 5, (200, 3)))
+    answers[1::4, 2] = (answers[1::4, 2] + 1) % 5  # right but for the last id
+    # An id after the answer changes nothing: it is not asked.
+    tail = random.integers(0, 5, (200, 1))
+    documents = [
+        document(np.concatenate(parts), (9, 3, 4))
+        for parts in zip(prompts, answers, tail, strict=True)
+    ]
+
+    result = score_lib.score(CONFIG, *stacked([CONFIG], [7]), documents, 16)
+    expected = (greedy == answers).all(axis=1)
+    assert 40 < expected.sum() < 160
+    assert result.exact_match[0].tolist() == expected.tolist()
+    assert result.first_token_correct[0].tolist() == (greedy == answers)[:, 0].tolist()
+    assert ((result.rank[0] == 0) == result.first_token_correct[0]).all()
+
+
+def test_nll_and_rank_are_those_of_the_logits():
+    params = transformer.init(CONFIG, 3)
+    tokens = np.array([1, 4, 2, 2, 0, 3, 1])
+    each = np.asarray(logits(params, tokens[None])[0], np.float64)
+    log_p = each - np.log(np.exp(each).sum(-1, keepdims=True))
+    result = score_lib.score(
+        CONFIG, *stacked([CONFIG], [3]), [document(tokens, (3, 2, 1), (6, 1, 5))], 10
+    )
+    expected = [-(log_p[2, 2] + log_p[3, 0]) / 2, -log_p[5, 1]]
+    np.testing.assert_allclose(result.nll[0], expected, atol=1e-5)
+    assert result.rank[0].tolist() == [(each[2] > each[2, 2]).sum(), (each[5] > each[5, 1]).sum()]
+
+
+def test_neighbours_padding_and_other_members_change_no_score():
+    random = np.random.default_rng(1)
+    documents = [
+        document(random.integers(0, 5, size), (size - 2, 2, 3), (2, 1, 1))
+        for size in random.integers(5, 18, 30)
+    ]
+    windowed = dataclasses.replace(CONFIG, window=3)
+    slow = dataclasses.replace(CONFIG, rotary=Rope(base=1e6))
+    members = [(CONFIG, 0), (windowed, 0), (slow, 0), (CONFIG, 5)]
+    together = score_lib.score(CONFIG, *stacked(*zip(*members, strict=True)), documents, 17)
+    for index, (config, seed) in enumerate(members):
+        alone = stacked([config], [seed])
+        parts = [score_lib.score(CONFIG, *alone, [each], 17) for each in documents]
+        nll = np.concatenate([part.nll[0] for part in parts])
+        np.testing.assert_allclose(together.nll[index], nll, atol=1e-5)
+        for name in ("exact_match", "first_token_correct", "rank"):
+            expected = np.concatenate([getattr(part, name)[0] for part in parts])
+            assert getattr(together, name)[index].tolist() == expected.tolist(), name
+    # Members do differ, so that a mix-up would show.
+    assert len({row.tobytes() for row in together.nll}) == 4
+
+
+def test_documents_are_scored_in_order_whatever_the_batch(monkeypatch):
+    random = np.random.default_rng(2)
+    documents = [document(random.integers(0, 5, 9), (4, 1, 1), (7, 2, 2)) for _ in range(7)]
+    members = stacked([CONFIG], [0])
+    whole = score_lib.score(CONFIG, *members, documents, 8)
+    done = []
+    monkeypatch.setattr(score_lib, "_TOKENS_PER_PASS", 16)
+    pairs = score_lib.score(CONFIG, *members, documents, 8, advance=done.append)
+    assert done == [2, 2, 2, 1]
+    np.testing.assert_allclose(pairs.nll, whole.nll, atol=1e-6)
+
+
+@pytest.mark.parametrize("task", ["kv", "lagcopy"])
+def test_a_copying_oracle_is_always_right_and_answers_off_by_one_are_not(
+    task, tokenizer, copying_oracle
+):
+    documents = [
+        retrieval.make(task, tokenizer, 128, seed=0, split="validation", index=index)
+        for index in range(20)
+    ]
+
+    def accuracy(shift):
+        moved = []
+        for each in documents:
+            answers = each.answers + np.array([shift, 0, 0])
+            answers = answers[answers[:, 0] < len(each.tokens)]
+            moved.append(RetrievalDocument(tokens=each.tokens, answers=answers))
+        return score_lib.score(CONFIG, *stacked([CONFIG], [0]), moved, 128).exact_match.mean()
+
+    assert accuracy(0) == 1
+    if task == "kv":  # in lagcopy the answers' neighbours are answers too
+        assert accuracy(1) < 0.05
+        assert accuracy(-1) < 0.05
+
+
+def test_a_model_that_diverged_is_right_about_nothing():
+    nan = np.full((1, 4), np.nan)
+    result = score_lib.score_answers(
+        nan, np.ones((1, 4), bool), np.zeros((1, 4), int), np.array([[2, 2, 1]])
+    )
+    assert not result.exact_match.any() and not result.first_token_correct.any()
+    assert result.rank.min() > 10**6

@@ -1,0 +1,314 @@
+"""Trains a model: `python train.py CONFIG --workdir DIR [dotted.field=value ...]`.
+
+A run is resumed by starting the same command again, and ends as if it had never stopped.
+`sweep.py` calls `train` with several members; everything here is written for one.
+"""
+
+import argparse
+import dataclasses
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from rich.console import Console
+
+from data import pipeline
+from data.prepare import prepare
+from data.tokenizer import Tokenizer
+from experiment import metrics, optimizer, overrides
+from experiment.checkpoint import Checkpoints, DataState
+from experiment.config import ExperimentConfig
+from experiment.mesh import make_mesh, to_global
+from experiment.progress import Interrupts, TrainProgress
+from experiment.run import RunDirectory
+from model import sharding, transformer
+from model.loss import token_nll
+from model.positions import PositionTable, position_table
+from model.transformer import Params
+
+
+class State(NamedTuple):
+    """What an update changes. A sweep stacks members in front of every array."""
+
+    params: Params
+    opt_state: Any
+
+
+class Member(NamedTuple):
+    """All that distinguishes a member of a sweep from the others, as arrays."""
+
+    table: PositionTable
+    learning_rate: np.ndarray | jax.Array
+
+
+def train_step(
+    config: ExperimentConfig,
+    state: State,
+    member: Member,
+    batch: dict[str, jax.Array],
+    step: jax.Array,
+) -> tuple[State, dict[str, jax.Array]]:
+    """One update of one member.
+
+    Args:
+      config: only what all members share is read from it.
+      state: parameters and optimizer state.
+      member: its frequencies and peak learning rate.
+      batch: the contract of `data`, `[B, T]` each.
+      step: number of this update, from 0.
+
+    Returns:
+      The new state, and scalars: loss (nats a counted target), grad_norm, learning_rate, skipped.
+    """
+    num_targets = jnp.maximum(batch["loss_mask"].sum(), 1)
+
+    def loss_fn(params: Params, rows: dict[str, jax.Array]) -> jax.Array:
+        hidden_BTD = transformer.hidden(
+            config.model,
+            params,
+            member.table,
+            rows["tokens"],
+            rows["positions"],
+            rows["segment_ids"],
+        )
+        nll_BT = token_nll(config.model, params, hidden_BTD, rows["targets"])
+        # Divided by the whole batch's count, so that microbatches simply add up.
+        return jnp.sum(nll_BT * rows["loss_mask"]) / num_targets
+
+    loss_and_grad = jax.value_and_grad(loss_fn)
+    if config.train.accumulate == 1:
+        loss, grads = loss_and_grad(state.params, batch)
+    else:
+        split = (config.train.accumulate, -1)
+        microbatches = jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), batch)
+
+        def add(total, rows):
+            return jax.tree.map(jnp.add, total, loss_and_grad(state.params, rows)), None
+
+        zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.params))
+        (loss, grads), _ = jax.lax.scan(add, zero, microbatches)
+
+    learning_rate = member.learning_rate * optimizer.learning_rate_fraction(config.train, step)
+    updates, opt_state = optimizer.direction(config.train).update(
+        grads, state.opt_state, state.params
+    )
+    updates = jax.tree.map(lambda update: -learning_rate * update, updates)
+    updated = State(optax.apply_updates(state.params, updates), opt_state)
+
+    grad_norm = optax.global_norm(grads)
+    finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+    # Select, never multiply: 0 x NaN is NaN.
+    state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), updated, state)
+    scalars = {
+        "loss": loss,
+        "grad_norm": grad_norm,
+        "learning_rate": learning_rate,
+        "skipped": ~finite,
+    }
+    return state, scalars
+
+
+def over_members(function: Callable, num_members: int) -> Callable:
+    """`function(state, member, batch, step)` for all members at once, in one program.
+
+    One member carries no extra axis. On a lone CPU device members run in turn inside the program:
+    XLA's batched products are slower there than one after another (benchmarks/).
+    """
+    if num_members == 1:
+        return function
+    if jax.default_backend() == "cpu" and jax.device_count() == 1:
+        return lambda state, member, batch, step: jax.lax.map(
+            lambda one: function(*one, batch, step), (state, member)
+        )
+    return jax.vmap(function, in_axes=(0, 0, None, None), spmd_axis_name="sweep")
+
+
+def fresh_state(config: ExperimentConfig, seed: jax.Array) -> State:
+    """Initial parameters and optimizer state of one member."""
+    params = transformer.init(config.model, seed)
+    return State(params, optimizer.direction(config.train).init(params))
+
+
+def train(
+    configs: Sequence[ExperimentConfig],
+    runs: Sequence[RunDirectory],
+    *,
+    given_overrides: Sequence[Sequence[str]] = (),
+    command: str = "",
+) -> bool:
+    """Trains members that differ in arrays only, each into its own run directory.
+
+    Args:
+      configs: equal but for the seed, the learning rate, the rotary schedule and the window.
+      runs: where each goes; a finished or unfinished run of the same config is continued.
+      given_overrides: of each member, recorded in its config.json.
+      command: what to type to go on, for the message after an interruption.
+
+    Returns:
+      Whether training reached its last step; False if a signal stopped it.
+
+    Raises:
+      ValueError: for anything the user has to mend, before compute is spent.
+    """
+    config, num_members = configs[0], len(configs)
+    console = Console(stderr=True)
+
+    # Everything that can be wrong is found before anything is written or compiled.
+    metrics.check_trackers(config.train.tracking)
+    mesh = make_mesh(config, num_members)
+    for run, member_config in zip(runs, configs, strict=True):
+        run.check_resumable(member_config)
+    prepared = prepare(config.data)
+    vocab_size = Tokenizer(prepared / "tokenizer.model").vocab_size
+    if vocab_size > config.model.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {vocab_size} ids but model.vocab_size={config.model.vocab_size}; "
+            f"use model.vocab_size={-(-vocab_size // 128) * 128}"
+        )
+    fingerprint = pipeline.fingerprint(config.data, prepared)
+    for run, member_config, given in zip(
+        runs, configs, given_overrides or [()] * num_members, strict=True
+    ):
+        if not (run.path / "config.json").exists():
+            run.write_config(member_config, given)
+        if not run.tokenizer_path.exists():
+            temporary = run.tokenizer_path.with_suffix(".partial")
+            shutil.copyfile(prepared / "tokenizer.model", temporary)
+            os.replace(temporary, run.tokenizer_path)
+
+    # State: fresh, or from the last step that every member has.
+    stacked = num_members > 1
+    tables = [position_table(c.model, c.data.context_length) for c in configs]
+    rates = [np.float32(c.train.learning_rate) for c in configs]
+    seeds = [np.uint32(c.seed) for c in configs]
+    member, seed = stack([Member(*pair) for pair in zip(tables, rates)]), stack(seeds)
+
+    make_state = lambda seed: fresh_state(config, seed)  # noqa: E731
+    make_state = jax.vmap(make_state) if stacked else make_state
+    param_shardings = sharding.parameter_shardings(config.model, mesh, members=stacked)
+    abstract = jax.eval_shape(make_state, seed)
+    shardings = State(
+        param_shardings,
+        sharding.like_parameters(param_shardings, abstract.opt_state, mesh, members=stacked),
+    )
+    checkpoints = [Checkpoints(run, keep=config.train.keep) for run in runs]
+    common = set.intersection(*(set(run.steps()) for run in runs))
+    start_step, data_state = max(common, default=0), DataState(fingerprint=fingerprint)
+    if common:
+        one_state = jax.eval_shape(lambda: fresh_state(config, jnp.uint32(0)))
+        restored = [c.restore(start_step, *one_state) for c in checkpoints]
+        state = jax.device_put(stack([State(*r[:2]) for r in restored]), shardings)
+        data_state = restored[0][2]
+        if data_state.fingerprint != fingerprint:
+            raise ValueError(
+                f"{runs[0].path} was trained on other data (fingerprint {data_state.fingerprint}, "
+                f"now {fingerprint}); restore {config.data.path or 'the source'} or use a new "
+                "--workdir"
+            )
+    else:
+        state = jax.jit(make_state, out_shardings=shardings)(seed)
+    logs = [metrics.MetricsLog(run, config, after_step=start_step) for run in runs]
+
+    # The one compiled program.
+    step_fn = over_members(lambda *args: train_step(config, *args), num_members)
+    step_fn = jax.jit(step_fn, donate_argnums=0, out_shardings=(shardings, None))
+    host_rows = dict(host_index=jax.process_index(), host_count=jax.process_count())
+    batches = pipeline.batches(config.data, prepared, start_step=start_step, **host_rows)
+
+    tokens_per_step = config.data.batch_size * config.data.context_length
+    flops_per_step = tokens_per_step * num_members * metrics.flops_per_token(config)
+    peak = metrics.peak_flops()
+    progress = TrainProgress(console, config, num_members, start_step)
+    pending: tuple[int, dict[str, jax.Array]] | None = None
+
+    def log_pending() -> None:
+        """Fetches the scalars of a step already done while the next one runs."""
+        nonlocal pending
+        if pending is None:
+            return
+        (done, scalars), pending = pending, None
+        values = {name: np.atleast_1d(np.asarray(x)) for name, x in scalars.items()}
+        seconds_per_step = progress.seconds_per_step(done)
+        rates = {
+            "seconds": round(progress.elapsed(), 3),
+            "tokens_per_second": round(tokens_per_step / seconds_per_step, 1),
+            "mfu": round(flops_per_step / seconds_per_step / peak, 4) if peak else None,
+        }
+        for index, log in enumerate(logs):
+            row = {name: x[index].item() for name, x in values.items()}
+            log.write({"step": done, "tokens": done * tokens_per_step, **row, **rates})
+        progress.log(done, values["loss"], rates["tokens_per_second"])
+
+    def save(step: int) -> None:
+        log_pending()
+        for index, (log, checkpoint) in enumerate(zip(logs, checkpoints)):
+            log.sync()
+            # A copy: the step about to run donates the state, the save is still reading it.
+            one = jax.tree.map(lambda x: x[index] if stacked else jnp.copy(x), state)
+            checkpoint.save(step, *one, data_state, configs[index])
+
+    step = start_step
+    with Interrupts() as interrupts, jax.set_mesh(mesh), progress:
+        while step < config.train.num_steps and not interrupts.received:
+            batch = next(batches)
+            digest = data_state.digest + int(batch.pop("row_hash").sum(dtype=np.uint64))
+            state, scalars = step_fn(state, member, to_global(batch, mesh), np.int32(step))
+            step += 1
+            if step == start_step + 1:
+                jax.block_until_ready(scalars)
+                progress.restart_clock(step)
+            data_state = dataclasses.replace(
+                data_state, rows=step * config.data.batch_size, digest=digest % 2**64
+            )
+            log_pending()
+            if step % config.train.log_every == 0 or step == config.train.num_steps:
+                pending = (step, scalars)
+            if step % config.train.save_every == 0 or step == config.train.num_steps:
+                save(step)
+            progress.advance(step)
+        if interrupts.received and step > start_step and step not in runs[0].steps():
+            save(step)
+        log_pending()
+        for checkpoint, log in zip(checkpoints, logs):
+            checkpoint.close()
+            log.close()
+
+    if step < config.train.num_steps:
+        console.print(
+            f"stopped by {interrupts.received} at step {step} of {config.train.num_steps}; saved. "
+            f"To go on, run the same command again{': ' + command if command else '.'}"
+        )
+        return False
+    return True
+
+
+def stack(trees: Sequence[Any]) -> Any:
+    """Members stacked in front; one member is left as it is."""
+    return trees[0] if len(trees) == 1 else jax.tree.map(lambda *x: np.stack(x), *trees)
+
+
+def main() -> int:
+    """Command line of a single run."""
+    parser = overrides.argument_parser("train.py", __doc__)
+    arguments = parser.parse_intermixed_args()
+    try:
+        config = overrides.apply(overrides.find_config(arguments.config), arguments.overrides)
+        run = RunDirectory(arguments.workdir)
+        command = " ".join(["python", *sys.argv])
+        finished = train([config], [run], given_overrides=[arguments.overrides], command=command)
+    except ValueError as error:
+        parser.exit(2, f"train.py: error: {error}\n")
+    return 0 if finished else 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
