@@ -113,8 +113,16 @@ def evaluate(
     asked = [_questions(group[0], tasks, lengths, documents, console) for group in groups]
 
     new_rows: dict[Path, list[Rows]] = {run.path: [] for run in runs}
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with progress:
         bar = progress.add_task(
             "", total=sum(len(each.documents) for questions in asked for each in questions)
         )
@@ -239,13 +247,19 @@ def _rows(member: Member, questions: Questions, scores: AnswerScores) -> Rows:
 
 def context_table(results: Results) -> Table:
     """Effective context of every run, task and length, beside what theory says."""
-    table = Table(box=box.SIMPLE_HEAD, title="Effective context, tokens", title_justify="left")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title="Effective context, tokens",
+        title_justify="left",
+        collapse_padding=True,
+        pad_edge=False,
+    )
     for name in ("run", "task"):
-        table.add_column(name)
-    for name in ("length", "effective context [95% CI]", "ceiling"):
-        table.add_column(name, justify="right")
-    for name in ("theory length", "quarter period", "full period"):
-        table.add_column(name, justify="right")
+        table.add_column(name, no_wrap=True)
+    for name in ("length", "effective context\n[95% CI]", "ceiling"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("theory\nlength", "quarter\nperiod", "full\nperiod"):
+        table.add_column(name, justify="right", no_wrap=True)
     for run, task, chosen in _evaluations(results):
         if task == "perplexity":
             continue
@@ -344,7 +358,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"evaluate.py: error: {error}", file=sys.stderr)
         return 2
-    out = Console()
+    out = Console(width=max(Console().width, 110))  # wider than a pipe's 80: rows stay lines
     for table in (context_table(results), perplexity_table(results)):
         if table.row_count:
             out.print(table)

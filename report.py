@@ -33,7 +33,11 @@ matplotlib.use("Agg")  # a page needs no display
 
 def main() -> None:
     """Parses the command line and writes the page."""
-    parser = _Parser(prog="report.py", description=__doc__.partition("\n")[0])
+    parser = _Parser(
+        prog="report.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("dirs", nargs="+", type=Path, metavar="DIR", help="run or sweep directory")
     parser.add_argument("--out", type=Path, help="the page (default: report.html in the first DIR)")
     args = parser.parse_args()

@@ -43,6 +43,7 @@ configs = [
             context_length=256,
             batch_size=16,
             retrieval_fraction=0.75,
+            retrieval_tasks=("kv", "lagcopy"),
         ),
         train=TrainConfig(
             num_steps=250,

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import absl.flags
 import grain
 import numpy as np
 
@@ -103,6 +104,10 @@ def batches(
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCH)
     stream = dataset.to_iter_dataset(options)
     if config.num_workers:
+        if (
+            not absl.flags.FLAGS.is_parsed()
+        ):  # grain asks absl for a flag; not all programs use absl
+            absl.flags.FLAGS.mark_as_parsed()
         stream = stream.mp_prefetch(
             grain.MultiprocessingOptions(
                 num_workers=config.num_workers, per_worker_buffer_size=_PREFETCH

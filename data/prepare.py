@@ -24,7 +24,9 @@ import itertools
 import json
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -184,8 +186,9 @@ class _Piece:
 
 
 def _pieces(
-    documents: Iterable[Document], files: list[InputFile], config: DataConfig
+    documents: Iterable[Document], files: list[InputFile], config: DataConfig, subsets: set[str]
 ) -> Iterator[_Piece]:
+    """Pieces of the documents to store; the names of subsets met are added to `subsets`."""
     own_validation = any(file.validation for file in files)
     one_in = 20 if config.source == "local" else 100
     shares: dict[str | None, float] = dict(config.subset_shares)
@@ -197,6 +200,8 @@ def _pieces(
                 raise error
             yield _Piece(text="", after=after, problem=str(error))
             continue
+        if document.subset is not None:
+            subsets.add(document.subset)
         digest = hashlib.sha256(document.text.encode()).hexdigest()
         if int(digest[8:16], 16) >= shares.get(document.subset, 1.0) * 2**32:
             continue
@@ -204,19 +209,14 @@ def _pieces(
             validation = files[document.file].validation
         else:
             validation = int(digest[:8], 16) % one_in == 0
-        slices = list(_slices(document.text))
-        for i, text in enumerate(slices):
-            yield _Piece(
-                text=text,
-                first=i == 0,
-                last=i == len(slices) - 1,
-                validation=validation,
-                after=after,
-            )
+        first = True
+        for text, last in _slices(document.text):
+            yield _Piece(text=text, first=first, last=last, validation=validation, after=after)
+            first = False
 
 
-def _slices(text: str) -> Iterator[str]:
-    """Cuts a long text before a newline, or else before a run of white space.
+def _slices(text: str) -> Iterator[tuple[str, bool]]:
+    """Cuts a long text before a newline, or else before a run of spaces; True with the last slice.
 
     No piece of a tokenizer made here crosses a newline, so the ids are those of the whole text;
     with another tokenizer they may differ at a cut, once in a million characters.
@@ -230,9 +230,9 @@ def _slices(text: str) -> Iterator[str]:
                 cut -= 1
         if cut <= start:
             cut = start + SLICE
-        yield text[start:cut]
+        yield text[start:cut], False
         start = cut
-    yield text[start:]
+    yield text[start:], True
 
 
 def _units(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
@@ -267,6 +267,13 @@ _worker_tokenizer: Tokenizer
 def _start_worker(path: Path) -> None:
     global _worker_tokenizer
     _worker_tokenizer = Tokenizer(path)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+
+    def follow_parent() -> None:
+        multiprocessing.parent_process().join()  # pyright: ignore[reportOptionalMemberAccess]
+        os._exit(1)  # a killed parent cannot stop its workers
+
+    threading.Thread(target=follow_parent, daemon=True).start()
 
 
 def _encode_in_worker(unit: list[_Piece]) -> list[np.ndarray]:
@@ -308,6 +315,7 @@ class _Progress:
       after: place (file, line) of the first document that is not in a finished shard.
       shards: entries of each store.
       text_bytes: UTF-8 bytes of the text in each.
+      subsets: RedPajama subsets met.
       num_skipped, skipped: documents left out; how many, and the first of them.
       seconds: spent tokenizing, over all runs.
     """
@@ -319,6 +327,7 @@ class _Progress:
     text_bytes: dict[str, int] = dataclasses.field(
         default_factory=lambda: {"train": 0, "validation": 0}
     )
+    subsets: list[str] = dataclasses.field(default_factory=list)
     num_skipped: int = 0
     skipped: list[str] = dataclasses.field(default_factory=list)
     num_segments: int = 0
@@ -340,6 +349,7 @@ def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: 
         for part in path.glob("*.part"):
             part.unlink()
     writers: dict[str, store_lib.ShardWriter] = {}
+    subsets = set(done.subsets)
 
     def close_segment() -> None:
         nonlocal started
@@ -348,6 +358,7 @@ def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: 
             done.shards[split] += [entry] if entry else []
         writers.clear()
         done.num_segments += 1
+        done.subsets = sorted(subsets)
         done.seconds += time.monotonic() - started
         started = time.monotonic()
         store_lib.write_atomically(progress_path, json.dumps(dataclasses.asdict(done), indent=1))
@@ -360,7 +371,7 @@ def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: 
         task = bar.add_task("tokenizing", total=total)
         bar.advance(task, sum(file.size for file in files[: done.after[0]]))
         documents = source.read(start=done.after, on_bytes=functools.partial(bar.advance, task))
-        units = _units(_pieces(documents, files, config))
+        units = _units(_pieces(documents, files, config, subsets))
         for unit, encoded in _encode_all(units, folder / "tokenizer.model", num_workers):
             for piece, ids in zip(unit, encoded, strict=True):
                 if piece.problem:
@@ -382,6 +393,10 @@ def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: 
                         close_segment()
         if writers:
             close_segment()
+    for name, _ in config.subset_shares:
+        if name not in subsets:
+            found = ", ".join(sorted(subsets)) or "none"
+            raise ValueError(f"subset_shares names {name!r}; the source's subsets: {found}")
     counts = {}
     for split, path in stores.items():
         store_lib.write_index(

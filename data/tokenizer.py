@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import io
+import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ NUM_SPECIAL = 3 + 256  # <unk> <s> </s> and the 256 byte pieces
 _SPACE = "\u2581"  # what SentencePiece writes for a space inside pieces
 _SPACE_BYTES = tuple(f"<0x{byte:02X}>" for byte in _SPACE.encode())
 _SYMBOLS = [f"<key_{i}>" for i in range(NUM_KEYS)] + [f"<value_{i}>" for i in range(NUM_VALUES)]
+COVERAGE = 0.9995  # of the characters of a text, by pieces other than bytes
 _TRAINING_LINE = 2048  # characters: well below where the trainer drops a line
 
 
@@ -185,15 +187,21 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
             f"vocab_size={vocab_size} is too small: bytes, retrieval symbols and ASCII take "
             f"{floor}; give at least {2 * floor}"
         )
-    kept = [count for _, count in counts.most_common((vocab_size - floor) // 4)]
+    alphabet, covered = set(ascii_pieces) | {" "}, 0
+    for character, count in counts.most_common((vocab_size - floor) // 4):
+        if covered >= COVERAGE * counts.total():
+            break
+        alphabet.add(character)
+        covered += count
+    others = re.compile(f"[^{re.escape(''.join(sorted(alphabet)))}]+")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=iter(part for line in lines for part in others.split(line) if part),
             model_writer=model,
             model_type="bpe",
             vocab_size=vocab_size,
-            character_coverage=min(0.9995, sum(kept) / counts.total()),
+            character_coverage=1.0,  # of what is left: the trainer accepts no less than 0.98
             required_chars="".join(sorted(ascii_pieces)),
             user_defined_symbols=_SYMBOLS,
             byte_fallback=True,

@@ -129,8 +129,8 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
     """
     if not len(rows["task"]):
         raise ValueError("no rows to estimate from; evaluate first")
-    task, chance = _only(rows, "task"), float(_only(rows, "chance"))
-    _only(rows, "rotary"), _only(rows, "step")
+    names = ("task", "length", "trained_length", "rotary", "step", "chance")
+    task, length, trained_length, _, _, chance = (_only(rows, name) for name in names)
     seeds, seed_index = np.unique(rows["seed"], return_inverse=True)
     documents, document_index = np.unique(rows["document"], return_inverse=True)
     shortest, longest = int(rows["distance"].min()), int(rows["distance"].max())
@@ -162,9 +162,9 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
     shown = _cells(weights @ trials.sum(0), weights @ hits.sum(0), x, in_cell, cells)
     common: dict[str, Any] = {
         "task": str(task),
-        "length": int(_only(rows, "length")),
-        "trained_length": int(_only(rows, "trained_length")),
-        "chance": chance,
+        "length": int(length),
+        "trained_length": int(trained_length),
+        "chance": float(chance),
         "cells": shown,
         "shortest": shortest,
         "longest": longest,
@@ -269,7 +269,7 @@ def _cells(trials, hits, x, in_cell, cells) -> tuple[Cell, ...]:
 
 def cell_start(number: int) -> int:
     """First distance in tokens of a half-octave cell: 1, 2, 2, 3, 4, 6, 8, 12, 16, 23, 32, ..."""
-    return int(np.ceil(2 ** (number / CELLS_PER_OCTAVE) - 1e-9))
+    return int(np.ceil(2 ** (number / CELLS_PER_OCTAVE)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -69,13 +69,15 @@ def score(
         for row, document in enumerate(batch):
             tokens_BT[row, : len(document.tokens)] = document.tokens
             segment_ids_BT[row, : len(document.tokens) - 1] = 1
-        scores = jax.device_get(
+        nll, correct, rank = jax.device_get(
             _token_scores(
                 config, params, tables, tokens_BT[:, :-1], tokens_BT[:, 1:], segment_ids_BT
             )
         )
         for row, document in enumerate(batch):
-            parts.append(score_answers(*(x[:, row] for x in scores), document.answers))
+            parts.append(
+                score_answers(nll[:, row], correct[:, row], rank[:, row], document.answers)
+            )
         advance(len(batch))
     return AnswerScores(*(np.concatenate(part, axis=1) for part in zip(*parts, strict=True)))
 

@@ -102,7 +102,7 @@ def _missing(missing: Sequence[tuple[str, str]]) -> str:
     if not missing:
         return ""
     lines = [
-        f"<p>{html.escape(what)} To make it:</p>\n<pre>{html.escape(command)}</pre>"
+        f"<p>{html.escape(what)} Run:</p>\n<pre>{html.escape(command)}</pre>"
         for what, command in missing
     ]
     return f'<div class="missing">{"".join(lines)}</div>'

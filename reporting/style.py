@@ -6,6 +6,7 @@ rises steadily, so the order survives colour-blindness and a photocopier). Contr
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -18,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from reporting.members import Member
 
 INK, FAINT = "#1c2026", "#6a717c"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "text.color": INK,

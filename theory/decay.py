@@ -10,7 +10,6 @@ from fractions import Fraction
 import numpy as np
 
 _TWO_PI = Fraction("6.28318530717958647692528676655900576839433879875021")
-_SCAN_CHUNK = 1 << 13
 
 
 def cosine_sum(inv_freq: np.ndarray, distances: np.ndarray) -> np.ndarray:
@@ -42,11 +41,13 @@ def first_negative(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
     inv_freq = np.asarray(inv_freq, dtype=np.float64)
     if 2 * np.count_nonzero(inv_freq) <= inv_freq.size:
         return None  # the pairs at rest outweigh the others even if all of those give -1
-    for start in range(0, limit, _SCAN_CHUNK):
-        distances = np.arange(start, min(start + _SCAN_CHUNK, limit))
+    start, chunk = 0, 256  # small bases turn negative early, large ones deserve long arrays
+    while start < limit:
+        distances = np.arange(start, min(start + chunk, limit))
         negative = np.flatnonzero(cosine_sum(inv_freq, distances) < 0)
         if negative.size:
             return int(distances[negative[0]])
+        start, chunk = start + chunk, min(2 * chunk, 2**14)
     return None
 
 

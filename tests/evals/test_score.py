@@ -138,18 +138,20 @@ def test_a_copying_oracle_is_always_right_and_answers_off_by_one_are_not(
         for index in range(20)
     ]
 
+    config = dataclasses.replace(CONFIG, norm_epsilon=0.5)
+
     def accuracy(shift):
         moved = []
         for each in documents:
             answers = each.answers + np.array([shift, 0, 0])
             answers = answers[answers[:, 0] < len(each.tokens)]
             moved.append(RetrievalDocument(tokens=each.tokens, answers=answers))
-        return score_lib.score(CONFIG, *stacked([CONFIG], [0]), moved, 128).exact_match.mean()
+        return score_lib.score(config, *stacked([CONFIG], [0]), moved, 128).exact_match.mean()
 
     assert accuracy(0) == 1
     if task == "kv":  # in lagcopy the answers' neighbours are answers too
-        assert accuracy(1) < 0.05
-        assert accuracy(-1) < 0.05
+        assert accuracy(1) < 0.1
+        assert accuracy(-1) < 0.1
 
 
 def test_a_model_that_diverged_is_right_about_nothing():

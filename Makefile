@@ -1,0 +1,61 @@
+# Every target makes or refreshes .venv by itself. `make help` lists them.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+RUN ?= runs/demo
+# torch's default wheels carry CUDA; where a CPU build is configured for pip, it is taken instead.
+HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0
+
+.PHONY: help setup demo test test-fast test-hf lint format lock clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 12
+
+setup: $(VENV)/.installed  ## make or refresh the virtual environment
+
+$(VENV)/.installed: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"ropewalk needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	@echo "installing into $(VENV) (about a minute)"
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	@$(PY) -c 'import jax, flax, grain, orbax.checkpoint, pytest'
+	@touch $@
+
+demo: setup  ## train six small models, measure how far each sees, draw the figure (minutes)
+	$(PY) sweep.py demo --workdir $(RUN)
+	$(PY) evaluate.py $(RUN)
+	$(PY) report.py $(RUN)
+
+test: setup  ## the whole suite
+	$(PY) -m pytest -n 2 --dist loadgroup -m "not hf"
+
+test-fast: setup  ## what takes seconds
+	$(PY) -m pytest -n 2 --dist loadgroup -m "not hf and not slow"
+
+$(VENV)/.installed-hf: $(VENV)/.installed
+	@echo "installing $(HF_PACKAGES)"
+	@$(PY) -m pip install -qq --disable-pip-version-check $(HF_PACKAGES)
+	@$(PY) -c 'import torch, transformers'
+	@touch $@
+
+test-hf: $(VENV)/.installed-hf  ## compare with transformers itself (installs torch)
+	$(PY) -m pytest -m hf
+
+lint: setup  ## ruff format, ruff check, pyright
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+format: setup  ## rewrite the sources as ruff would have them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock:  ## resolve requirements.lock again (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --extra dev --custom-compile-command "make lock" \
+	  pyproject.toml -o requirements.lock
+
+clean:  ## remove the virtual environment and caches; runs/ stays
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,56 @@
+"""What tests share: one prepared tiny data set, and processes that start quickly."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory, worker_id) -> Path:
+    """One folder for all workers of this test session."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_data(shared_folder) -> list[str]:
+    """Overrides that point `tiny` at data prepared once a session."""
+    return [f"data.prepared_root={shared_folder / 'data'}"]
+
+
+@pytest.fixture(scope="session")
+def environment(shared_folder) -> dict[str, str]:
+    """For subprocesses: compiled programs are kept, so that the tenth start is quick."""
+    return {
+        **os.environ,
+        "JAX_COMPILATION_CACHE_DIR": str(shared_folder / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+@pytest.fixture(scope="session")
+def run_script(environment):
+    """Runs `python SCRIPT ...` from the repository root and returns the finished process."""
+
+    def run(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{arguments} exited {done.returncode}\n{done.stderr}")
+        return done
+
+    return run

@@ -1,0 +1,53 @@
+"""What several tests of `data` make."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+
+from data import store as store_lib
+from data.store import ShardWriter, TokenStore
+
+B, E = 1, 2  # BOS and EOS
+WORDS = [
+    "the",
+    "cat",
+    "sat",
+    "on",
+    "a",
+    "mat",
+    "and",
+    "it",
+    "ran",
+    "to",
+    "see",
+    "who",
+    "was",
+    "old",
+]
+
+
+def plain_text(number: int, words: int = 60) -> str:
+    """Text with some statistics; different for every number."""
+    rng = np.random.default_rng(number)
+    syllables = np.array(["".join(pair) for pair in itertools.product("bdklmnrst", "aeiou")])
+    made = ["".join(rng.choice(syllables, size=rng.integers(1, 4))) for _ in range(words)]
+    return f"Document {number}:\n  " + " ".join(made) + ".\n"
+
+
+def write_jsonl(path: Path, texts: list[str], **fields) -> None:
+    path.write_text("".join(json.dumps({"text": text, **fields}) + "\n" for text in texts), "utf-8")
+
+
+def make_store(path, documents, *, vocab_size=300, shards=1):
+    """A store of `documents` (lists of ids without BOS and EOS), spread over shards in order."""
+    path.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for i, part in enumerate(np.array_split(np.arange(len(documents)), shards)):
+        writer = ShardWriter(path, f"{i:05d}", vocab_size)
+        for d in part:
+            writer.append(np.array([B, *documents[d], E]), new_document=True)
+        entries.append(writer.finish())
+    store_lib.write_index(path, entries, tokenizer="t", bos_id=B, vocab_size=vocab_size)
+    return TokenStore(path)

@@ -1,0 +1,229 @@
+import dataclasses
+import hashlib
+import itertools
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from data import retrieval
+from data.config import RETRIEVAL_TASKS, DataConfig
+from data.mixture import RetrievalRows, mixture
+from data.pipeline import batches
+from data.prepare import prepare
+from data.store import TokenStore
+from data.tokenizer import Tokenizer
+from tests.data.helpers import plain_text, write_jsonl
+
+CONTEXT = 200
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    root = tmp_path_factory.mktemp("pipeline")
+    write_jsonl(root / "a.jsonl", [plain_text(i) for i in range(300)])
+    return DataConfig(
+        source="jsonl",
+        path=str(root / "a.jsonl"),
+        vocab_size=600,
+        context_length=CONTEXT,
+        batch_size=8,
+        retrieval_fraction=0.5,
+        prepared_root=str(root / "out"),
+    )
+
+
+@pytest.fixture(scope="module")
+def prepared(config):
+    return prepare(config, show_progress=False)
+
+
+def change(config, **changes):
+    return dataclasses.replace(config, **changes)
+
+
+def take(count, *args, **kwargs):
+    return list(itertools.islice(batches(*args, **kwargs), count))
+
+
+def rows(found):
+    """All batches' rows in order, by column."""
+    return {name: np.concatenate([batch[name] for batch in found]) for name in found[0]}
+
+
+def assert_same(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+def test_batches_keep_the_contract(config, prepared):
+    shapes = {
+        name: (column.dtype.name, column.shape)
+        for name, column in take(1, config, prepared, start_step=0)[0].items()
+    }
+    row = (8, CONTEXT)
+    assert shapes == {
+        "tokens": ("int32", row),
+        "targets": ("int32", row),
+        "positions": ("int32", row),
+        "segment_ids": ("int32", row),
+        "loss_mask": ("float32", row),
+        "row_hash": ("uint64", (8,)),
+    }
+
+
+def test_targets_are_the_next_ids_of_the_same_document(config, prepared):
+    columns = rows(take(20, config, prepared, start_step=0))
+    tokens, targets, segments = columns["tokens"], columns["targets"], columns["segment_ids"]
+    counted = columns["loss_mask"][:, :-1] == 1
+    assert counted.any()
+    np.testing.assert_array_equal(targets[:, :-1][counted], tokens[:, 1:][counted])
+    assert (segments[:, :-1][counted] == segments[:, 1:][counted]).all()
+    assert (columns["loss_mask"][segments == 0] == 0).all()
+    restart = segments[:, 1:] != segments[:, :-1]
+    assert (columns["positions"][:, 1:][restart] == 0).all()
+    step = np.diff(columns["positions"], axis=1)
+    assert (step[~restart & (segments[:, 1:] > 0)] == 1).all()
+
+
+def test_starting_later_gives_the_rest_of_the_same_stream(config, prepared):
+    whole = take(30, config, prepared, start_step=0)
+    for start in (1, 17):
+        for a, b in zip(
+            whole[start:], take(30 - start, config, prepared, start_step=start), strict=True
+        ):
+            assert_same(a, b)
+
+
+def test_batch_size_cuts_the_same_rows(config, prepared):
+    """row_hash holds the row number, so equal hashes mean equal rows at equal places."""
+    eights = rows(take(6, config, prepared, start_step=0))
+    twelves = rows(take(4, change(config, batch_size=12), prepared, start_step=0))
+    assert_same(eights, twelves)
+
+
+@pytest.mark.parametrize("hosts", [2, 4, 8])
+def test_hosts_share_every_batch(config, prepared, hosts):
+    whole = take(5, config, prepared, start_step=2)
+    parts = [
+        take(5, config, prepared, start_step=2, host_index=h, host_count=hosts)
+        for h in range(hosts)
+    ]
+    for batch, *shares in zip(whole, *parts, strict=True):
+        assert_same(batch, {n: np.concatenate([s[n] for s in shares]) for n in batch})
+
+
+def test_hosts_must_divide_the_batch(config, prepared):
+    with pytest.raises(ValueError, match="batch_size=8 must be a multiple of the 3 hosts"):
+        batches(config, prepared, start_step=0, host_index=0, host_count=3)
+
+
+def test_row_hash_is_of_number_and_ids(config, prepared):
+    batch = take(1, config, prepared, start_step=3)[0]
+    for i, (tokens, found) in enumerate(zip(batch["tokens"], batch["row_hash"], strict=True)):
+        data = (3 * 8 + i).to_bytes(8, "little") + tokens.astype("<i4").tobytes()
+        assert int(found) == int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def test_seeds_give_other_rows(config, prepared):
+    zero, one = (
+        rows(take(10, change(config, seed=seed), prepared, start_step=0)) for seed in (0, 1)
+    )
+    same = (zero["tokens"] == one["tokens"]).all(axis=1)
+    assert same.mean() < 0.05
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text", "each"), [(0.0, 1, 0), (0.3, 0.7, 0.1), (1.0, 0, 1 / 3)]
+)
+def test_mixture_keeps_its_shares_in_any_stretch(config, prepared, fraction, text, each):
+    tokenizer = Tokenizer(prepared / "tokenizer.model")
+    columns = rows(take(75, change(config, retrieval_fraction=fraction), prepared, start_step=5))
+    # No retrieval document asks for its first id; text does, unless a document ends there.
+    is_text = columns["loss_mask"][:, 0] > 0
+    has_key = np.isin(columns["tokens"], tokenizer.keys).any(axis=1)
+    line = tokenizer.encode("line ")
+    is_lines = (columns["tokens"][:, 1 : 1 + len(line)] == line).all(axis=1) & ~is_text
+    assert abs(is_text.mean() - text) < 0.02
+    assert abs(has_key.mean() - each) < 0.02
+    assert abs(is_lines.mean() - each) < 0.02
+
+
+def test_retrieval_rows_are_training_documents_padded(config, prepared):
+    tokenizer = Tokenizer(prepared / "tokenizer.model")
+    for task in RETRIEVAL_TASKS:
+        document = retrieval.make(task, tokenizer, CONTEXT, seed=4, split="train", index=11)
+        row = RetrievalRows(task, tokenizer, CONTEXT, seed=4)[11]
+        count = len(document.tokens) - 1
+        np.testing.assert_array_equal(row["tokens"][:count], document.tokens[:-1])
+        np.testing.assert_array_equal(row["targets"][:count], document.tokens[1:])
+        np.testing.assert_array_equal(row["loss_mask"][:count], document.loss_mask())
+        np.testing.assert_array_equal(row["segment_ids"], np.arange(CONTEXT) < count)
+        assert all(not row[name][count:].any() for name in row)
+
+
+def test_retrieval_needs_no_text(config, tmp_path):
+    only = change(config, source="retrieval", path=None, prepared_root=str(tmp_path))
+    columns = rows(take(3, only, prepare(only, show_progress=False), start_step=0))
+    assert (columns["positions"][:, 0] == 0).all()
+    assert (columns["loss_mask"].sum(axis=1) > 0).all()
+
+
+def test_a_task_that_does_not_fit_is_refused_at_once(config, prepared):
+    short = change(config, context_length=32)
+    with pytest.raises(ValueError, match="lines does not fit length=32"):
+        batches(short, prepared, start_step=0)
+
+
+def test_any_row_is_found_at_once(config, prepared):
+    dataset = mixture(
+        config, TokenStore(prepared / "train"), Tokenizer(prepared / "tokenizer.model")
+    )
+    far = take(1, config, prepared, start_step=10**12)[0]
+    assert far["tokens"].shape == (8, CONTEXT)
+    assert_same(dataset[10**13], dataset[10**13])
+
+
+def test_stream_is_pinned(config, prepared):
+    """A change here changes the data of every run that is resumed.
+
+    The text rows' hashes would follow the version of SentencePiece, so: retrieval and order only.
+    """
+    only = change(config, retrieval_fraction=1.0)
+    found = rows(take(4, only, prepared, start_step=0))
+    tokenizer = Tokenizer(prepared / "tokenizer.model")
+    is_kv = np.isin(found["tokens"], tokenizer.keys).any(axis=1)
+    assert np.flatnonzero(is_kv).tolist() == [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30]
+    assert found["tokens"][is_kv][0, :9].tolist() == []
+
+
+WORKERS = """
+import dataclasses, itertools, json, sys
+from pathlib import Path
+from data.config import DataConfig
+from data.pipeline import batches
+if __name__ == "__main__":
+    config = DataConfig(**json.loads(sys.argv[1]))
+    found = itertools.islice(batches(config, Path(sys.argv[2]), start_step=3), 7)
+    print(json.dumps([batch["row_hash"].tolist() for batch in found]))
+"""
+
+
+@pytest.mark.slow
+def test_worker_processes_give_the_same_stream(config, prepared, tmp_path):
+    script = tmp_path / "workers.py"
+    script.write_text(WORKERS)
+    fields = dataclasses.asdict(change(config, num_workers=2, retrieval_tasks=("kv", "lagcopy")))
+    found = subprocess.run(
+        [sys.executable, script, json.dumps(fields), prepared],
+        env={"PYTHONPATH": ".", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert found.returncode == 0, found.stderr
+    expected = take(7, change(config, retrieval_tasks=("kv", "lagcopy")), prepared, start_step=3)
+    assert json.loads(found.stdout) == [batch["row_hash"].tolist() for batch in expected]

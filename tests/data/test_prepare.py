@@ -1,0 +1,323 @@
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import zstandard
+
+from data import prepare as prepare_lib
+from data import tokenizer as tokenizer_lib
+from data.config import DataConfig
+from data.prepare import main, prepare
+from data.store import TokenStore
+from data.tokenizer import Tokenizer
+from tests.data.helpers import plain_text, write_jsonl
+
+
+def config(root, **changes):
+    fields = {"source": "jsonl", "path": str(root / "in"), "vocab_size": 600}
+    fields |= {"context_length": 8, "batch_size": 1, "prepared_root": str(root / "out")}
+    return DataConfig(**(fields | changes))
+
+
+def run(*args, **changes):
+    return prepare(config(*args, **changes), show_progress=False)
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "in").mkdir()
+    write_jsonl(tmp_path / "in" / "a.jsonl", [plain_text(i) for i in range(150)])
+    write_jsonl(tmp_path / "in" / "b.jsonl", [plain_text(i) for i in range(150, 300)])
+    return tmp_path
+
+
+def texts(folder, split):
+    tokenizer, store = Tokenizer(folder / "tokenizer.model"), TokenStore(folder / split)
+    documents = [store.document(i) for i in range(store.num_documents)]
+    for ids in documents:
+        assert (ids[0], ids[-1]) == (tokenizer.bos_id, tokenizer.eos_id)
+    return [tokenizer.decode(ids[1:-1]) for ids in documents]
+
+
+def contents(folder):
+    """Every file of a prepared folder except the timings."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in ("prepare.json", "progress.json")
+    }
+
+
+def test_stores_hold_the_documents_split_by_hash_in_order(root):
+    folder = run(root)
+    split = {"train": [], "validation": []}
+    for text in map(plain_text, range(300)):
+        held_out = int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) % 100 == 0
+        split["validation" if held_out else "train"].append(text)
+    assert split["validation"]
+    assert {name: texts(folder, name) for name in split} == split
+    report = json.loads((folder / "prepare.json").read_text())
+    for name, expected in split.items():
+        assert report[name]["documents"] == len(expected)
+        assert report[name]["text_bytes"] == sum(len(text.encode()) for text in expected)
+        assert report[name]["tokens"] == TokenStore(folder / name).num_tokens
+
+
+def test_validation_files_are_used_where_there_are_some(root):
+    write_jsonl(root / "in" / "validation.jsonl", ["held out", "by hand"])
+    folder = run(root)
+    assert texts(folder, "validation") == ["held out", "by hand"]
+    assert texts(folder, "train") == [plain_text(i) for i in range(300)]
+
+
+def test_the_same_settings_find_the_same_folder(root):
+    folder = run(root)
+    report = (folder / "prepare.json").stat().st_mtime_ns
+    # What does not decide ids does not decide the folder either.
+    assert run(root, context_length=99, seed=3, batch_size=7, retrieval_fraction=0.5) == folder
+    assert (folder / "prepare.json").stat().st_mtime_ns == report
+    assert run(root, vocab_size=601) != folder
+    assert run(root, tokenizer=str(folder / "tokenizer.model")) != folder
+    write_jsonl(root / "in" / "c.jsonl", ["more"])
+    assert run(root) != folder
+
+
+def test_a_given_tokenizer_is_used_and_kept(root, tmp_path):
+    first = run(root)
+    given = tmp_path / "mine.model"
+    given.write_bytes((first / "tokenizer.model").read_bytes())
+    folder = run(root, tokenizer=str(given), vocab_size=123)
+    assert (folder / "tokenizer.model").read_bytes() == given.read_bytes()
+    fingerprints = [TokenStore(f / "train").fingerprint for f in (first, folder)]
+    assert fingerprints[0] == fingerprints[1]
+
+
+def test_worker_processes_change_nothing(root, tmp_path, monkeypatch):
+    alone = run(root)
+    monkeypatch.setattr(prepare_lib, "POOL_BYTES", 0)
+    monkeypatch.setattr(prepare_lib, "UNIT", 2000)
+    pooled = run(root, prepared_root=str(tmp_path / "pooled"))
+    assert json.loads((pooled / "prepare.json").read_text())["workers"] > 0
+    assert contents(pooled) == contents(alone)
+
+
+def test_shards_close_at_their_size_and_read_as_one(root, tmp_path, monkeypatch):
+    whole = run(root)
+    monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
+    folder = run(root, prepared_root=str(tmp_path / "small"))
+    index = json.loads((folder / "train" / "store.json").read_text())
+    assert len(index["shards"]) > 3
+    assert texts(folder, "train") == texts(whole, "train")
+    stores = [TokenStore(f / "train") for f in (whole, folder)]
+    streams = [store.read(0, store.num_tokens) for store in stores]
+    np.testing.assert_array_equal(*streams)
+
+
+def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
+    expected = contents(run(root, prepared_root=str(tmp_path / "whole")))
+    encode = prepare_lib._encode
+    monkeypatch.setattr(prepare_lib, "UNIT", 3000)
+    attempts = 0
+    encoded = []
+    for limit in (4, 7, 3, 9, 1000):
+        calls = 0
+
+        def stop_after(tokenizer, unit, limit=limit):
+            nonlocal calls
+            calls += 1
+            if calls > limit:
+                raise KeyboardInterrupt
+            encoded.extend(piece.text for piece in unit)
+            return encode(tokenizer, unit)
+
+        monkeypatch.setattr(prepare_lib, "_encode", stop_after)
+        attempts += 1
+        try:
+            folder = run(root)
+            break
+        except KeyboardInterrupt:
+            parts = [p for p in (root / "out").rglob("*") if p.name.endswith(".part")]
+            assert parts == []
+    assert attempts == 5
+    assert contents(folder) == expected
+    # It went on rather than starting again: few documents were encoded twice.
+    assert len(encoded) < 2 * 300
+
+
+def test_long_documents_are_encoded_in_slices_that_join(root, monkeypatch):
+    long = "\n\n".join(plain_text(i) for i in range(40)) + " " * 30 + "x" * 700 + "  end"
+    write_jsonl(root / "in" / "long.jsonl", [long])
+    whole = run(root, path=str(root / "in" / "long.jsonl"))
+    monkeypatch.setattr(prepare_lib, "SLICE", 500)
+    slices = [text for text, _ in prepare_lib._slices(long)]
+    assert len(slices) > 20
+    assert max(map(len, slices)) <= 500
+    assert "".join(slices) == long
+    tokenizer = Tokenizer(whole / "tokenizer.model")
+    ids = [i for n, s in enumerate(slices) for i in tokenizer.encode(s, inside=n > 0)]
+    # Only the run of 700 x has no place to cut: it may cost an id or two.
+    together = tokenizer.encode(long)
+    assert abs(len(ids) - len(together)) <= 2
+    assert ids[: len(together) // 2] == together[: len(together) // 2]
+    assert tokenizer.decode(ids) == long
+
+
+def test_bad_documents_stop_by_default_and_nothing_usable_is_left(root):
+    with (root / "in" / "b.jsonl").open("a") as file:
+        file.write('{"text": "fine"}\n{"no": 1}\n{"text": ""}\n')
+    with pytest.raises(ValueError, match=r'b\.jsonl:152: no "text" in this JSON line'):
+        run(root)
+    assert not list((root / "out").rglob("prepare.json"))
+    assert not list((root / "out").rglob("store.json"))
+
+
+def test_bad_documents_are_left_out_counted_and_listed_if_asked(root):
+    with (root / "in" / "b.jsonl").open("a") as file:
+        file.write('{"no": 1}\n{"text": ""}\n{"text": "fine"}\n')
+    folder = run(root, on_bad_document="skip")
+    assert texts(folder, "train")[-1] == "fine"
+    skipped = json.loads((folder / "prepare.json").read_text())["skipped"]
+    assert skipped["count"] == 2
+    assert [s.rsplit("/", 1)[1] for s in skipped["first"]] == [
+        'b.jsonl:151: no "text" in this JSON line',
+        "b.jsonl:152: empty document",
+    ]
+    with pytest.raises(ValueError, match=r"b\.jsonl:151: .* \(and 1 more\)"):
+        run(root)  # who asks for an error is not handed what was made by skipping
+
+
+def test_skip_goes_on_where_error_stopped(root, monkeypatch):
+    monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
+    monkeypatch.setattr(prepare_lib, "UNIT", 3000)
+    # Past what the tokenizer samples of the file.
+    monkeypatch.setattr(prepare_lib, "SAMPLE", 30_000)
+    with (root / "in" / "b.jsonl").open("a") as file:
+        file.write("broken\n")
+    with pytest.raises(ValueError, match=r"b\.jsonl:151: not JSON"):
+        run(root)
+    (progress,) = (root / "out").rglob("progress.json")
+    before = len(json.loads(progress.read_text())["shards"]["train"])
+    assert before > 2
+    folder = run(root, on_bad_document="skip")
+    assert folder == progress.parent
+    assert len(texts(folder, "train")) + len(texts(folder, "validation")) == 300
+
+
+def test_a_truncated_zst_is_reported_by_file_and_line(root):
+    data = zstandard.compress((root / "in" / "a.jsonl").read_bytes())
+    (root / "in" / "c.jsonl.zst").write_bytes(data[:-1000])
+    with pytest.raises(ValueError, match=r"c\.jsonl\.zst:\d+: file is cut short"):
+        run(root)
+    folder = run(root, on_bad_document="skip")
+    assert json.loads((folder / "prepare.json").read_text())["skipped"]["count"] == 1
+    assert len(texts(folder, "train")) >= 290
+
+
+def test_subset_shares_keep_a_fixed_part(root):
+    write_jsonl(
+        root / "in" / "a.jsonl", [plain_text(i) for i in range(300)], red_pajama_subset="c4"
+    )
+    write_jsonl(
+        root / "in" / "b.jsonl",
+        [plain_text(i) for i in range(300, 600)],
+        red_pajama_subset="book",
+    )
+    folder = run(root, subset_shares=(("c4", 0.25), ("book", 1.0)))
+    kept = [
+        int(t.split(":")[0].split()[1]) for s in ("train", "validation") for t in texts(folder, s)
+    ]
+    assert sum(number >= 300 for number in kept) == 300
+    assert 45 < sum(number < 300 for number in kept) < 105  # 75, 4 standard deviations of 7.5
+    assert run(root) != folder
+    with pytest.raises(ValueError, match=r"subset_shares names 'boook'; .*: book, c4"):
+        run(root, subset_shares=(("boook", 0.25),))
+
+
+def test_no_training_document_is_an_error(root):
+    write_jsonl(root / "in" / "a.jsonl", ["x"], red_pajama_subset="c4")
+    (root / "in" / "b.jsonl").unlink()
+    tokenizer = root / "t.model"
+    tokenizer_lib.train([plain_text(i) for i in range(50)], tokenizer, 550)
+    with pytest.raises(ValueError, match="no training document"):
+        run(root, tokenizer=str(tokenizer), subset_shares=(("c4", 0.0),))
+
+
+def test_local_and_retrieval_need_no_files(tmp_path):
+    fields = {"context_length": 8, "batch_size": 1, "prepared_root": str(tmp_path)}
+    local = prepare(DataConfig(source="local", **fields), show_progress=False)
+    for split, least in (("train", 1_000_000), ("validation", 1_000)):
+        assert TokenStore(local / split).num_tokens > least
+    retrieval = prepare(DataConfig(source="retrieval", **fields), show_progress=False)
+    assert Tokenizer(retrieval / "tokenizer.model").vocab_size == 1024
+    assert not (retrieval / "train").exists()
+
+
+def test_command_line_reports_counts_and_finds_the_folder_of_a_run(root, capsys):
+    arguments = ["--source", "jsonl", "--path", str(root / "in"), "--vocab-size", "600"]
+    assert main([*arguments, "--out", str(root / "out")]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == str(run(root))
+    assert "documents/s" in out
+    assert "tokens/s" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--source", "jsonl"], "data.source=jsonl needs data.path=FILE_OR_FOLDER"),
+        (["--source", "jsonl", "--path", "/no/where"], "/no/where: no such file or folder"),
+        (["--vocab-size", "300"], "vocab_size=300 is too small"),
+        (["--tokenizer", "/no/t.model"], "/no/t.model: no tokenizer there"),
+    ],
+)
+def test_command_line_mistakes_are_one_line_and_exit_2(tmp_path, capsys, arguments, message):
+    assert main([*arguments, "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    assert error[-1].startswith(f"python -m data.prepare: error: {message}")
+
+
+KILLED = """
+import sys
+from data import prepare as p
+from data.config import DataConfig
+if __name__ == "__main__":
+    p.SHARD_TOKENS, p.UNIT, p.POOL_BYTES = 2_000, 1_000, int(sys.argv[3])
+    p.prepare(DataConfig(source="jsonl", path=sys.argv[1], vocab_size=600, context_length=8,
+        batch_size=1, prepared_root=sys.argv[2]), show_progress=False)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool_bytes", [0, 1 << 40], ids=["workers", "alone"])
+def test_killed_at_any_moment_it_ends_with_the_same_bytes(root, pool_bytes):
+    script = root / "killed.py"
+    script.write_text(KILLED)
+
+    def start(out):
+        command = [sys.executable, script, root / "in", root / out, str(pool_bytes)]
+        return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.getcwd()})
+
+    def segments():
+        found = list((root / "killed").glob("*/progress.json"))
+        return json.loads(found[0].read_text())["num_segments"] if found else 0
+
+    assert start("whole").wait() == 0
+    rng = np.random.default_rng(0)
+    for least in (1, 3, 9):
+        process = start("killed")
+        while segments() < least and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.01))
+        assert process.poll() is None, "it ended before it could be killed; use more text"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert start("killed").wait() == 0
+    (whole,), (killed,) = ((root / out).glob("jsonl-*") for out in ("whole", "killed"))
+    assert contents(killed) == contents(whole)

@@ -1,0 +1,98 @@
+import pickle
+
+import numpy as np
+import pytest
+
+from data import store as store_lib
+from data.store import BLOCK, TokenStore
+from tests.data.helpers import B, E, make_store
+
+
+@pytest.fixture
+def documents():
+    """Lengths around block boundaries, BOS and EOS included."""
+    lengths = [0, 1, BLOCK - 3, BLOCK - 2, BLOCK - 1, 3 * BLOCK, 5]
+    return [[3 + (i * 7 + j) % 250 for j in range(n)] for i, n in enumerate(lengths)]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("vocab_size", [300, 70_000])
+def test_store_gives_back_what_was_written(tmp_path, documents, shards, vocab_size):
+    store = make_store(tmp_path, documents, shards=shards, vocab_size=vocab_size)
+    stream = np.concatenate([[B, *document, E] for document in documents])
+    assert (store.num_documents, store.num_tokens) == (7, len(stream))
+    for i, document in enumerate(documents):
+        assert store.document(i).tolist() == [B, *document, E]
+    for start in (0, 1, BLOCK - 1, BLOCK, len(stream) - BLOCK - 1, len(stream) - 1):
+        for length in (1, 2, BLOCK, BLOCK + 1, len(stream)):
+            if start + length <= len(stream):
+                read = store.read(start, length)
+                np.testing.assert_array_equal(read, stream[start : start + length])
+                assert read.dtype == np.int32
+
+
+def test_ids_beyond_16_bits_survive(tmp_path):
+    store = make_store(tmp_path, [[65_535, 65_536, 69_999]], vocab_size=70_000)
+    assert store.document(0).tolist() == [B, 65_535, 65_536, 69_999, E]
+
+
+def test_reading_outside_is_an_error(tmp_path, documents):
+    store = make_store(tmp_path, documents)
+    for start, length in [(-1, 1), (store.num_tokens, 1), (0, store.num_tokens + 1)]:
+        with pytest.raises(IndexError):
+            store.read(start, length)
+    with pytest.raises(IndexError):
+        store.document(7)
+
+
+def test_fingerprint_follows_the_ids_and_the_tokenizer(tmp_path, documents):
+    one = make_store(tmp_path / "a", documents).fingerprint
+    assert make_store(tmp_path / "b", documents).fingerprint == one
+    assert make_store(tmp_path / "c", documents[::-1]).fingerprint != one
+    store = make_store(tmp_path / "d", documents)
+    store_lib.write_index(
+        tmp_path / "d", store._shards, tokenizer="other", bos_id=B, vocab_size=300
+    )
+    assert TokenStore(tmp_path / "d").fingerprint != one
+
+
+def test_pickled_store_reads(tmp_path, documents):
+    store = make_store(tmp_path, documents)
+    store.read(0, 3)
+    assert pickle.loads(pickle.dumps(store)).document(1).tolist() == [B, *documents[1], E]
+
+
+def test_a_file_cut_short_is_named(tmp_path, documents):
+    make_store(tmp_path, documents)
+    path = tmp_path / "00000.array_record"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"00000\.array_record: \d+ bytes where \d+ were written"):
+        TokenStore(tmp_path)
+
+
+def test_a_changed_byte_is_found_and_the_file_named(tmp_path, documents):
+    store = make_store(tmp_path, documents)
+    path = tmp_path / "00000.array_record"
+    data = bytearray(path.read_bytes())
+    middle = data.index(store.read(BLOCK, 40).astype("<u2").tobytes())
+    data[middle + 20] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"00000\.array_record: damaged"):
+        TokenStore(tmp_path).read(BLOCK, 40)
+
+
+def test_missing_files_are_named(tmp_path, documents):
+    make_store(tmp_path, documents)
+    (tmp_path / "00000.starts.npy").unlink()
+    with pytest.raises(ValueError, match=r"00000\.starts\.npy: missing"):
+        TokenStore(tmp_path)
+    with pytest.raises(ValueError, match="no token store there"):
+        TokenStore(tmp_path / "nowhere")
+
+
+def test_another_format_is_refused(tmp_path, documents):
+    make_store(tmp_path, documents)
+    index = tmp_path / "store.json"
+    index.write_text(index.read_text().replace('"format": 1', '"format": 99'))
+    with pytest.raises(ValueError, match="store format 99, this version reads 1"):
+        TokenStore(tmp_path)

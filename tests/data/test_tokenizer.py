@@ -1,0 +1,123 @@
+import pickle
+
+import numpy as np
+import pytest
+import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data import tokenizer as tokenizer_lib
+from data.tokenizer import Tokenizer
+from tests.data.helpers import plain_text
+
+
+@given(text=st.text(max_size=40))
+def test_decoding_gives_back_any_text(tokenizer, text):
+    """U+2581, which SentencePiece keeps for itself, tabs, newlines and unseen scripts included."""
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("text", ["a\u2581 b", "  two  spaces\n\n\tand tab ", "漢字é😀", "\u2581"])
+def test_decoding_gives_back_the_hard_cases(tokenizer, text):
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_special_ids_are_llamas(tokenizer):
+    assert (tokenizer.bos_id, tokenizer.eos_id, tokenizer.vocab_size) == (1, 2, 600)
+
+
+def test_digits_are_one_id_each_and_split(tokenizer):
+    ids = tokenizer.digit_ids
+    assert ids.shape == (10,)
+    assert ids.dtype == np.int32
+    np.testing.assert_array_equal(tokenizer.encode("90210"), ids[[9, 0, 2, 1, 0]])
+
+
+def test_keys_values_and_fillers_share_no_id(tokenizer):
+    assert tokenizer.keys.shape == tokenizer.values.shape == (64,)
+    assert tokenizer.decode(tokenizer.keys[:1]) == "<key_0>"
+    assert tokenizer.decode(tokenizer.values[-1:]) == "<value_63>"
+    groups = [tokenizer.keys, tokenizer.values, tokenizer.fillers]
+    ids = np.concatenate(groups)
+    assert len(np.unique(ids)) == len(ids)
+    assert not set(ids.tolist()) & {0, tokenizer.bos_id, tokenizer.eos_id}
+
+
+def test_pickled_tokenizer_is_the_same(tokenizer):
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert copy == tokenizer
+    assert hash(copy) == hash(tokenizer)
+    assert copy.encode("the old cat") == tokenizer.encode("the old cat")
+
+
+def test_training_twice_gives_the_same_file(tmp_path):
+    for name in ("a", "b"):
+        tokenizer_lib.train((plain_text(i) for i in range(50)), tmp_path / name, 550)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_training_survives_an_alphabet_larger_than_the_vocabulary(tmp_path):
+    texts = ["".join(chr(0x4E00 + (7 * i + j) % 5000) for j in range(200)) for i in range(100)]
+    texts += [plain_text(i) for i in range(50)]
+    tokenizer_lib.train(texts, tmp_path / "t", 600)
+    tokenizer = Tokenizer(tmp_path / "t")
+    assert tokenizer.decode(tokenizer.encode(texts[3])) == texts[3]
+
+
+def test_too_small_a_vocabulary_says_what_is_needed(tmp_path):
+    # 3 specials + 256 bytes + 128 symbols + 94 printable ASCII + 1 space
+    with pytest.raises(ValueError, match=r"vocab_size=400 is too small.* take 482"):
+        tokenizer_lib.train(["text"], tmp_path / "t", 400)
+
+
+def test_no_text_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="no text"):
+        tokenizer_lib.train(["", "\n\n"], tmp_path / "t", 1000)
+
+
+def test_what_is_no_model_is_named(tmp_path):
+    (tmp_path / "x.model").write_text("hello")
+    with pytest.raises(ValueError, match=r"x\.model: not a SentencePiece model"):
+        Tokenizer(tmp_path / "x.model")
+    with pytest.raises(ValueError, match=r"y\.model: no tokenizer there"):
+        Tokenizer(tmp_path / "y.model")
+
+
+@pytest.fixture(scope="module")
+def llama_like(tmp_path_factory) -> Tokenizer:
+    """A tokenizer with Llama's settings: a space before the text, no reserved symbols."""
+    path = tmp_path_factory.mktemp("llama") / "m"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(plain_text(i, 200) + chr(0x4E00 + i) * 9 for i in range(300)),
+        model_prefix=str(path),
+        model_type="bpe",
+        vocab_size=900,
+        character_coverage=1.0,
+        byte_fallback=True,
+        split_digits=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        required_chars="0123456789",
+        minloglevel=2,
+    )
+    return Tokenizer(path.with_suffix(".model"))
+
+
+def test_a_foreign_tokenizer_lends_ordinary_pieces_for_symbols(llama_like):
+    ids = np.concatenate([llama_like.keys, llama_like.values, llama_like.fillers])
+    assert len(np.unique(ids)) == len(ids) == 900 - 3 - 256
+    np.testing.assert_array_equal(llama_like.keys, pickle.loads(pickle.dumps(llama_like)).keys)
+
+
+def test_inside_a_text_no_space_is_put_before(llama_like):
+    assert llama_like.decode(llama_like.encode("x")) == "x"
+    joined = llama_like.encode("the cat") + llama_like.encode("sat", inside=True)
+    assert llama_like.decode(joined) == "the catsat"
+    assert (
+        llama_like.decode(llama_like.encode("the cat") + llama_like.encode("sat")) != "the catsat"
+    )
+
+
+def test_too_little_text_for_the_vocabulary_says_so(tmp_path):
+    with pytest.raises(ValueError, match=r"vocab_size=4000 does not suit this text: .*too high"):
+        tokenizer_lib.train([plain_text(0)], tmp_path / "t", 4000)

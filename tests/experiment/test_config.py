@@ -1,0 +1,37 @@
+"""A config survives JSON, and JSON can only make configs."""
+
+import json
+
+import pytest
+
+from experiment import overrides
+from experiment.config import from_dict, to_dict
+
+
+@pytest.mark.parametrize("name", sorted(overrides.load_configs()))
+def test_every_preset_survives_json(name):
+    config = overrides.find_config(name)
+    assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
+
+
+def test_the_schedule_is_named_by_its_import_path():
+    record = to_dict(overrides.find_config("tiny"))["model"]["rotary"]
+    assert record["class"] == "model.rotary.rope.Rope"
+    assert record["base"] == 10000.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"class": "os.system"}, "not one of this repository's"),
+        ({"class": "subprocess.Popen"}, "not one of this repository's"),
+        ({"class": "model.rotary.gone.Gone"}, "does not exist here"),
+        ({"class": "model.rotary.parse"}, "not a config class"),
+        ({"theta": 3.0}, "no field 'theta'"),
+    ],
+)
+def test_a_config_file_cannot_name_anything_else(change, message):
+    record = to_dict(overrides.find_config("tiny"))
+    record["model"]["rotary"] |= change
+    with pytest.raises(ValueError, match=message):
+        from_dict(record)

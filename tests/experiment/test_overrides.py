@@ -1,0 +1,123 @@
+"""The command line's small language: typed overrides, sweeps, and errors that name the fix."""
+
+import pytest
+
+from experiment import overrides
+from model import rotary
+from model.rotary.nope import Nope
+from model.rotary.rope import Rope
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return overrides.find_config("tiny")
+
+
+def test_nested_numbers_keep_their_types(tiny):
+    config = overrides.apply(
+        tiny, ["model.rotary.base=5e2", "train.num_steps=1e3", "train.learning_rate=1"]
+    )
+    assert config.model.rotary == Rope(base=500.0)
+    assert config.train.num_steps == 1000 and isinstance(config.train.num_steps, int)
+    assert isinstance(config.train.learning_rate, float)
+    # Nothing else moved.
+    assert config.data == tiny.data
+
+
+def test_objects_lists_and_optional_values(tiny):
+    config = overrides.apply(
+        tiny,
+        [
+            "model.rotary=ntk_aware(base=1e4, factor=8)",
+            "model.rotary.factor=4",
+            "model.window=32",
+            "evals.tasks=[kv,lines]",
+            "evals.lengths=128,256",
+            "model.tie_embeddings=false",
+        ],
+    )
+    assert config.model.rotary == rotary.parse("ntk_aware(base=10000.0,factor=4.0)")
+    assert config.model.window == 32
+    assert config.evals.tasks == ("kv", "lines")
+    assert config.evals.lengths == (128, 256)
+    assert config.model.tie_embeddings is False
+    assert overrides.apply(config, ["model.window=none"]).model.window is None
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("model.rotary.bse=3", ["model.rotary.bse", "did you mean 'base'"]),
+        ("modle.rotary.base=3", ["'modle'", "did you mean 'model'"]),
+        ("model.rotary=rop(base=3)", ["did you mean 'rope'"]),
+        ("model.rotary=rope", ["rope needs base"]),
+        ("model.rotary.base=0.5", ["above 1", "0.5"]),
+        ("data.source=jsnl", ["data.source=jsnl", "did you mean 'jsonl'"]),
+        ("train.num_steps=1.5", ["train.num_steps=1.5", "whole number"]),
+        ("train.num_steps=many", ["train.num_steps=many", "number"]),
+        ("model.qk_norm=1", ["true or false"]),
+        ("model=3", ["model.FIELD=VALUE"]),
+        ("model.vocab_size.x=3", ["model.vocab_size", "no fields"]),
+        ("train.num_steps", ["dotted.field=value"]),
+        ("data.batch_size=9", []),
+        ("train.accumulate=3", ["train.accumulate=3", "data.batch_size=8"]),
+        ("model.num_kv_heads=3", ["num_heads=2", "num_kv_heads=3"]),
+    ],
+)
+def test_mistakes_are_named_with_the_nearest_valid_choice(tiny, override, words):
+    if not words:  # the control: a valid override passes
+        assert overrides.apply(tiny, [override]).data.batch_size == 9
+        return
+    with pytest.raises(ValueError) as caught:
+        overrides.apply(tiny, [override])
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def test_a_grid_is_every_combination_named_by_what_varies():
+    members = overrides.grid(["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=5"])
+    assert [name for name, _ in members] == [
+        "base=10,seed=0",
+        "base=10,seed=1",
+        "base=1e4,seed=0",
+        "base=1e4,seed=1",
+    ]
+    assert members[1][1] == ["model.rotary.base=10", "seed=1", "train.num_steps=5"]
+
+
+def test_commas_inside_brackets_do_not_split():
+    members = overrides.grid(["model.rotary=ntk_aware(base=1e4,factor=8),nope"])
+    assert [name for name, _ in members] == ["rotary=ntk_aware(base=1e4,factor=8)", "rotary=nope"]
+    assert overrides.grid(["evals.tasks=[kv,lines]"])[0][1] == ["evals.tasks=[kv,lines]"]
+
+
+def test_every_preset_is_there_with_its_question():
+    found = overrides.load_configs()
+    assert {"demo", "tiny", "base_30m", "base_125m", "paper_2b"} <= set(found)
+    for config in found.values():
+        assert config.question.endswith(("?", ")"))
+        for member in config.members:  # a preset's own members must be valid
+            overrides.apply(config, member)
+
+
+def test_the_paper_model_has_the_papers_numbers():
+    # Men et al. 2024: "2B", hidden 2048, 32 layers, context 4096; Table 5: batch 1024, 1T tokens,
+    # LR 2e-4 cosine, weight decay 0.1.
+    from model.transformer import count_params
+
+    config = overrides.find_config("paper_2b")
+    assert config.model.embed_dim == 2048 and config.model.num_layers == 32
+    assert config.data.context_length == 4096 and config.data.batch_size == 1024
+    tokens = config.train.num_steps * config.data.batch_size * config.data.context_length
+    assert tokens == pytest.approx(1e12, rel=0.01)
+    assert (config.train.learning_rate, config.train.weight_decay) == (2e-4, 0.1)
+    assert 1.9e9 < count_params(config.model)["total"] < 2.3e9
+
+
+def test_nope_has_no_base_to_override(tiny):
+    config = overrides.apply(tiny, ["model.rotary=nope"])
+    assert config.model.rotary == Nope()
+    with pytest.raises(ValueError, match="unknown field 'model.rotary.base'"):
+        overrides.apply(tiny, ["model.rotary=nope", "model.rotary.base=3"])

@@ -1,0 +1,244 @@
+import dataclasses
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import evaluate as cli
+from data import tokenizer as tokenizer_lib
+from data.config import DataConfig
+from evals import effective_context, rows
+from experiment.checkpoint import Checkpoints, DataState
+from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
+from experiment.run import RunDirectory
+from model import loss, transformer
+from model.config import ModelConfig
+from model.rotary.nope import Nope
+from model.rotary.rope import Rope
+
+CONFIG = ExperimentConfig(
+    name="test",
+    question="?",
+    model=ModelConfig(
+        vocab_size=640,
+        embed_dim=16,
+        num_layers=1,
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=128,
+        mlp_dim=16,
+        rotary=Rope(base=10000.0),
+    ),
+    data=DataConfig(source="retrieval", vocab_size=640, context_length=96, batch_size=1),
+    train=TrainConfig(num_steps=4, learning_rate=1e-3),
+    evals=EvalConfig(tasks=("kv", "perplexity"), documents=3),
+)
+
+
+def with_model(**changes):
+    return dataclasses.replace(CONFIG, model=dataclasses.replace(CONFIG.model, **changes))
+
+
+@pytest.fixture(scope="module")
+def tokenizer_bytes(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
+    words = [f"{7919 * i % 2**20:x}" for i in range(4000)]
+    tokenizer_lib.train([" ".join(words)], path, 640)
+    return path.read_bytes()
+
+
+def make_run(path, config, tokenizer_bytes, steps=(4,)):
+    """A run directory as training leaves it; its parameters are the initial ones."""
+    run = RunDirectory(path)
+    run.write_config(config, [])
+    run.tokenizer_path.write_bytes(tokenizer_bytes)
+    checkpoints = Checkpoints(run, keep=9)
+    for step in steps:
+        params = transformer.init(config.model, config.seed + 100 * step)
+        checkpoints.save(step, params, {"count": np.zeros(1)}, DataState(fingerprint=""), config)
+    checkpoints.close()
+
+
+MEMBERS = {
+    "base=10": with_model(rotary=Rope(base=10.0)),
+    "base=10000": CONFIG,
+    "rotary=nope": with_model(rotary=Nope()),
+    "wider": with_model(mlp_dim=24),
+}
+
+
+@pytest.fixture
+def sweep(tmp_path, tokenizer_bytes):
+    for name, config in MEMBERS.items():
+        make_run(tmp_path / name, config, tokenizer_bytes)
+    (tmp_path / "sweep.json").write_text(
+        json.dumps({"config": "test", "overrides": [], "members": list(MEMBERS)})
+    )
+    return tmp_path
+
+
+def test_every_member_gets_the_rows_it_gets_alone(sweep):
+    results = cli.evaluate([sweep, sweep / "base=10"], tasks=["kv", "lagcopy"])
+    assert [run.name for run, _ in results] == list(MEMBERS)
+    for run, _ in results:
+        written = rows.read(run.results_path)
+        run.results_path.unlink()
+        [(_, alone)] = cli.evaluate([run.path], tasks=["kv", "lagcopy"])
+        for name in set(rows.SCHEMA) - {"nll"}:
+            assert written[name].tolist() == alone[name].tolist() or name == "base", name
+        np.testing.assert_allclose(written["nll"], alone["nll"], atol=1e-4)
+
+    tens, thousands, nope, _ = (new for _, new in results)
+    assert set(tens["rotary"]) == {"rope(base=10)"} and set(tens["base"]) == {10.0}
+    assert set(nope["rotary"]) == {"nope"} and np.isnan(nope["base"]).all()
+    # kv at 96 asks for 24 keys a document; its documents are the same for all, their scores not.
+    kv = rows.select(tens, task="kv")
+    assert np.bincount(kv["document"]).tolist() == [24, 24, 24]
+    assert kv["query"].tolist() == list(range(24)) * 3
+    assert set(kv["trained_length"]) == set(kv["length"]) == {96}
+    assert tens["distance"].tolist() == thousands["distance"].tolist()
+    assert np.abs(tens["nll"] - thousands["nll"]).max() > 1e-3
+    assert set(kv["chance"]) == {1 / 64} and set(kv["step"]) == {4}
+
+
+def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokenizer_bytes):
+    make_run(tmp_path / "run", CONFIG, tokenizer_bytes, steps=(2, 4))
+
+    def evaluations():
+        found = rows.read(tmp_path / "run" / "results.jsonl")
+        names = ("task", "length", "step", "rotary")
+        keys = list(zip(*(found[name].tolist() for name in names), strict=True))
+        return {key: keys.count(key) for key in sorted(set(keys))}
+
+    run = [tmp_path / "run"]
+    cli.evaluate(run, tasks=["kv"], documents=2)
+    cli.evaluate(run, tasks=["lagcopy"], documents=1)
+    before = evaluations()
+    assert before.pop(("kv", 96, 4, "rope(base=10000)")) == 48
+    cli.evaluate(run, tasks=["kv"], documents=1)
+    cli.evaluate(run, tasks=["kv"], documents=1, step=2)
+    cli.evaluate(run, tasks=["kv"], documents=1, lengths=[64, 32])
+    cli.evaluate(run, tasks=["kv"], documents=1, rotary="nope")
+    assert evaluations() == before | {
+        ("kv", 32, 4, "rope(base=10000)"): 8,
+        ("kv", 64, 4, "rope(base=10000)"): 16,
+        ("kv", 96, 2, "rope(base=10000)"): 24,
+        ("kv", 96, 4, "nope"): 24,
+        ("kv", 96, 4, "rope(base=10000)"): 24,
+    }
+
+
+def test_another_schedule_at_evaluation_is_that_schedule(sweep):
+    """The members start from the same parameters, so base 10 read as NoPE is NoPE."""
+    runs = [sweep / "base=10", sweep / "rotary=nope"]
+    [(_, as_nope), _] = cli.evaluate(runs, tasks=["kv"], rotary="nope")
+    [(_, nope)] = cli.evaluate(runs[1:], tasks=["kv"])
+    np.testing.assert_allclose(as_nope["nll"], nope["nll"], atol=1e-5)
+    assert set(as_nope["rotary"]) == {"nope"} and np.isnan(as_nope["base"]).all()
+
+
+def test_a_window_of_33_tokens_has_an_effective_context_of_32(
+    tmp_path, tokenizer_bytes, monkeypatch, capsys
+):
+    """The whole chain on a model whose reach is known: right within its window, blind beyond."""
+
+    def hidden(config, params, table, tokens_BT, positions_BT, segment_ids_BT):
+        T = tokens_BT.shape[1]
+        distance_TS = jnp.arange(T)[:, None] - jnp.arange(T)
+        # What followed an id is distance - 1 away, and the window counts the query itself.
+        seen_TS = (distance_TS > 0) & (distance_TS - 1 < table.window[0])
+        seen_BTS = (tokens_BT[:, :, None] == tokens_BT[:, None, :]) & seen_TS
+        latest_BT = jnp.max(jnp.where(seen_BTS, jnp.arange(T), -1), axis=-1)
+        following_BT = jnp.take_along_axis(tokens_BT, latest_BT + 1, axis=1)
+        return jnp.where(latest_BT < 0, -1, following_BT)
+
+    def token_scores(config, params, expected_BT, targets_BT):
+        correct_BT = expected_BT == targets_BT
+        return loss.TokenScores(9.0 * ~correct_BT, correct_BT, 99 * ~correct_BT)
+
+    monkeypatch.setattr(transformer, "hidden", hidden)
+    monkeypatch.setattr(loss, "token_scores", token_scores)
+    # jit remembers what it traced, so these have a network of their own.
+    make_run(tmp_path / "all", with_model(norm_epsilon=0.5), tokenizer_bytes)
+    make_run(tmp_path / "window", with_model(norm_epsilon=0.5, window=33), tokenizer_bytes)
+    paths = [str(tmp_path / "window"), str(tmp_path / "all")]
+    assert cli.main([*paths, "--tasks=kv", "--lengths=256", "--documents=16"]) == 0
+
+    found = rows.read(tmp_path / "window" / "results.jsonl")
+    assert (found["exact_match"] == (found["distance"] <= 32)).all()
+    estimate = effective_context.estimate(found)
+    assert 31 < estimate.ci_low <= estimate.l50 <= estimate.ci_high < 35
+    assert estimate.ceiling == pytest.approx(1, abs=0.02)
+    out = capsys.readouterr().out
+    window, unlimited = (line for line in out.splitlines() if " kv " in line)
+    assert str(estimate) in window
+    longest = rows.read(tmp_path / "all" / "results.jsonl")["distance"].max()
+    assert f"> {longest}" in unlimited
+    # Base 10000, head of 128: 1707 is Men et al.'s bound; 2 pi 10000^(126/128) = 54410.
+    assert unlimited.split()[-3:] == ["1707", "13603", "54410"]
+    assert f"python report.py {' '.join(paths)}" in out
+
+
+def test_what_cannot_be_asked_by_default_is_left_out_and_said(tmp_path, tokenizer_bytes, capsys):
+    make_run(tmp_path / "run", CONFIG, tokenizer_bytes)
+    assert cli.main([str(tmp_path / "run")]) == 0
+    captured = capsys.readouterr()
+    assert "left out: perplexity needs text" in captured.err
+    assert "NOT_LEARNED" in captured.out
+    assert set(rows.read(tmp_path / "run" / "results.jsonl")["task"]) == {"kv"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tasks=kv,line"], "unknown task 'line'; did you mean 'lines'?"),
+        (["--tasks=needle"], "unknown task 'needle'; "),
+        (["--tasks=perplexity"], "perplexity needs text"),
+        (["--tasks=lines", "--lengths=8"], "lines does not fit length=8; the shortest that works"),
+        (["--lengths=1"], "lengths must be at least 2 tokens, got 1"),
+        (["--documents=0"], "documents must be at least 1, got 0"),
+        (["--step=3"], "has no checkpoint of step 3; it has [4]"),
+        (["--rotary=ropee(base=10)"], "unknown rotary schedule 'ropee'; did you mean 'rope'?"),
+        (["--rotary=rope"], "rope needs base: write rope(base=...)"),
+    ],
+)
+def test_mistakes_are_named_on_one_line(tmp_path, tokenizer_bytes, capsys, arguments, message):
+    make_run(tmp_path / "run", CONFIG, tokenizer_bytes)
+    assert cli.main([str(tmp_path / "run"), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("evaluate.py: error: ") and message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run" / "results.jsonl").exists()
+
+
+def test_directories_that_cannot_be_evaluated_are_named(tmp_path, tokenizer_bytes, capsys):
+    run = RunDirectory(tmp_path / "fresh")
+    run.write_config(CONFIG, [])
+    (tmp_path / "empty").mkdir()
+    make_run(tmp_path / "old", CONFIG, tokenizer_bytes)
+    (tmp_path / "old" / "results.jsonl").write_text('{"task": "kv"}\n')
+    for name, message in {
+        "fresh": "has no checkpoint; train it first",
+        "empty": "is neither a run (config.json) nor a sweep directory",
+        "nowhere": "does not exist",
+        "old": "results.jsonl:1: a row of another schema: lacks 'split'",
+    }.items():
+        assert cli.main([str(tmp_path / name)]) == 2
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    assert "kv, lagcopy, lines, perplexity" in out and "examples:" in out and "NOT_LEARNED" in out
+
+
+def test_lengths_must_be_numbers(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["runs/demo", "--lengths=256,long"])
+    assert stop.value.code == 2
+    assert "'256,long' is not a comma list of numbers of tokens" in capsys.readouterr().err

@@ -1,0 +1,431 @@
+import html.parser
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import report
+from data.config import DataConfig
+from evals import rows as rows_lib
+from experiment.config import ExperimentConfig, TrainConfig
+from experiment.run import RunDirectory, find_runs
+from model import rotary
+from model.config import ModelConfig
+from reporting import members as members_lib
+from reporting import style
+from reporting.curves import compact
+from reporting.effective_context import effective_context
+
+LENGTH = 128
+QUESTION = "Does <b>1 < 2</b> & how far?"
+
+
+def experiment(schedule, *, seed=0, window=None) -> ExperimentConfig:
+    return ExperimentConfig(
+        name="tiny",
+        question=QUESTION,
+        seed=seed,
+        model=ModelConfig(
+            vocab_size=64,
+            embed_dim=64,
+            num_layers=2,
+            num_heads=1,
+            num_kv_heads=1,
+            head_dim=64,
+            mlp_dim=64,
+            rotary=rotary.parse(schedule),
+            window=window,
+        ),
+        data=DataConfig(context_length=LENGTH, batch_size=8, vocab_size=64),
+        train=TrainConfig(num_steps=10, learning_rate=1e-3),
+    )
+
+
+def answers(config, reach, *, task="kv", schedule=None, step=10, documents=8):
+    """Every distance below LENGTH asked in every document; right iff it is below `reach`."""
+    return [
+        {
+            "task": task,
+            "split": "validation",
+            "run": "run",
+            "step": step,
+            "seed": config.seed,
+            "rotary": schedule or rotary.expression(config.model.rotary),
+            "base": getattr(config.model.rotary, "base", float("nan")),
+            "trained_length": LENGTH,
+            "length": LENGTH,
+            "distance": distance,
+            "document": document,
+            "query": distance,
+            "num_tokens": 1,
+            "exact_match": distance < reach,
+            "first_token_correct": distance < reach,
+            "nll": 2.0,
+            "rank": 0,
+            "chance": 1 / 64,
+        }
+        for document in range(documents)
+        for distance in range(1, LENGTH)
+    ]
+
+
+def make_run(path, config, rows=(), *, trained=True, overrides=(), digest=7):
+    run = RunDirectory(path)
+    run.write_config(config, overrides)
+    if trained:
+        data = run.checkpoints_path / "10" / "data"
+        data.mkdir(parents=True)
+        state = {"fingerprint": "f00d", "rows": 80, "digest": digest}
+        (data / "metadata").write_text(json.dumps(state))
+        metrics = [{"step": s, "tokens": s * 1000, "loss": 5.0 - s / 10} for s in range(1, 11)]
+        run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in metrics))
+    if rows:
+        rows_lib.write(run.results_path, rows_lib.columns(list(rows)))
+    return run
+
+
+def make_sweep(path, members, overrides=("model.rotary.base=10,30,100,1e4",)):
+    path.mkdir(parents=True, exist_ok=True)
+    record = {"members": members, "overrides": list(overrides), "config": "tiny"}
+    (path / "sweep.json").write_text(json.dumps(record))
+    return path
+
+
+@pytest.fixture(autouse=True, scope="module")
+def coarse_pictures():
+    patch = pytest.MonkeyPatch()
+    patch.setitem(style.STYLE, "savefig.dpi", 40)
+    yield
+    patch.undo()
+
+
+def run_report(*arguments) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["report.py", *map(str, arguments)])
+        try:
+            report.main()
+        except SystemExit as stop:
+            return int(stop.code or 0)
+    return 0
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    """Bases that lose sight at 20 and 60 tokens, never, and one that learned nothing."""
+    folder = make_sweep(
+        tmp_path_factory.mktemp("sweep"),
+        ["rotary=nope", "base=10000", "base=10", "base=30", "base=100", "window=32"],
+    )
+    reaches = {"base=10": 20, "base=30": 60, "base=100": 0, "base=10000": 1000}
+    for name, reach in reaches.items():
+        config = experiment(f"rope({name})")
+        rows = answers(config, reach) + answers(config, 1000, task="lines")
+        make_run(folder / name, config, rows + answers(config, 1000, task="perplexity"))
+    nope = experiment("nope")
+    make_run(folder / "rotary=nope", nope, answers(nope, 1000))
+    window = experiment("rope(base=10000)", window=32)
+    make_run(folder / "window=32", window, answers(window, 32))
+    assert run_report(folder) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def members(sweep):
+    return members_lib.read(find_runs([sweep]))
+
+
+@pytest.fixture(scope="module")
+def page(sweep):
+    return (sweep / "report.html").read_text(encoding="utf-8")
+
+
+class _Tables(html.parser.HTMLParser):
+    """The text of every table cell, row by row; what a browser would show."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.ids, self.in_cell = [], [], False
+
+    def handle_starttag(self, tag, attrs):
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.in_cell = True
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th"):
+            self.in_cell = False
+
+    def handle_data(self, data):
+        if self.in_cell:
+            self.rows[-1][-1] += data
+
+
+def parsed(text) -> _Tables:
+    tables = _Tables()
+    tables.feed(text)
+    return tables
+
+
+def numbers(text) -> dict[str, list[str]]:
+    """The rows of the first table by member."""
+    found = {}
+    for first, *cells in (row for row in parsed(text).rows if row):
+        found.setdefault(first, cells)
+    return found
+
+
+def test_the_table_says_theory_in_plain_numbers(page):
+    """First m with B_m < 0, (pi/2) b^(1-2/d) and 2 pi b^(1-2/d) at d = 64."""
+    table = numbers(page)
+    assert table["base=10"][3:6] == ["5", "15", "58"]
+    assert table["base=30"][3:6] == ["17", "42", "169"]
+    assert table["base=100"][3:6] == ["46", "136", "544"]
+    assert table["base=10000"][3:6] == ["725", "11,779", "47,117"]
+    assert table["rotary=nope"][3:6] == ["none", "∞", "∞"]
+
+
+def test_the_table_says_what_was_measured(page):
+    table = numbers(page)
+    for member, last_right in (("base=10", 19), ("base=30", 59), ("window=32", 31)):
+        l50, low, high = map(float, re.findall(r"[\d.]+", table[member][0]))
+        assert last_right - 0.5 < l50 < last_right + 1.5
+        assert low <= l50 <= high
+        assert 0.97 < float(table[member][1]) <= 1
+    assert table["base=10000"][0] == "> 127"
+    assert table["base=100"][0] == "NOT_LEARNED"
+    assert table["base=100"][1] == "0.00"
+
+
+def test_the_leading_task_is_kv_and_others_follow(page):
+    heads = parsed(page).rows
+    assert heads[0][1] == "measured: kv"
+    assert heads[1][-1] == "lines"
+    assert numbers(page)["base=10"][-1] == "> 127"
+    assert numbers(page)["rotary=nope"][-1] == "not evaluated"
+
+
+def test_members_stand_in_order_of_base_then_controls(page):
+    members = [row[0] for row in parsed(page).rows if row][2:8]
+    assert members == ["base=10", "base=30", "base=100", "base=10000", "rotary=nope", "window=32"]
+
+
+def test_the_page_needs_nothing_else(page):
+    assert not re.search(r"https?:|//www|\bsrc=|<link|@import", page)
+    assert set(re.findall(r"url\((.)", page)) <= {"#"}
+    assert {target[0] for target in re.findall(r'href="([^"]*)"', page)} <= {"#"}
+
+
+def test_ids_are_unique_and_every_reference_has_its_target(page):
+    ids = parsed(page).ids
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:url\(|href=")#([^")]+)', page)) <= set(ids)
+
+
+def test_text_of_the_configuration_is_escaped(page):
+    assert "<h1>Does &lt;b&gt;1 &lt; 2&lt;/b&gt; &amp; how far?</h1>" in page
+
+
+def test_figures_are_beside_the_page(sweep):
+    for name in ("effective_context", "accuracy_by_distance", "loss", "perplexity_by_position"):
+        assert (sweep / f"{name}.png").read_bytes().startswith(b"\x89PNG\r\n")
+    assert "</svg>" in (sweep / "effective_context.svg").read_text()
+
+
+def test_censored_members_have_arrows_and_unlearned_ones_hollow_marks(page):
+    """base=10000 (member 3) and nope (4) never fell on kv; all four bases never fell on lines."""
+    arrows = re.findall(r'class="(member-\d) censored"', page)
+    assert sorted(arrows) == sorted(["member-3", "member-4", *(f"member-{i}" for i in range(4))])
+    assert re.findall(r'class="(member-\d) not-learned"', page) == ["member-2"]
+
+
+def test_what_is_drawn_where(members):
+    figure = effective_context(members)
+    based, controls = figure.axes
+    marks = {
+        (line.get_gid(), line.get_marker(), round(float(line.get_xdata()[0]), 6)): float(
+            line.get_ydata()[0]
+        )
+        for line in based.get_lines()
+        if len(line.get_xdata()) == 1
+    }
+    assert 19 <= marks["member-0", "o", 10.0] <= 20
+    assert 59 <= marks["member-1", "o", 30.0] <= 60
+    assert marks["member-3", "o", 10000.0] == pytest.approx(127)
+    theory = [y for (gid, marker, _), y in marks.items() if (gid, marker) == ("member-3", "_")]
+    assert theory == [725]  # the periods lie above the figure
+    assert [label.get_text() for label in controls.get_xticklabels()] == ["nope", "window=32"]
+    assert [LENGTH, LENGTH] in [list(line.get_ydata()) for line in based.get_lines()]
+    assert [32, 32] in [list(line.get_ydata()) for line in controls.get_lines()]
+    assert based.get_yticklabels()[0].get_text() == "not learned"
+
+
+def test_lines_between_bases_are_computed_not_joined(members):
+    """Bases 300 and 1000 are no members; the first negative there is 102 and 197."""
+    figure = effective_context(members)
+    curve = next(line for line in figure.axes[0].get_lines() if len(line.get_xdata()) > 100)
+    bases, firsts = np.asarray(curve.get_xdata()), np.asarray(curve.get_ydata())
+    for base, first in ((10, 5), (30, 17), (100, 46), (300, 102), (1000, 197)):
+        near = np.abs(np.log(bases / base)).argsort()[:2]
+        assert firsts[near].min() <= first <= firsts[near].max() * 1.05
+
+
+def test_bases_get_lighter_in_order_and_controls_are_grey(members):
+    look = style.looks(members)
+    luminance = [np.dot(look[i].color[:3], (0.2126, 0.7152, 0.0722)) for i in range(4)]
+    assert np.all(np.diff(luminance) > 0.05)
+    assert {look[4].color, look[5].color} == {style.FAINT}
+    assert look[4].linestyle != look[5].linestyle
+
+
+def test_only_fields_that_differ_are_in_the_open(page):
+    shown, folded = page.split("<details>")
+    assert "model.rotary" in shown and "model.window" in shown
+    assert "train.learning_rate" not in shown
+    assert "train.learning_rate" in folded
+
+
+def test_commands_repeat_the_experiment(sweep, page):
+    assert f"python sweep.py tiny --workdir {sweep} model.rotary.base=10,30,100,1e4\n" in page
+    assert f"python evaluate.py {sweep}\npython report.py {sweep}</pre>" in page
+
+
+def test_runs_that_saw_the_same_rows_are_said_to(page):
+    assert "All runs consumed the same 80 rows (digest 0000000000000007)." in page
+    assert "Data fingerprint f00d." in page
+
+
+def test_runs_that_saw_different_rows_are_said_to(tmp_path):
+    make_run(tmp_path / "a", experiment("rope(base=10)"), digest=1)
+    make_run(tmp_path / "b", experiment("rope(base=30)"), digest=2)
+    assert run_report(tmp_path / "a", tmp_path / "b") == 0
+    assert "Runs consumed different rows" in (tmp_path / "a" / "report.html").read_text()
+
+
+def test_without_results_the_page_says_how_to_get_them(tmp_path):
+    make_run(tmp_path, experiment("rope(base=10)"), overrides=["seed=3"])
+    assert run_report(tmp_path) == 0
+    text = (tmp_path / "report.html").read_text()
+    name = tmp_path.name
+    assert (
+        f"<p>Not evaluated yet: {name}. Run:</p>\n<pre>python evaluate.py {tmp_path}</pre>" in text
+    )
+    assert f"python train.py tiny --workdir {tmp_path} seed=3\n" in text
+    assert "Nothing has been measured yet." in text
+    assert numbers(text)[name] == ["5", "15", "58"]
+    assert (tmp_path / "loss.png").exists()
+    assert not (tmp_path / "accuracy_by_distance.png").exists()
+
+
+def test_a_member_without_checkpoint_or_perplexity_is_named(tmp_path):
+    sweep = make_sweep(tmp_path, ["base=10", "base=30"], ["model.rotary.base=10,30"])
+    ten = experiment("rope(base=10)")
+    make_run(sweep / "base=10", ten, answers(ten, 20))
+    make_run(sweep / "base=30", experiment("rope(base=30)"), trained=False)
+    assert run_report(sweep) == 0
+    text = (sweep / "report.html").read_text()
+    assert "<p>No checkpoint yet: base=30. Run:</p>" in text
+    assert f"<pre>python sweep.py tiny --workdir {sweep} model.rotary.base=10,30</pre>" in text
+    assert "<p>No perplexity yet: base=10. Run:</p>" in text
+    assert numbers(text)["base=30"][0] == "not evaluated"
+
+
+def test_seeds_of_a_setting_are_one_member(tmp_path):
+    names = ["base=10,seed=0", "base=10,seed=1", "base=30,seed=0"]
+    sweep = make_sweep(tmp_path, names)
+    for name in names:
+        base, seed = re.findall(r"\d+", name)
+        config = experiment(f"rope(base={base})", seed=int(seed))
+        make_run(sweep / name, config, answers(config, 20))
+    members = members_lib.read(find_runs([sweep]))
+    assert [(m.label, len(m.runs)) for m in members] == [("base=10", 2), ("base=30", 1)]
+    assert members[0].estimates["kv"].num_seeds == 2
+    assert len(members[0].losses) == 2
+
+
+def test_only_the_last_checkpoint_under_the_trained_schedule_counts(tmp_path):
+    """`evaluate.py --rotary` and earlier steps leave rows in the same file."""
+    config = experiment("rope(base=10)")
+    rows = answers(config, 1000, schedule="nope") + answers(config, 1000, step=5)
+    make_run(tmp_path, config, rows + answers(config, 20))
+    (member,) = members_lib.read(find_runs([tmp_path]))
+    assert 19 <= member.estimates["kv"].l50 <= 20
+
+
+def test_members_of_two_sweeps_keep_their_names_apart(tmp_path):
+    for name, fraction in (("half", 0.5), ("full", 1.0)):
+        config = experiment(f"rope(base=10,rotary_fraction={fraction})")
+        make_run(make_sweep(tmp_path / name, ["base=10"]) / "base=10", config)
+    members = members_lib.read(find_runs([tmp_path / "half", tmp_path / "full"]))
+    assert {member.label for member in members} == {"half/base=10", "full/base=10"}
+    # Half of the pairs at rest: B_m cannot be negative.
+    bounds = {member.label: member.theory.first_negative for member in members}
+    assert bounds == {"half/base=10": None, "full/base=10": 5}
+
+
+def test_theory_of_unlike_layers_is_that_of_the_farthest():
+    ten = rotary.parse("rope(base=10)").inv_freq(64)
+    hundred = rotary.parse("rope(base=100)").inv_freq(64)
+    both = members_lib.theory(np.stack([ten, hundred, ten]))
+    assert both.first_negative == 46
+    assert both.full_period == pytest.approx(544, abs=0.5)
+    assert members_lib.theory(np.stack([ten, np.zeros(32)])).first_negative is None
+
+
+def test_perplexity_is_weighted_by_tokens(tmp_path):
+    config = experiment("rope(base=10)")
+    rows = answers(config, 1000, task="perplexity", documents=2)
+    for row in rows:
+        row["nll"], row["num_tokens"] = (1.0, 30) if row["document"] else (5.0, 10)
+    make_run(tmp_path, config, rows)
+    (member,) = members_lib.read(find_runs([tmp_path]))
+    np.testing.assert_allclose(member.perplexity.nll, 2.0)  # (1 * 30 + 5 * 10) / 40
+
+
+def test_long_losses_are_averaged_in_blocks(tmp_path):
+    run = make_run(tmp_path, experiment("rope(base=10)"))
+    rows = [{"tokens": i, "loss": float(i % 2)} for i in range(1500)]
+    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (member,) = members_lib.read(find_runs([tmp_path]))
+    ((tokens, loss),) = member.losses
+    assert len(tokens) == 150
+    assert tokens[0] == 4.5 and tokens[-1] == 1494.5
+    np.testing.assert_allclose(loss, 0.5)
+
+
+def test_the_page_can_be_put_elsewhere(tmp_path):
+    make_run(tmp_path / "run", experiment("rope(base=10)"))
+    out = tmp_path / "site" / "index.html"
+    assert run_report(tmp_path / "run", "--out", out) == 0
+    assert out.exists() and (out.parent / "effective_context.png").exists()
+    assert f"python report.py {tmp_path / 'run'} --out {out}" in out.read_text()
+
+
+def test_mistakes_exit_2_with_one_line(tmp_path, capsys):
+    make_run(tmp_path / "run", experiment("rope(base=10)"))
+    (tmp_path / "run" / "results.jsonl").write_text("{]\n")
+    for arguments, reason in (
+        ([tmp_path / "nowhere"], "nowhere does not exist"),
+        ([tmp_path], "is neither a run"),
+        ([tmp_path / "run"], "results.jsonl:1: not JSON"),
+        ([tmp_path / "run", "--out", tmp_path], "is a folder; write --out"),
+        ([], "required: DIR"),
+    ):
+        assert run_report(*arguments) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("report.py: error: ") and error.count("\n") == 1
+        assert reason in error
+
+
+def test_token_counts_are_written_short():
+    assert [compact(n) for n in (0, 500, 1500, 2_500_000, 3e9)] == [
+        "0",
+        "500",
+        "1.5k",
+        "2.5M",
+        "3B",
+    ]

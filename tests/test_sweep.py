@@ -1,0 +1,110 @@
+"""A sweep's members are runs like any other."""
+
+import numpy as np
+import pytest
+
+import sweep
+from experiment import overrides
+from experiment.checkpoint import restore_params
+from experiment.run import RunDirectory, find_runs
+
+
+def digest(run: RunDirectory) -> str:
+    return (run.checkpoints_path / str(run.steps()[-1]) / "data" / "metadata").read_text()
+
+
+@pytest.fixture(scope="module")
+def finished_sweep(tmp_path_factory, tiny_data, run_script):
+    folder = tmp_path_factory.mktemp("sweep")
+    done = run_script(
+        "sweep.py", "tiny", "--workdir", folder, *tiny_data, "train.num_steps=8",
+        "model.rotary.base=10,10000", "seed=0,1",
+    )  # fmt: skip
+    return folder, done.stderr
+
+
+@pytest.mark.slow
+def test_a_member_equals_its_single_run(finished_sweep, tmp_path, tiny_data, run_script):
+    folder, _ = finished_sweep
+    alone = RunDirectory(tmp_path / "alone")
+    run_script(
+        "train.py", "tiny", "--workdir", alone.path, *tiny_data, "train.num_steps=8",
+        "model.rotary.base=10", "seed=1",
+    )  # fmt: skip
+    member = RunDirectory(folder / "base=10,seed=1")
+    assert sorted(p.name for p in member.path.iterdir()) == sorted(
+        p.name for p in alone.path.iterdir()
+    )
+    assert member.config == alone.config and member.steps() == alone.steps()
+    losses = [[row["loss"] for row in run.read_metrics()] for run in (member, alone)]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+    assert digest(member) == digest(alone)
+    params, others = restore_params(member)[0], restore_params(alone)[0]
+    np.testing.assert_allclose(params["embedding"], others["embedding"], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_members_share_data_and_equal_seeds_share_initialisation(finished_sweep):
+    folder, messages = finished_sweep
+    runs = find_runs([folder])
+    assert [run.name for run in runs] == [
+        "base=10,seed=0",
+        "base=10,seed=1",
+        "base=10000,seed=0",
+        "base=10000,seed=1",
+    ]
+    assert len({digest(run) for run in runs}) == 1
+    assert messages.count("compiling") == 1
+    first = [run.read_metrics()[0]["loss"] for run in runs]
+    # The first loss is before any update: the seed alone decides it, nearly.
+    assert abs(first[0] - first[2]) < abs(first[0] - first[1])
+    last = [run.read_metrics()[-1]["loss"] for run in runs]
+    assert len(set(last)) == 4
+
+
+@pytest.mark.slow
+def test_members_of_different_shape_train_one_after_another(tmp_path, tiny_data, run_script):
+    done = run_script(
+        "sweep.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=2",
+        "model.num_layers=1,2",
+    )  # fmt: skip
+    assert "2 members of 2 shapes: one program a shape, one after another" in done.stderr
+    assert [len(run.read_metrics()) for run in find_runs([tmp_path])] == [2, 2]
+    again = run_script(
+        "sweep.py", "tiny", "--workdir", tmp_path, *tiny_data, "model.num_layers=1,2", check=False
+    )
+    assert again.returncode == 2 and "holds another sweep" in again.stderr
+
+
+def test_a_preset_brings_its_own_members():
+    members = sweep.make_members(overrides.find_config("demo"), ["train.num_steps=5"])
+    assert [name for name, _, _ in members] == [
+        "base=10",
+        "base=30",
+        "base=100",
+        "base=10000",
+        "rotary=nope",
+        "base=10000,window=32",
+    ]
+    assert {config.train.num_steps for _, _, config in members} == {5}
+    assert members[-1][2].model.window == 32
+    shared = {sweep.shared_part(config) for _, _, config in members}
+    assert len(shared) == 1  # one compiled program
+
+
+def test_values_on_the_command_line_replace_the_presets_members():
+    members = sweep.make_members(overrides.find_config("demo"), ["model.rotary.base=5,7"])
+    assert [name for name, _, _ in members] == ["base=5", "base=7"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["train.num_steps=3"], "nothing varies"),
+        (["model.rotary.base=10,10"], "two members are called base=10"),
+        (["model.rotary.base=10,0"], "above 1"),
+    ],
+)
+def test_useless_sweeps_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        sweep.make_members(overrides.find_config("tiny"), given)

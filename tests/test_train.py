@@ -1,0 +1,202 @@
+"""Training: resumed equals uninterrupted, members equal single runs, NaN never gets in."""
+
+import dataclasses
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import train
+from data import pipeline
+from data.prepare import prepare
+from experiment import overrides
+from experiment.checkpoint import restore_params
+from experiment.run import RunDirectory
+from model.positions import position_table
+
+ROOT = Path(__file__).parent.parent
+TIMING = {"seconds", "tokens_per_second", "mfu"}
+
+
+def deterministic_metrics(run: Path) -> list[dict]:
+    rows = RunDirectory(run).read_metrics()
+    return [{k: v for k, v in row.items() if k not in TIMING} for row in rows]
+
+
+def assert_same_run(first: Path, second: Path) -> None:
+    """Bit-identical parameters, metrics, optimizer state and row digest."""
+    assert deterministic_metrics(first) == deterministic_metrics(second)
+    params, step = restore_params(RunDirectory(first))
+    others, other_step = restore_params(RunDirectory(second))
+    assert step == other_step
+    jax.tree.map(np.testing.assert_array_equal, params, others)
+    data = [
+        json.loads((r / f"checkpoints/{step}/data/metadata").read_text()) for r in (first, second)
+    ]
+    assert data[0] == data[1] and data[0]["digest"] != 0
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_data):
+    return overrides.apply(overrides.find_config("tiny"), tiny_data)
+
+
+@pytest.fixture(scope="module")
+def batch(tiny):
+    batch = next(pipeline.batches(tiny.data, prepare(tiny.data, show_progress=False), start_step=0))
+    batch.pop("row_hash")
+    return batch
+
+
+def one_member(config) -> tuple[train.State, train.Member]:
+    table = position_table(config.model, config.data.context_length)
+    member = train.Member(table, np.float32(config.train.learning_rate))
+    return train.fresh_state(config, jnp.uint32(config.seed)), member
+
+
+def test_loss_falls_on_a_repeated_batch(tiny, batch):
+    state, member = one_member(tiny)
+    step_fn = jax.jit(lambda *args: train.train_step(tiny, *args))
+    losses = []
+    for step in range(30):
+        state, scalars = step_fn(state, member, batch, np.int32(step % 10))
+        losses.append(float(scalars["loss"]))
+    assert losses[0] == pytest.approx(np.log(512), abs=0.7)  # uniform guessing at the start
+    assert losses[-1] < losses[0] - 1.5
+
+
+def test_microbatches_add_up_to_the_whole_batch(tiny, batch):
+    state, member = one_member(tiny)
+    config = dataclasses.replace(tiny, train=dataclasses.replace(tiny.train, accumulate=4))
+    whole, scalars = jax.jit(lambda *a: train.train_step(tiny, *a))(state, member, batch, 5)
+    parts, part_scalars = jax.jit(lambda *a: train.train_step(config, *a))(state, member, batch, 5)
+    # Rows count different numbers of targets, so a mean of means would be off.
+    assert len(set(batch["loss_mask"].sum(axis=1))) > 1
+    np.testing.assert_allclose(scalars["loss"], part_scalars["loss"], rtol=1e-5)
+    np.testing.assert_allclose(scalars["grad_norm"], part_scalars["grad_norm"], rtol=1e-4)
+
+
+def test_a_nan_in_one_member_touches_nothing(tiny, batch):
+    members = [one_member(tiny), one_member(dataclasses.replace(tiny, seed=1))]
+    states, arrays = zip(*members, strict=True)
+    broken = jax.tree.map(lambda x: x, states[1])
+    broken.params["final_norm"]["scale"] = broken.params["final_norm"]["scale"].at[0].set(jnp.nan)
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), states[0], broken)
+    member = jax.tree.map(lambda *x: jnp.stack(x), *arrays)
+    step_fn = jax.jit(train.over_members(lambda *a: train.train_step(tiny, *a), 2))
+    new, scalars = step_fn(stacked, member, batch, np.int32(3))
+    assert scalars["skipped"].tolist() == [False, True]
+    for before, after in zip(jax.tree.leaves(stacked), jax.tree.leaves(new), strict=True):
+        # Parameters, both moments and the update count of the broken member: bit for bit.
+        np.testing.assert_array_equal(before[1], after[1])
+    assert np.isfinite(jax.tree.leaves(jax.tree.map(lambda x: float(x[0].sum()), new))).all()
+    assert not np.array_equal(new.params["embedding"][0], stacked.params["embedding"][0])
+
+
+def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, monkeypatch):
+    configs = [
+        overrides.apply(tiny, changes)
+        for changes in (["model.rotary.base=10"], ["model.rotary=nope"], ["model.window=8"])
+    ]
+    states, members = zip(*map(one_member, configs), strict=True)
+    state, member = (jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, members))
+    function = lambda *args: train.train_step(tiny, *args)  # noqa: E731
+    in_turn, scalars = jax.jit(train.over_members(function, 3))(state, member, batch, np.int32(9))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    side, side_scalars = jax.jit(train.over_members(function, 3))(state, member, batch, np.int32(9))
+    np.testing.assert_allclose(scalars["loss"], side_scalars["loss"], rtol=1e-5)
+    for config, own_state, own, loss in zip(configs, states, members, scalars["loss"], strict=True):
+        _, alone = jax.jit(lambda *a, c=config: train.train_step(c, *a))(
+            own_state, own, batch, np.int32(9)
+        )
+        np.testing.assert_allclose(alone["loss"], loss, rtol=1e-5)
+    assert len({round(float(x), 6) for x in scalars["loss"]}) == 3  # the arrays do differ
+
+
+def start(arguments: list[str], environment) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "train.py", *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_rows(process: subprocess.Popen, metrics: Path, rows: int) -> None:
+    """Until `rows` steps are logged, or the process has ended."""
+    while process.poll() is None:
+        if metrics.exists() and metrics.read_text().count("\n") >= rows:
+            return
+        time.sleep(0.005)
+
+
+@pytest.mark.slow
+def test_killed_ten_times_ends_bit_identical(tmp_path, tiny_data, environment, run_script):
+    arguments = ["tiny", *tiny_data, "train.num_steps=40", "train.save_every=3", "--workdir"]
+    run_script("train.py", *arguments, tmp_path / "whole")
+    rng = random.Random(0)
+    killed = tmp_path / "killed"
+    for attempt in range(10):
+        process = start([*arguments, str(killed)], environment)
+        wait_for_rows(process, killed / "metrics.jsonl", 1 + 3 * attempt + rng.randrange(5))
+        time.sleep(rng.random() * 0.05)  # anywhere in a step, or in a save
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, "finished before it could be killed"
+    run_script("train.py", *arguments, killed)
+    assert_same_run(tmp_path / "whole", killed)
+
+
+@pytest.mark.slow
+def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment, run_script):
+    # Saves would come only at the end: what is resumed is the signal's own checkpoint.
+    arguments = ["tiny", *tiny_data, "train.num_steps=400", "train.save_every=400", "--workdir"]
+    run = tmp_path / "run"
+    process = start([*arguments, str(run)], environment)
+    wait_for_rows(process, run / "metrics.jsonl", 5)
+    process.send_signal(signal.SIGTERM)
+    _, messages = process.communicate(timeout=120)
+    assert process.returncode == 130
+    (step,) = RunDirectory(run).steps()
+    assert 5 <= step < 400
+    assert f"stopped by SIGTERM at step {step} of 400; saved" in " ".join(messages.split())
+    assert "python train.py tiny" in messages
+    assert run_script("train.py", *arguments, run).stderr.count(f"going on from step {step}") == 1
+    run_script("train.py", *arguments, tmp_path / "whole")
+    assert_same_run(tmp_path / "whole", run)
+
+
+@pytest.mark.slow
+def test_another_config_in_the_same_directory_is_refused(tmp_path, tiny_data, run_script):
+    run_script("train.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=3")
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    refused = run_script(
+        "train.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=3",
+        "model.rotary.base=7", check=False,
+    )  # fmt: skip
+    assert refused.returncode == 2
+    assert "model.rotary.base=10000.0" in refused.stderr and "base=7" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+    # How it is kept may change, and a finished run is left as it is.
+    run_script(
+        "train.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=3", "train.keep=1"
+    )
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_mesh_that_does_not_fit_is_refused_before_anything_is_written(tiny, tmp_path):
+    config = overrides.apply(tiny, ["mesh.fsdp=3"])
+    with pytest.raises(ValueError, match="there are 1; leave one axis at -1"):
+        train.train([config], [RunDirectory(tmp_path / "run")])
+    assert not (tmp_path / "run").exists()
