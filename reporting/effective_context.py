@@ -157,7 +157,7 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
     for name, (_, color, _) in _THEORY.items():
         for member in based:
             value = getattr(member.theory, name) or math.inf
-            if value < 1e9:
+            if value < top:
                 assert member.base is not None
                 tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
     families = {

@@ -1,0 +1,190 @@
+"""Fixtures in the published layouts: file names and fields as Together released them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow_datasets as tfds
+import zstandard
+
+from data.config import DataConfig
+from data.prepare import prepare
+from data.redpajama.redpajama_dataset_builder import Builder, layout, published_files
+from data.redpajama.source import RedPajama
+from data.store import TokenStore
+from tests.data.helpers import plain_text, write_jsonl
+
+
+def write(path: Path, *records: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = "".join(json.dumps(record) + "\n" for record in records).encode()
+    path.write_bytes(zstandard.compress(data) if path.suffix == ".zst" else data)
+
+
+@pytest.fixture
+def sample(tmp_path):
+    """RedPajama-Data-1T-Sample: one .jsonl a source, meta a string."""
+    root = tmp_path / "sample"
+    write(root / "arxiv_sample.jsonl", {"text": "paper", "meta": '{"arxiv_id": "2405.14591"}'})
+    write(root / "cc_2019-30_sample.jsonl", {"text": "web", "meta": '{"source": "cc/2019-30"}'})
+    write(root / "cc_2023-06_sample.jsonl", {"text": "web 2023", "meta": "{}"})
+    write(
+        root / "github_sample.jsonl",
+        {"text": "def f():\n\treturn 'é'\n", "meta": "{}"},
+        {"text": "int x;", "meta": "{}"},
+    )
+    return root
+
+
+@pytest.fixture
+def full(tmp_path):
+    """RedPajama-Data-1T: folders; meta an object; Common Crawl's lines have none."""
+    root = tmp_path / "full"
+    write(root / "arxiv/arxiv_0.jsonl", {"text": "paper", "meta": {"arxiv_id": "1", "n": 2}})
+    write(root / "book/book.jsonl", {"text": "story", "meta": {"short_book_title": "T"}})
+    write(root / "c4/c4-train.00000-of-01024.jsonl", {"text": "page", "meta": {"url": "u"}})
+    crawl = "common_crawl/2019-30/en_head_0000.json.gz.dedup.classifier.jsonl.zst"
+    write(root / crawl, {"text": "web", "pred_label": "__label__wiki", "source": "cc/x"})
+    write(root / "wikipedia/wiki.jsonl", {"text": "article", "meta": {"title": "A"}})
+    write(root / "README.jsonl", {"text": "not one of the set's files"})
+    return root
+
+
+def built(root, data_dir, **kwargs):
+    builder = Builder(config=layout(root), data_dir=data_dir, file_format="array_record", **kwargs)
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=root), file_format="array_record"
+    )
+    return builder
+
+
+def documents(builder, split="train"):
+    """Text: (subset, meta as JSON) of every document."""
+    records = builder.as_data_source(split=split)
+    return {
+        r["text"].decode(): (r["red_pajama_subset"].decode(), json.loads(r["meta"].decode()))
+        for r in (records[i] for i in range(len(records)))
+    }
+
+
+def test_sample_layout(sample, tmp_path):
+    builder = built(sample, tmp_path / "out")
+    assert builder.info.full_name == "redpajama/sample/1.0.0"
+    assert documents(builder) == {
+        "paper": ("arxiv", {"arxiv_id": "2405.14591"}),
+        "web": ("common_crawl", {"source": "cc/2019-30"}),
+        "web 2023": ("common_crawl", {}),
+        "def f():\n\treturn 'é'\n": ("github", {}),
+        "int x;": ("github", {}),
+    }
+
+
+def test_full_layout(full, tmp_path):
+    assert documents(built(full, tmp_path / "out")) == {
+        "paper": ("arxiv", {"arxiv_id": "1", "n": 2}),
+        "story": ("book", {"short_book_title": "T"}),
+        "page": ("c4", {"url": "u"}),
+        "web": ("common_crawl", {"pred_label": "__label__wiki", "source": "cc/x"}),
+        "article": ("wikipedia", {"title": "A"}),
+    }
+
+
+def test_shards_that_name_their_subset(tmp_path):
+    root = tmp_path / "in"
+    write(
+        root / "train-00000-of-00001.jsonl.zst",
+        {"text": "a", "meta": {"x": 1}, "red_pajama_subset": "books"},
+        {"text": "b", "red_pajama_subset": "stackexchange"},
+    )
+    write(root / "validation.jsonl.zst", {"text": "v", "meta": "{}", "red_pajama_subset": "c4"})
+    builder = built(root, tmp_path / "out")
+    assert builder.info.full_name == "redpajama/shards/1.0.0"
+    assert documents(builder) == {"a": ("book", {"x": 1}), "b": ("stackexchange", {})}
+    assert documents(builder, "validation") == {"v": ("c4", {})}
+
+
+def test_every_published_sample_file_has_its_subset(tmp_path):
+    """The names of the sample's eleven files."""
+    expected = {
+        "arxiv_sample.jsonl": "arxiv",
+        "book_sample.jsonl": "book",
+        "c4_sample.jsonl": "c4",
+        "cc_2019-30_sample.jsonl": "common_crawl",
+        "cc_2020-05_sample.jsonl": "common_crawl",
+        "cc_2021-04_sample.jsonl": "common_crawl",
+        "cc_2022-05_sample.jsonl": "common_crawl",
+        "cc_2023-06_sample.jsonl": "common_crawl",
+        "github_sample.jsonl": "github",
+        "stackexchange_sample.jsonl": "stackexchange",
+        "wikipedia_sample.jsonl": "wikipedia",
+    }
+    for name in expected:
+        (tmp_path / name).write_bytes(b"")
+    assert layout(tmp_path) == "sample"
+    found = {file.name: subset for file, subset in published_files("sample", tmp_path)}
+    assert found == expected
+
+
+def test_bad_lines_stop_the_builder_or_are_counted(sample, tmp_path):
+    with (sample / "github_sample.jsonl").open("a") as file:
+        file.write('{"txt": 1}\n')
+    place = r'github_sample\.jsonl:3: no "text" in this JSON line'
+    with pytest.raises(ValueError, match=place):
+        built(sample, tmp_path / "out")
+    skipping = RedPajama(str(sample), tmp_path / "out", skip=True, show_progress=False)
+    again = RedPajama(str(sample), tmp_path / "out", skip=True, show_progress=False)
+    for source in (skipping, again):
+        count, (problem,) = source.skipped
+        assert count == 1
+        assert problem.endswith('github_sample.jsonl:3: no "text" in this JSON line')
+        assert len(list(source.read())) == 5
+
+
+def test_a_layout_without_files_is_an_error(tmp_path):
+    write(tmp_path / "x.jsonl", {"text": "a"})
+    with pytest.raises(ValueError, match="no file of RedPajama's 'full' layout"):
+        published_files("full", tmp_path)
+
+
+def test_prepare_reads_through_the_builder(tmp_path):
+    root = tmp_path / "in"
+    root.mkdir()
+    for name in ("arxiv", "wikipedia"):
+        write_jsonl(
+            root / f"{name}_sample.jsonl",
+            [f"{name} {plain_text(i)}" for i in range(200)],
+            meta="{}",
+        )
+    config = DataConfig(
+        source="redpajama",
+        path=str(root),
+        vocab_size=600,
+        subset_shares=(("wikipedia", 0.0),),
+        context_length=8,
+        batch_size=1,
+        prepared_root=str(tmp_path / "out"),
+    )
+    folder = prepare(config, show_progress=False)
+    assert prepare(config, show_progress=False) == folder
+    counts = [TokenStore(folder / split).num_documents for split in ("train", "validation")]
+    assert sum(counts) == 200
+    # Other files at the same place are other data.
+    write_jsonl(root / "book_sample.jsonl", ["a book"], meta="{}")
+    assert prepare(config, show_progress=False) != folder
+
+
+@pytest.mark.slow
+def test_tensorflow_is_not_imported(sample, tmp_path):
+    code = f"""
+import sys
+from pathlib import Path
+from data.redpajama.source import RedPajama
+source = RedPajama({str(sample)!r}, Path({str(tmp_path / "out")!r}), skip=False, show_progress=False)
+assert len(list(source.read())) == 5
+assert "tensorflow" not in sys.modules
+"""
+    environment = os.environ | {"PYTHONPATH": os.getcwd()}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)
