@@ -112,6 +112,9 @@ def evaluate(
     groups = _by_key(members, _shared)
     asked = [_questions(group[0], tasks, lengths, documents, console) for group in groups]
 
+    if not any(asked):
+        raise ValueError("no task of the config can be asked here; name others with --tasks")
+
     new_rows: dict[Path, list[Rows]] = {run.path: [] for run in runs}
     progress = Progress(
         TextColumn("{task.description}"),
@@ -295,11 +298,16 @@ def perplexity_table(results: Results) -> Table:
 
 
 def _evaluations(results: Results) -> Iterator[tuple[RunDirectory, str, Rows]]:
-    """The rows of each run, task and length."""
-    for run, run_rows in results:
-        keys = zip(run_rows["task"].tolist(), run_rows["length"].tolist(), strict=True)
-        for task, length in dict.fromkeys(keys):
-            yield run, task, rows.select(run_rows, task=task, length=length)
+    """The rows of each task, length and run; runs innermost, to be compared."""
+    keys = {}
+    for _, run_rows in results:
+        tasks_lengths = zip(run_rows["task"].tolist(), run_rows["length"].tolist(), strict=True)
+        keys |= dict.fromkeys(tasks_lengths)
+    for task, length in keys:
+        for run, run_rows in results:
+            chosen = rows.select(run_rows, task=task, length=length)
+            if len(chosen["task"]):
+                yield run, task, chosen
 
 
 def _integers(text: str) -> list[int]:

@@ -137,7 +137,7 @@ def inline(svg: str, name: str) -> str:
     svg = re.sub(r' (?:width|height)="[\d.]+pt"| xmlns(?::xlink)?="[^"]+"', "", svg)
     svg = re.sub(r'\bid="(member-\d+)( [\w-]+)?"', r'class="\1\2"', svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
-    return re.sub(r'(url\(|href=")#', r"\1#x", svg)
+    return re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
 
 
 def missing(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:

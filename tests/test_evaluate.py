@@ -9,6 +9,7 @@ import evaluate as cli
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
 from evals import effective_context, rows
+from evals import score as score_lib
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from experiment.run import RunDirectory
@@ -78,8 +79,16 @@ def sweep(tmp_path, tokenizer_bytes):
     return tmp_path
 
 
-def test_every_member_gets_the_rows_it_gets_alone(sweep):
+def test_every_member_gets_the_rows_it_gets_alone(sweep, monkeypatch):
+    side_by_side = []
+
+    def score(config, params, tables, *args, **kwargs):
+        side_by_side.append(len(tables.window))
+        return score_lib.score(config, params, tables, *args, **kwargs)
+
+    monkeypatch.setattr(cli, "score", score)
     results = cli.evaluate([sweep, sweep / "base=10"], tasks=["kv", "lagcopy"])
+    assert side_by_side == [3, 3, 1, 1]  # the wider one is another network
     assert [run.name for run, _ in results] == list(MEMBERS)
     for run, _ in results:
         written = rows.read(run.results_path)
@@ -187,6 +196,13 @@ def test_what_cannot_be_asked_by_default_is_left_out_and_said(tmp_path, tokenize
     assert "left out: perplexity needs text" in captured.err
     assert "NOT_LEARNED" in captured.out
     assert set(rows.read(tmp_path / "run" / "results.jsonl")["task"]) == {"kv"}
+
+
+def test_nothing_to_ask_is_a_mistake(tmp_path, tokenizer_bytes, capsys):
+    config = dataclasses.replace(CONFIG, evals=EvalConfig(tasks=("perplexity",)))
+    make_run(tmp_path / "run", config, tokenizer_bytes)
+    assert cli.main([str(tmp_path / "run")]) == 2
+    assert "no task of the config can be asked here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,8 @@ def test_tensorflow_is_not_imported(sample, tmp_path):
 import sys
 from pathlib import Path
 from data.redpajama.source import RedPajama
-source = RedPajama({str(sample)!r}, Path({str(tmp_path / "out")!r}), skip=False, show_progress=False)
+out = Path({str(tmp_path / "out")!r})
+source = RedPajama({str(sample)!r}, out, skip=False, show_progress=False)
 assert len(list(source.read())) == 5
 assert "tensorflow" not in sys.modules
 """
