@@ -73,7 +73,8 @@ class Estimate:
         longest (shortest) distance measured if the verdict is "> ..." ("< ..."), NaN if
         NOT_LEARNED. Over several seeds their geometric mean.
       ci_low, ci_high: 95% interval of l50; 0 and inf where it leaves the distances measured.
-      verdict: "MEASURED", "NOT_LEARNED", "> {longest}" or "< {shortest}".
+      verdict: "MEASURED", "NOT_LEARNED" (by more than half of the seeds), "> {longest}" or
+        "< {shortest}".
       cells: accuracy by distance.
       revival: highest accuracy of a cell beyond the fit, NaN if none is out of the lowest quarter.
       revival_distance: that cell's distance, tokens.
@@ -306,7 +307,7 @@ def _fit(trials, hits, x, in_cell, chance) -> _Fit:
     # The first two neighbouring cells in the lowest quarter end the fit.
     quarter, half = (chance + share * (observed - chance)[:, None] for share in (0.25, 0.5))
     below = filled & (accuracy < quarter)
-    hole = below[:, :-1] & below[:, 1:]
+    hole = below & np.pad(below[:, 1:], ((0, 0), (0, 1)))
     last_cell = np.where(hole.any(1), hole.argmax(1) + 1, len(cell_x) - 1)
     fitted = np.arange(len(cell_x)) <= last_cell[:, None]
     fitted_bins = fitted @ in_cell.T
@@ -316,8 +317,6 @@ def _fit(trials, hits, x, in_cell, chance) -> _Fit:
     log_l50, ceiling = _logistic(
         trials * fitted_bins, hits * fitted_bins, x, chance, observed, start
     )
-    # Two low cells at the very start: the fall came before the first distance measured.
-    log_l50 = np.where(hole[:, :1].any(1), -np.inf, log_l50)
     return _Fit(log_l50, ceiling, observed, last_cell)
 
 

@@ -72,6 +72,7 @@ def token_scores(
         before_BTV = (logits_BTV > target_BT1) | ((logits_BTV == target_BT1) & lower_V)
         rank_BT = before_BTV.sum(-1, dtype=jnp.int32)
         nll_BT = jax.nn.logsumexp(logits_BTV, axis=-1) - target_BT1[..., 0]
-        return TokenScores(nll_BT, rank_BT == 0, rank_BT)
+        # A NaN logit compares as false with everything: it must not count as the best.
+        return TokenScores(nll_BT, (rank_BT == 0) & jnp.isfinite(nll_BT), rank_BT)
 
     return _over_chunks(config, scores, hidden_BTD, targets_BT)

@@ -169,6 +169,16 @@ def test_long_documents_are_encoded_in_slices_that_join(root, monkeypatch):
     assert tokenizer.decode(ids) == long
 
 
+def test_slices_get_no_space_of_their_own(root, tmp_path, monkeypatch, llama_like):
+    """Llama's tokenizer puts a space before a text: once a document, not once a slice."""
+    (tmp_path / "llama.model").write_bytes(llama_like.model)
+    monkeypatch.setattr(prepare_lib, "SLICE", 100)
+    folder = run(root, tokenizer=str(tmp_path / "llama.model"))
+    assert set(texts(folder, "train") + texts(folder, "validation")) == {
+        plain_text(i) for i in range(300)
+    }
+
+
 def test_bad_documents_stop_by_default_and_nothing_usable_is_left(root):
     with (root / "in" / "b.jsonl").open("a") as file:
         file.write('{"text": "fine"}\n{"no": 1}\n{"text": ""}\n')

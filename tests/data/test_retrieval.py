@@ -109,6 +109,15 @@ def test_kv_values_are_uniform_and_tell_nothing_of_the_key(tokenizer):
     assert (seen > 0).mean() > 0.99
 
 
+def test_kv_values_are_drawn_independently(tokenizer):
+    """64 draws of 64 hit 40.6 different ones: nothing can be won by leaving out those used."""
+    distinct = [
+        len(set(document.tokens[document.answers[:, 0]].tolist()))
+        for document in documents("kv", tokenizer, 100, 256)
+    ]
+    assert abs(np.mean(distinct) - 64 * (1 - (63 / 64) ** 64)) < 1
+
+
 def test_lagcopy_repeats_one_text(tokenizer):
     lags = []
     for document in documents("lagcopy", tokenizer, 50):
@@ -153,6 +162,13 @@ def test_lines_read_as_published(tokenizer):
         assert tokenizer.decode(document.tokens[start - 1 : start]) != ""
 
 
+def test_lines_keys_are_unique_in_long_documents(tokenizer):
+    for document in documents("lines", tokenizer, 5, length=8000):
+        lines = tokenizer.decode(document.tokens).splitlines()[: -len(document.answers)]
+        assert len(lines) > 100  # as many keys drawn with repetition would share one
+        assert len({line.split(":")[0] for line in lines}) == len(lines)
+
+
 def test_lines_hold_out_nouns(tokenizer):
     assert not set(NOUNS) & set(HELD_OUT_NOUNS)
     for words in (ADJECTIVES, NOUNS, HELD_OUT_NOUNS):
@@ -170,8 +186,10 @@ def test_lines_that_do_not_fit_name_a_length_that_does(tokenizer):
     for index in range(50):
         document = retrieval.make("lines", tokenizer, floor, seed=0, split="train", index=index)
         assert len(tokenizer.decode(document.tokens).splitlines()) >= 3
-    with pytest.raises(ValueError, match=f"length={floor - 1}"):
-        retrieval.make("lines", tokenizer, floor - 1, seed=0, split="train", index=0)
+    for split in ("train", "validation"):  # what fits in training fits in evaluation
+        retrieval.make("lines", tokenizer, floor, seed=0, split=split, index=0)
+        with pytest.raises(ValueError, match=f"length={floor - 1}"):
+            retrieval.make("lines", tokenizer, floor - 1, seed=0, split=split, index=0)
 
 
 @pytest.mark.parametrize("task", ["kv", "lagcopy"])

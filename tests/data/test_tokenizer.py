@@ -2,8 +2,7 @@ import pickle
 
 import numpy as np
 import pytest
-import sentencepiece
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data import tokenizer as tokenizer_lib
@@ -11,6 +10,7 @@ from data.tokenizer import Tokenizer
 from tests.data.helpers import plain_text
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=40))
 def test_decoding_gives_back_any_text(tokenizer, text):
     """U+2581, which SentencePiece keeps for itself, tabs, newlines and unseen scripts included."""
@@ -83,26 +83,6 @@ def test_what_is_no_model_is_named(tmp_path):
         Tokenizer(tmp_path / "y.model")
 
 
-@pytest.fixture(scope="module")
-def llama_like(tmp_path_factory) -> Tokenizer:
-    """A tokenizer with Llama's settings: a space before the text, no reserved symbols."""
-    path = tmp_path_factory.mktemp("llama") / "m"
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(plain_text(i, 200) + chr(0x4E00 + i) * 9 for i in range(300)),
-        model_prefix=str(path),
-        model_type="bpe",
-        vocab_size=900,
-        character_coverage=1.0,
-        byte_fallback=True,
-        split_digits=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        required_chars="0123456789",
-        minloglevel=2,
-    )
-    return Tokenizer(path.with_suffix(".model"))
-
-
 def test_a_foreign_tokenizer_lends_ordinary_pieces_for_symbols(llama_like):
     ids = np.concatenate([llama_like.keys, llama_like.values, llama_like.fillers])
     assert len(np.unique(ids)) == len(ids) == 900 - 3 - 256
@@ -121,3 +101,10 @@ def test_inside_a_text_no_space_is_put_before(llama_like):
 def test_too_little_text_for_the_vocabulary_says_so(tmp_path):
     with pytest.raises(ValueError, match=r"vocab_size=4000 does not suit this text: .*too high"):
         tokenizer_lib.train([plain_text(0)], tmp_path / "t", 4000)
+
+
+def test_digits_stay_apart_in_text_full_of_numbers(tmp_path):
+    years = [f"{plain_text(i)} in 1999, 1999, 2024 and 2024" for i in range(200)]
+    tokenizer_lib.train(years, tmp_path / "t", 600)
+    tokenizer = Tokenizer(tmp_path / "t")
+    assert tokenizer.encode("1999") == tokenizer.digit_ids[[1, 9, 9, 9]].tolist()

@@ -70,7 +70,7 @@ def repeat(curve, *, times=60, **kwargs):
         pytest.param(logistic(50, 3, ceiling=0.7), 50, 0.15, {}, id="ceiling below 1"),
         pytest.param(logistic(7, 6), 7, 0.1, {}, id="accurate only next door"),
         pytest.param(revived, 12, 0.1, {}, id="revival"),
-        pytest.param(logistic(40, 3), 40, 0.15, {"together": 0.45}, id="documents of one luck"),
+        pytest.param(logistic(40, 3), 40, 0.2, {"together": 1.0}, id="documents of one luck"),
         pytest.param(logistic(80, 3), 80, 0.15, {"queries": 4, "shortest": 16}, id="as in lines"),
     ],
 )
@@ -138,6 +138,15 @@ def test_a_fall_before_the_first_distance():
     random = np.random.default_rng(7)
     estimate = effective_context.estimate(simulate([lambda m: np.where(m < 8, 0.0, 1.0)], random))
     assert estimate.verdict == "< 2" and estimate.ci_low == 0
+
+
+@pytest.mark.parametrize(("accuracy", "verdict"), [(1.0, "> 9"), (0.0, "NOT_LEARNED")])
+def test_one_distance_only(accuracy, verdict):
+    """What a single document of lagcopy asks."""
+    random = np.random.default_rng(18)
+    data = simulate([lambda m: np.full(m.shape, accuracy)], random, documents=1)
+    data["distance"][:] = 9
+    assert effective_context.estimate(data).verdict == verdict
 
 
 def test_the_edge_of_a_window_is_found_within_a_tenth():
