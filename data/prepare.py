@@ -364,7 +364,7 @@ def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: 
         store_lib.write_atomically(progress_path, json.dumps(dataclasses.asdict(done), indent=1))
 
     total = sum(file.size for file in files)
-    num_workers = len(os.sched_getaffinity(0)) if total >= POOL_BYTES else 0
+    num_workers = _num_cpus() if total >= POOL_BYTES else 0
     started = time.monotonic()
     with _progress_bar(show_progress) as bar, contextlib.ExitStack() as unfinished:
         unfinished.callback(lambda: [writer.discard() for writer in writers.values()])
@@ -423,6 +423,13 @@ def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: 
         "tokens_per_second": _rate(counts, "tokens", done.seconds),
         "workers": num_workers,
     }
+
+
+def _num_cpus() -> int:
+    """Those this process may use, where the system tells (SLURM grants few of many)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _rate(counts: dict, what: str, seconds: float) -> float:

@@ -77,7 +77,7 @@ def test_members_of_different_shape_train_one_after_another(tmp_path, tiny_data,
 
 
 def test_a_preset_brings_its_own_members():
-    members = sweep.make_members(overrides.find_config("demo"), ["train.num_steps=5"])
+    members = sweep.make_members(overrides.find_config("demo"), ["train.num_steps=50"])
     assert [name for name, _, _ in members] == [
         "base=10",
         "base=30",
@@ -86,7 +86,7 @@ def test_a_preset_brings_its_own_members():
         "rotary=nope",
         "base=10000,window=32",
     ]
-    assert {config.train.num_steps for _, _, config in members} == {5}
+    assert {config.train.num_steps for _, _, config in members} == {50}
     assert members[-1][2].model.window == 32
     shared = {sweep.shared_part(config) for _, _, config in members}
     assert len(shared) == 1  # one compiled program

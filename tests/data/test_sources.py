@@ -51,7 +51,9 @@ def test_files_made_of_several_compressed_parts_are_read_whole(tmp_path, suffix)
 @pytest.mark.parametrize("lost", [1, 3, 20, 5000])
 def test_a_file_cut_short_is_found_at_its_line(tmp_path, suffix, lost):
     path = tmp_path / f"a.jsonl{suffix}"
-    lines = "".join(json.dumps({"text": f"{i} {i * 2654435761 % 2**32:x}"}) + "\n" for i in range(5000))
+    lines = "".join(
+        json.dumps({"text": f"{i} {i * 2654435761 % 2**32:x}"}) + "\n" for i in range(5000)
+    )
     path.write_bytes(packed(suffix, lines.encode())[:-lost])
     found = read(path)
     assert found[-1].problem == "file is cut short: it ends inside compressed data"
