@@ -4,8 +4,9 @@ Six models, trained side by side on the standard library's source and on retriev
 four bases, and two controls whose answer is known (no rotation: no limit; a window of 32 tokens:
 nothing beyond it).
 
-Cost: about five minutes on two cores. Options on for every member that make retrieval learnable
-this quickly: `shift_keys` and `align_query_key` (see `model.config`).
+Cost: about five minutes on two cores, for 1M tokens a member. What makes retrieval learnable this
+quickly is on for every member alike: `shift_keys` and `align_query_key` (see `model.config`), seven
+rows in eight being key-value recall at all distances, and many small steps.
 """
 
 from data.config import DataConfig
@@ -26,7 +27,7 @@ configs = [
             ("model.rotary.base=10000", "model.window=32"),
         ),
         model=ModelConfig(
-            vocab_size=1024,
+            vocab_size=512,
             embed_dim=128,
             num_layers=2,
             num_heads=2,
@@ -39,20 +40,20 @@ configs = [
         ),
         data=DataConfig(
             source="local",
-            vocab_size=1024,
+            vocab_size=512,
             context_length=256,
-            batch_size=16,
-            retrieval_fraction=0.75,
-            retrieval_tasks=("kv", "lagcopy"),
+            batch_size=8,
+            retrieval_fraction=0.875,
+            retrieval_tasks=("kv",),
         ),
         train=TrainConfig(
-            num_steps=250,
+            num_steps=500,
             learning_rate=3e-3,
             warmup_steps=20,
             beta2=0.98,
-            log_every=5,
-            save_every=50,
+            log_every=10,
+            save_every=100,
         ),
-        evals=EvalConfig(documents=64),
+        evals=EvalConfig(tasks=("kv", "perplexity"), documents=64),
     )
 ]

@@ -8,8 +8,8 @@ from flax import nnx
 
 from model import kernels
 from model.config import ModelConfig
-from model.layers import RMSNorm, normal_param
-from model.positions import PositionTable, cos_sin, rotate
+from model.layers import RMSNorm, linear, normal_param
+from model.positions import PositionTable, rotate
 
 
 class Attention(nnx.Module):
@@ -33,13 +33,19 @@ class Attention(nnx.Module):
         self.config = config
 
     def __call__(
-        self, x_BTD: jax.Array, table: PositionTable, positions_BT: jax.Array, segment_ids_BT
+        self,
+        x_BTD: jax.Array,
+        table: PositionTable,
+        turned: tuple[jax.Array, jax.Array],
+        positions_BT: jax.Array,
+        segment_ids_BT: jax.Array,
     ) -> jax.Array:
         """Attends within documents.
 
         Args:
           x_BTD: normalized residual stream.
           table: this layer's row of the position table.
+          turned: cosines and sines of this layer, `[B, T, R]`.
           positions_BT: int32, place within the document.
           segment_ids_BT: int32, document of each token.
 
@@ -47,16 +53,16 @@ class Attention(nnx.Module):
           `[B, T, D]`.
         """
         dtype = x_BTD.dtype
-        q_BTNH = jnp.einsum("BTD,DNH->BTNH", x_BTD, self.query[...].astype(dtype))
-        k_BSKH = jnp.einsum("BTD,DKH->BTKH", x_BTD, self.key[...].astype(dtype))
-        v_BSKH = jnp.einsum("BTD,DKH->BTKH", x_BTD, self.value[...].astype(dtype))
+        q_BTNH = linear(x_BTD, self.query[...])
+        k_BSKH = linear(x_BTD, self.key[...])
+        v_BSKH = linear(x_BTD, self.value[...])
         if self.config.qk_norm:
             q_BTNH, k_BSKH = self.query_norm(q_BTNH), self.key_norm(k_BSKH)
         if self.config.shift_keys:
             k_BSKH = self._shift_keys(k_BSKH, positions_BT)
 
         with jax.named_scope("rope"):
-            cos_BTR, sin_BTR = cos_sin(table.turns_hi, table.turns_lo, positions_BT)
+            cos_BTR, sin_BTR = turned
             log_position_BT = jnp.log(positions_BT.astype(jnp.float32) + 1)
             scale_BT = jnp.maximum(table.query_floor, table.query_slope * log_position_BT)
             scale_BT *= table.logit_scale / math.sqrt(self.config.head_dim)
@@ -72,7 +78,8 @@ class Attention(nnx.Module):
                 segment_ids_BT=segment_ids_BT,
                 window=table.window,
             )
-        return jnp.einsum("BTNH,NHD->BTD", out_BTNH, self.out[...].astype(dtype))
+        N, H, D = self.out.shape
+        return linear(out_BTNH.reshape(*x_BTD.shape[:2], N * H), self.out[...].reshape(N * H, D))
 
     def _shift_keys(self, k_BSKH: jax.Array, positions_BT: jax.Array) -> jax.Array:
         """Mixes into each key the previous token's, per head, within the document."""

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-# Rows up to this many tokens take one block: their logits fit in cache-sized memory anyway.
+# Rows longer than this take their queries a block of this many at a time.
 QUERY_BLOCK = 512
 
 
@@ -13,7 +13,7 @@ def attention(
     v_BSKH: jax.Array,
     *,
     segment_ids_BT: jax.Array,
-    window: jax.Array,
+    window: jax.typing.ArrayLike,
 ) -> jax.Array:
     """Causal grouped-query attention within documents.
 
@@ -33,22 +33,38 @@ def attention(
     B, T, N, H = q_BTNH.shape
     K = k_BSKH.shape[2]
     q_BTKGH = q_BTNH.reshape(B, T, K, N // K, H)
-    columns_S = jnp.arange(T)
+    rows_T = jnp.arange(T)
 
-    def attend(q_BTKGH, rows_T, segments_BT):
+    def attend(q_BTKGH, rows_T, segments_BT, S=T):
+        """These queries over the first S keys."""
         logits_BKGTS = jnp.einsum(
-            "BTKGH,BSKH->BKGTS", q_BTKGH, k_BSKH, preferred_element_type=jnp.float32
+            "BTKGH,BSKH->BKGTS", q_BTKGH, k_BSKH[:, :S], preferred_element_type=jnp.float32
         )
-        distance_TS = rows_T[:, None] - columns_S[None, :]
+        distance_TS = rows_T[:, None] - jnp.arange(S)
         near_TS = (distance_TS >= 0) & (distance_TS < window)
-        same_BTS = segments_BT[:, :, None] == segment_ids_BT[:, None, :]
-        mask_BTS = near_TS[None] & same_BTS
-        logits_BKGTS = jnp.where(mask_BTS[:, None, None], logits_BKGTS, -1e30)
-        weights_BKGTS = jax.nn.softmax(logits_BKGTS, axis=-1).astype(v_BSKH.dtype)
-        return jnp.einsum("BKGTS,BSKH->BTKGH", weights_BKGTS, v_BSKH)
+        same_BTS = segments_BT[:, :, None] == segment_ids_BT[:, None, :S]
+        # Added, and the sum divided out after the product with v: the gradient needs no mask and
+        # no sum over [T, S].
+        logits_BKGTS += jnp.where(near_TS & same_BTS, 0.0, -1e30)[:, None, None]
+        top_BKGT1 = jax.lax.stop_gradient(logits_BKGTS.max(axis=-1, keepdims=True))
+        weights_BKGTS = jnp.exp(logits_BKGTS - top_BKGT1)
+        total_BKGT1 = weights_BKGTS.sum(axis=-1, keepdims=True)
+        weights_BKGTS = weights_BKGTS.astype(v_BSKH.dtype)
+        out_BKGTH = jnp.einsum(
+            "BKGTS,BSKH->BKGTH", weights_BKGTS, v_BSKH[:, :S], preferred_element_type=jnp.float32
+        )
+        return jnp.moveaxis(out_BKGTH / total_BKGT1, 3, 1).astype(v_BSKH.dtype)
 
     if T <= QUERY_BLOCK or T % QUERY_BLOCK:
-        out_BTKGH = attend(q_BTKGH, columns_S, segment_ids_BT)
+        # Up to eight blocks, unrolled, each with no more keys than its last query sees.
+        block = max(128, -(-T // 8))
+        out_BTKGH = jnp.concatenate(
+            [
+                attend(q_BTKGH[:, i:j], rows_T[i:j], segment_ids_BT[:, i:j], S=j)
+                for i, j in ((i, min(i + block, T)) for i in range(0, T, block))
+            ],
+            axis=1,
+        )
     else:
         # Long rows: a block of queries at a time, recomputed in the backward pass, so that
         # [T, S] never exists whole.
@@ -58,7 +74,7 @@ def attention(
 
         out = jax.lax.map(
             lambda block: jax.checkpoint(attend)(*block),
-            (blocks(q_BTKGH, 1), blocks(columns_S, 0), blocks(segment_ids_BT, 1)),
+            (blocks(q_BTKGH, 1), blocks(rows_T, 0), blocks(segment_ids_BT, 1)),
         )
         out_BTKGH = jnp.moveaxis(out, 0, 1).reshape(q_BTKGH.shape)
     return out_BTKGH.reshape(B, T, N, H)

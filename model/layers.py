@@ -14,6 +14,27 @@ def normal_param(rngs: nnx.Rngs, shape: tuple, axes: tuple, *, fan_in: int) -> n
     return nnx.Param(jax.random.normal(rngs.params(), shape) / math.sqrt(fan_in), axes=axes)
 
 
+@jax.custom_vjp
+def _matmul(x, w):
+    return x @ w
+
+
+def _matmul_backward(residuals, g):
+    x, w = residuals
+    # XLA on a CPU copies the operand it must turn, fusing whatever made it into a slow strided
+    # loop. JAX's own rule, (g' x)', turns the wide g; here it is x, which is at hand.
+    return g @ w.T, x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
+
+
+_matmul.defvjp(lambda x, w: (x @ w, (x, w)), _matmul_backward)
+
+
+def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """`x` times `weight` in x's dtype: `[..., D]` and `[D, ...]` (any axes) give `[..., ...]`."""
+    w = weight.reshape(weight.shape[0], -1).astype(x.dtype)
+    return _matmul(x, w).reshape(*x.shape[:-1], *weight.shape[1:])
+
+
 class RMSNorm(nnx.Module):
     """x / sqrt(mean(x^2) + epsilon), scaled per feature; float32 inside (1910.07467)."""
 
@@ -40,8 +61,6 @@ class Mlp(nnx.Module):
 
     def __call__(self, x_BTD: jax.Array) -> jax.Array:
         """Maps `[B, T, D]` to `[B, T, D]`."""
-        dtype = x_BTD.dtype
-        gate_BTF = jnp.einsum("BTD,DF->BTF", x_BTD, self.gate[...].astype(dtype))
-        up_BTF = jnp.einsum("BTD,DF->BTF", x_BTD, self.up[...].astype(dtype))
-        hidden_BTF = jax.nn.silu(gate_BTF) * up_BTF
-        return jnp.einsum("BTF,FD->BTD", hidden_BTF, self.down[...].astype(dtype))
+        gate_BTF = linear(x_BTD, self.gate[...])
+        up_BTF = linear(x_BTD, self.up[...])
+        return linear(jax.nn.silu(gate_BTF) * up_BTF, self.down[...])

@@ -54,7 +54,9 @@ def position_table(config: ModelConfig, context_length: int) -> PositionTable:
 
 
 def cos_sin(
-    turns_hi_R: jax.Array, turns_lo_R: jax.Array, positions_BT: jax.Array
+    turns_hi_R: jax.Array | np.ndarray,
+    turns_lo_R: jax.Array | np.ndarray,
+    positions_BT: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """Cosine and sine of positions x frequencies, float32 `[B, T, R]`.
 

@@ -14,7 +14,7 @@ from flax import nnx
 from model.attention import Attention
 from model.config import ModelConfig
 from model.layers import Mlp, RMSNorm, normal_param
-from model.positions import PositionTable
+from model.positions import PositionTable, cos_sin
 
 Params = dict[str, Any]
 
@@ -33,12 +33,13 @@ class Block(nnx.Module):
         self.mlp_norm = RMSNorm(config.embed_dim, config.norm_epsilon)
         self.mlp = Mlp(config, rngs=rngs)
 
-    def __call__(self, x_BTD, table: PositionTable, positions_BT, segment_ids_BT) -> jax.Array:
-        """One layer; `table` is the layer's row of the position table."""
-        attended_BTD = self.attention(
-            self.attention_norm(x_BTD), table, positions_BT, segment_ids_BT
+    def __call__(
+        self, x_BTD, table: PositionTable, turned, positions_BT, segment_ids_BT
+    ) -> jax.Array:
+        """One layer; `table` and `turned` are as in `Attention`."""
+        x_BTD = x_BTD + self.attention(
+            self.attention_norm(x_BTD), table, turned, positions_BT, segment_ids_BT
         )
-        x_BTD = x_BTD + attended_BTD
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))
 
 
@@ -63,17 +64,21 @@ class Transformer(nnx.Module):
     def __call__(self, table: PositionTable, tokens_BT, positions_BT, segment_ids_BT) -> jax.Array:
         """Maps token ids to the normalized hidden states `[B, T, D]`."""
         x_BTD = self.embedding[...][tokens_BT].astype(self.config.compute_dtype)
+        # Outside the scan, or XLA computes every cosine anew for each head that reads it.
+        turned = jax.vmap(cos_sin, in_axes=(0, 0, None))(
+            table.turns_hi, table.turns_lo, positions_BT
+        )
         block_graph, block_params = nnx.split(self.blocks)
 
         def layer(x_BTD, layer_inputs):
-            params, layer_table = layer_inputs
+            params, layer_table, layer_turned = layer_inputs
             block = nnx.merge(block_graph, params)
-            return block(x_BTD, layer_table, positions_BT, segment_ids_BT), None
+            return block(x_BTD, layer_table, layer_turned, positions_BT, segment_ids_BT), None
 
         if self.config.remat != "none":
             policy = REMAT_POLICIES[self.config.remat]
             layer = jax.checkpoint(layer, policy=policy, prevent_cse=False)
-        x_BTD, _ = jax.lax.scan(layer, x_BTD, (block_params, table))
+        x_BTD, _ = jax.lax.scan(layer, x_BTD, (block_params, table, turned))
         return self.final_norm(x_BTD)
 
 

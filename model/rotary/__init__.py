@@ -85,6 +85,8 @@ def parse(text: str) -> Rotary:
             raise ValueError(
                 f"{name} has no parameter {keyword.arg!r}; {nearest(str(keyword.arg), fields)}"
             )
+        if keyword.arg in arguments:
+            raise ValueError(f"rotary expression {text!r} gives {keyword.arg} twice")
         arguments[keyword.arg] = _literal(keyword.value, f"{name}({keyword.arg}=...)")
     missing = [
         field.name

@@ -1,7 +1,7 @@
 """What every rotary schedule is: a vector of frequencies and a scale on the logits.
 
 A schedule never rotates anything. It says, for one layer, how far each feature pair turns per
-token; `model.rotation` does the turning and never learns the schedule's name.
+token; `model.positions` does the turning and never learns the schedule's name.
 """
 
 import abc
@@ -83,11 +83,11 @@ def check_positive(schedule: Rotary, *names: str) -> None:
     """Raises ValueError unless each named number of `schedule` is finite and above zero."""
     for name in names:
         value = getattr(schedule, name)
-        if not (np.isfinite(value) and value > 0):
+        if not (isinstance(value, int | float) and 0 < value < np.inf):
             raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
 
 
 def check_base(base: float) -> None:
     """Raises ValueError unless `base` is finite and above 1."""
-    if not (np.isfinite(base) and base > 1):
+    if not (isinstance(base, int | float) and 1 < base < np.inf):
         raise ValueError(f"base must be a finite number above 1, got {base!r}")
