@@ -46,7 +46,7 @@ test-hf: $(VENV)/.installed-hf  ## compare with transformers itself (installs to
 lint: setup  ## ruff format, ruff check, pyright
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(PY)
 
 format: setup  ## rewrite the sources as ruff would have them
 	$(BIN)/ruff format .

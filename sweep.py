@@ -92,7 +92,8 @@ def run_sweep(config_name: str, workdir: Path, given: Sequence[str], command: st
     console = Console(stderr=True)
     if len(groups) > 1:
         console.print(
-            f"{len(members)} members of {len(groups)} shapes: one program a shape, one after another"
+            f"{len(members)} members of {len(groups)} shapes: "
+            "one program a shape, one after another"
         )
     for indices in groups.values():
         chosen = [members[index] for index in indices]
@@ -123,6 +124,8 @@ def main() -> int:
         )
     except ValueError as error:
         parser.exit(2, f"sweep.py: error: {error}\n")
+    except KeyboardInterrupt:  # before the first step there is nothing to save
+        return 130
     return 0 if finished else 130
 
 

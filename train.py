@@ -4,15 +4,11 @@ A run is resumed by starting the same command again, and ends as if it had never
 `sweep.py` calls `train` with several members; everything here is written for one.
 """
 
-import argparse
 import dataclasses
 import os
 import shutil
-import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -47,7 +43,7 @@ class Member(NamedTuple):
     """All that distinguishes a member of a sweep from the others, as arrays."""
 
     table: PositionTable
-    learning_rate: np.ndarray | jax.Array
+    learning_rate: jax.Array | np.floating
 
 
 def train_step(
@@ -102,7 +98,8 @@ def train_step(
         grads, state.opt_state, state.params
     )
     updates = jax.tree.map(lambda update: -learning_rate * update, updates)
-    updated = State(optax.apply_updates(state.params, updates), opt_state)
+    params = jax.tree.map(jnp.add, state.params, updates)
+    updated = State(params, opt_state)
 
     grad_norm = optax.global_norm(grads)
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
@@ -190,7 +187,7 @@ def train(
     tables = [position_table(c.model, c.data.context_length) for c in configs]
     rates = [np.float32(c.train.learning_rate) for c in configs]
     seeds = [np.uint32(c.seed) for c in configs]
-    member, seed = stack([Member(*pair) for pair in zip(tables, rates)]), stack(seeds)
+    member, seed = stack([Member(*pair) for pair in zip(tables, rates, strict=True)]), stack(seeds)
 
     make_state = lambda seed: fresh_state(config, seed)  # noqa: E731
     make_state = jax.vmap(make_state) if stacked else make_state
@@ -205,6 +202,12 @@ def train(
     start_step, data_state = max(common, default=0), DataState(fingerprint=fingerprint)
     if common:
         one_state = jax.eval_shape(lambda: fresh_state(config, jnp.uint32(0)))
+        if not stacked:  # each device reads its own part; members go through the host
+            one_state = jax.tree.map(
+                lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+                one_state,
+                shardings,
+            )
         restored = [c.restore(start_step, *one_state) for c in checkpoints]
         state = jax.device_put(stack([State(*r[:2]) for r in restored]), shardings)
         data_state = restored[0][2]
@@ -221,8 +224,13 @@ def train(
     # The one compiled program.
     step_fn = over_members(lambda *args: train_step(config, *args), num_members)
     step_fn = jax.jit(step_fn, donate_argnums=0, out_shardings=(shardings, None))
-    host_rows = dict(host_index=jax.process_index(), host_count=jax.process_count())
-    batches = pipeline.batches(config.data, prepared, start_step=start_step, **host_rows)
+    batches = pipeline.batches(
+        config.data,
+        prepared,
+        start_step=start_step,
+        host_index=jax.process_index(),
+        host_count=jax.process_count(),
+    )
 
     tokens_per_step = config.data.batch_size * config.data.context_length
     flops_per_step = tokens_per_step * num_members * metrics.flops_per_token(config)
@@ -246,17 +254,17 @@ def train(
         for index, log in enumerate(logs):
             row = {name: x[index].item() for name, x in values.items()}
             log.write({"step": done, "tokens": done * tokens_per_step, **row, **rates})
-        progress.log(done, values["loss"], rates["tokens_per_second"])
+        num_skipped = int(values["skipped"].sum())
+        progress.log(done, values["loss"], rates["tokens_per_second"], num_skipped)
 
     def save(step: int) -> None:
         log_pending()
-        for index, (log, checkpoint) in enumerate(zip(logs, checkpoints)):
+        for index, (log, checkpoint) in enumerate(zip(logs, checkpoints, strict=True)):
             log.sync()
-            # A copy: the step about to run donates the state, the save is still reading it.
-            one = jax.tree.map(lambda x: x[index] if stacked else jnp.copy(x), state)
-            checkpoint.save(step, *one, data_state, configs[index])
+            one = member_state(state, index if stacked else None)
+            checkpoint.save(step, one.params, one.opt_state, data_state, configs[index])
 
-    step = start_step
+    step = saved_step = start_step
     with Interrupts() as interrupts, jax.set_mesh(mesh), progress:
         while step < config.train.num_steps and not interrupts.received:
             batch = next(batches)
@@ -274,11 +282,12 @@ def train(
                 pending = (step, scalars)
             if step % config.train.save_every == 0 or step == config.train.num_steps:
                 save(step)
+                saved_step = step
             progress.advance(step)
-        if interrupts.received and step > start_step and step not in runs[0].steps():
+        if step > saved_step:
             save(step)
         log_pending()
-        for checkpoint, log in zip(checkpoints, logs):
+        for checkpoint, log in zip(checkpoints, logs, strict=True):
             checkpoint.close()
             log.close()
 
@@ -289,6 +298,11 @@ def train(
         )
         return False
     return True
+
+
+def member_state(state: State, index: int | None) -> State:
+    """One member's state, as a copy: the next step donates `state` while the save still reads."""
+    return jax.tree.map(lambda x: jnp.copy(x) if index is None else x[index], state)
 
 
 def stack(trees: Sequence[Any]) -> Any:
@@ -307,6 +321,8 @@ def main() -> int:
         finished = train([config], [run], given_overrides=[arguments.overrides], command=command)
     except ValueError as error:
         parser.exit(2, f"train.py: error: {error}\n")
+    except KeyboardInterrupt:  # before the first step there is nothing to save
+        return 130
     return 0 if finished else 130
 
 

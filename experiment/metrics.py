@@ -1,5 +1,6 @@
 """metrics.jsonl first; the progress line and dashboards are made from the same rows."""
 
+import importlib
 import json
 import os
 from collections.abc import Sequence
@@ -82,9 +83,8 @@ def _numbers(row: dict[str, Any]) -> dict[str, float]:
 
 
 def _tensorboard(run: RunDirectory, config: ExperimentConfig):
-    from tensorboardX import SummaryWriter  # the `tracking` extra
-
-    writer = SummaryWriter(str(run.path / "tensorboard"))
+    tensorboard = importlib.import_module("tensorboardX")  # the `tracking` extra
+    writer = tensorboard.SummaryWriter(str(run.path / "tensorboard"))
 
     def write(row: dict[str, Any]) -> None:
         for key, value in _numbers(row).items():
@@ -95,7 +95,7 @@ def _tensorboard(run: RunDirectory, config: ExperimentConfig):
 
 
 def _wandb(run: RunDirectory, config: ExperimentConfig):
-    import wandb  # the `tracking` extra
+    wandb = importlib.import_module("wandb")  # the `tracking` extra
 
     # The directory is the run's identity, so that a resumed run continues its curves.
     identity = str(run.path).strip("/").replace("/", "-")
@@ -113,7 +113,7 @@ def check_trackers(names: Sequence[str]) -> None:
     for name, module in (("tensorboard", "tensorboardX"), ("wandb", "wandb")):
         if name in names:
             try:
-                __import__(module)
+                importlib.import_module(module)
             except ImportError:
                 raise ValueError(
                     f"train.tracking={name} needs {module}: pip install 'ropewalk[tracking]'"

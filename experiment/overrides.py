@@ -26,7 +26,9 @@ overrides: any field of the config, by its dotted path
 """
 
 
-def argument_parser(program: str, description: str, more: str = "") -> argparse.ArgumentParser:
+def argument_parser(
+    program: str, description: str | None, more: str = ""
+) -> argparse.ArgumentParser:
     """The command line `CONFIG --workdir DIR [overrides]`, with help that lists the configs."""
 
     class Parser(argparse.ArgumentParser):

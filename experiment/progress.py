@@ -37,9 +37,11 @@ class TrainProgress:
     def __enter__(self) -> "TrainProgress":
         self._start = self._time = time.perf_counter()
         self._logged_step = self._start_step
-        if self._start_step:
+        if self._start_step == self._num_steps:
+            self._console.print(f"{self._label}: finished already, all {self._num_steps} steps")
+        elif self._start_step:
             self._console.print(f"{self._label}: going on from step {self._start_step}")
-        if not self._console.is_terminal:
+        if self._start_step < self._num_steps and not self._console.is_terminal:
             self._console.print(f"{self._label}: compiling the train step")
         self._bar.start()
         return self
@@ -66,11 +68,16 @@ class TrainProgress:
         """Seconds since the loop began."""
         return time.perf_counter() - self._start
 
-    def log(self, step: int, loss_M: np.ndarray, tokens_per_second: float) -> None:
-        """Shows the newest losses; `loss_M` has one entry a member."""
+    def log(
+        self, step: int, loss_M: np.ndarray, tokens_per_second: float, num_skipped: int
+    ) -> None:
+        """Shows the newest losses; `loss_M` has one entry a member, `num_skipped` of them refused
+        an update that was not finite."""
         low, high = np.min(loss_M), np.max(loss_M)
         loss = f"{low:.3f}" if len(loss_M) == 1 else f"{low:.3f}..{high:.3f}"
         values = f"loss {loss}  {tokens_per_second:,.0f} tok/s"
+        if num_skipped:
+            values += f"  {num_skipped} not finite: update skipped"
         self._bar.update(self._task, values=values)
         if not self._console.is_terminal and step >= self._next_line:
             # About twenty lines a run, however long it is.

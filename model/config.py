@@ -72,6 +72,12 @@ class ModelConfig:
             raise ValueError(
                 f"num_heads={self.num_heads} must be a multiple of num_kv_heads={self.num_kv_heads}"
             )
+        for name, valid in (
+            ("compute_dtype", ("float32", "bfloat16")),
+            ("remat", ("none", "dots", "full")),
+        ):
+            if getattr(self, name) not in valid:
+                raise ValueError(f"{name} must be one of {valid}, got {getattr(self, name)!r}")
         if self.window is not None and self.window < 1:
             raise ValueError(f"window must be at least 1 token, got {self.window}")
         if self.loss_chunk is not None and self.loss_chunk < 1:

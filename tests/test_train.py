@@ -76,8 +76,8 @@ def test_loss_falls_on_a_repeated_batch(tiny, batch):
 def test_microbatches_add_up_to_the_whole_batch(tiny, batch):
     state, member = one_member(tiny)
     config = dataclasses.replace(tiny, train=dataclasses.replace(tiny.train, accumulate=4))
-    whole, scalars = jax.jit(lambda *a: train.train_step(tiny, *a))(state, member, batch, 5)
-    parts, part_scalars = jax.jit(lambda *a: train.train_step(config, *a))(state, member, batch, 5)
+    _, scalars = jax.jit(lambda *a: train.train_step(tiny, *a))(state, member, batch, 5)
+    _, part_scalars = jax.jit(lambda *a: train.train_step(config, *a))(state, member, batch, 5)
     # Rows count different numbers of targets, so a mean of means would be off.
     assert len(set(batch["loss_mask"].sum(axis=1))) > 1
     np.testing.assert_allclose(scalars["loss"], part_scalars["loss"], rtol=1e-5)
@@ -109,9 +109,9 @@ def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, monkeypatch)
     states, members = zip(*map(one_member, configs), strict=True)
     state, member = (jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, members))
     function = lambda *args: train.train_step(tiny, *args)  # noqa: E731
-    in_turn, scalars = jax.jit(train.over_members(function, 3))(state, member, batch, np.int32(9))
+    _, scalars = jax.jit(train.over_members(function, 3))(state, member, batch, np.int32(9))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    side, side_scalars = jax.jit(train.over_members(function, 3))(state, member, batch, np.int32(9))
+    _, side_scalars = jax.jit(train.over_members(function, 3))(state, member, batch, np.int32(9))
     np.testing.assert_allclose(scalars["loss"], side_scalars["loss"], rtol=1e-5)
     for config, own_state, own, loss in zip(configs, states, members, scalars["loss"], strict=True):
         _, alone = jax.jit(lambda *a, c=config: train.train_step(c, *a))(

@@ -16,6 +16,8 @@ configs = [
         name="position_interpolation",
         question="What does a model lose whose positions are divided from the start?",
         members=(),
-        model=dataclasses.replace(small.model, rotary=PositionInterpolation(base=10_000.0, factor=8.0)),
+        model=dataclasses.replace(
+            small.model, rotary=PositionInterpolation(base=10_000.0, factor=8.0)
+        ),
     )
 ]

@@ -30,9 +30,9 @@ def schedules() -> dict[str, type[Rotary]]:
         module = importlib.import_module(f"{__name__}.{module_info.name}")
         for value in vars(module).values():
             # A file's own schedule, not those it imports to build on.
-            if isinstance(value, type) and issubclass(value, Rotary) and value is not Rotary:
-                if value.__module__ == module.__name__:
-                    found[module_info.name] = value
+            own = isinstance(value, type) and value.__module__ == module.__name__
+            if own and issubclass(value, Rotary) and value is not Rotary:
+                found[module_info.name] = value
     return found
 
 

@@ -119,5 +119,5 @@ def test_the_paper_model_has_the_papers_numbers():
 def test_nope_has_no_base_to_override(tiny):
     config = overrides.apply(tiny, ["model.rotary=nope"])
     assert config.model.rotary == Nope()
-    with pytest.raises(ValueError, match="unknown field 'model.rotary.base'"):
+    with pytest.raises(ValueError, match=r"unknown field 'model\.rotary\.base'"):
         overrides.apply(tiny, ["model.rotary=nope", "model.rotary.base=3"])

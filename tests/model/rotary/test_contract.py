@@ -1,0 +1,176 @@
+"""What every schedule promises, asked of all that lie in `model/rotary/`."""
+
+import dataclasses
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiment.config import from_dict, to_dict
+from model.config import ModelConfig
+from model.positions import cos_sin, position_table, rotate
+from model.rotary import expression, parse, schedules
+
+# Two expressions of each schedule that must give different vectors. A new file needs a line here.
+EXAMPLES = {
+    "rope": ("rope(base=10000)", "rope(base=500)"),
+    "nope": ("nope", None),  # it has no parameter of its own
+    "position_interpolation": (
+        "position_interpolation(base=10000,factor=4)",
+        "position_interpolation(base=10000,factor=2)",
+    ),
+    "ntk_aware": ("ntk_aware(base=10000,factor=8)", "ntk_aware(base=10000,factor=2)"),
+}
+NAMES = sorted(schedules())
+HEAD_DIM = 64
+
+
+def example(name: str):
+    return parse(EXAMPLES[name][0])
+
+
+def having(field: str) -> list[str]:
+    """Names of the schedules that have this field."""
+    return [name for name, cls in schedules().items() if field in cls.__dataclass_fields__]
+
+
+def test_every_schedule_has_an_example_here():
+    assert set(NAMES) <= set(EXAMPLES), "add an example of the new schedule to EXAMPLES"
+
+
+@pytest.fixture(params=NAMES)
+def name(request):
+    return request.param
+
+
+def test_the_file_names_its_only_class(name):
+    """The expression name is the file's; the class is the same words in capitals."""
+    cls = schedules()[name]
+    assert cls.__name__ == "".join(word.capitalize() for word in name.split("_"))
+    assert cls.__module__ == f"model.rotary.{name}"
+
+
+@pytest.mark.parametrize("head_dim", [4, 64, 128])
+def test_frequencies_are_float64_and_fastest_first(name, head_dim):
+    inv_freq = example(name).inv_freq(head_dim)
+    assert inv_freq.dtype == np.float64
+    assert inv_freq.shape == (head_dim // 2,)
+    assert np.all(np.diff(inv_freq) <= 0)
+    assert np.all((inv_freq >= 0) & (inv_freq <= 1))
+
+
+def test_expression_reads_back_as_the_same_schedule(name):
+    for change in ({}, {"rotary_fraction": 0.5}, {"log_n": "train"}):
+        rotary = dataclasses.replace(example(name), **change)
+        assert parse(expression(rotary)) == rotary
+
+
+def test_json_reads_back_as_the_same_schedule(name):
+    rotary = dataclasses.replace(example(name), rotary_fraction=0.5)
+    restored = from_dict(json.loads(json.dumps(to_dict(rotary))))
+    assert restored == rotary
+    assert type(restored) is type(rotary)
+
+
+@pytest.mark.parametrize("first, second", [EXAMPLES[n] for n in NAMES if EXAMPLES.get(n, (0, None))[1]])
+def test_its_parameters_matter(first, second):
+    assert not np.array_equal(parse(first).inv_freq(HEAD_DIM), parse(second).inv_freq(HEAD_DIM))
+
+
+@pytest.mark.parametrize("name", having("base"))
+def test_its_base_matters(name):
+    rotary = example(name)
+    other = dataclasses.replace(rotary, base=rotary.base * 3)
+    assert not np.array_equal(rotary.inv_freq(HEAD_DIM), other.inv_freq(HEAD_DIM))
+
+
+@pytest.mark.parametrize("name", having("factor"))
+def test_factor_one_changes_nothing(name):
+    rotary = example(name)
+    plain = parse(f"rope(base={rotary.base})")
+    once = dataclasses.replace(rotary, factor=1.0)
+    np.testing.assert_array_equal(once.inv_freq(HEAD_DIM), plain.inv_freq(HEAD_DIM))
+    assert once.logit_scale == 1.0
+
+
+def test_a_fraction_is_the_smaller_schedule_and_zeros(name):
+    """The exponent runs over the features that turn: half of 64 is all of 32 (GPT-NeoX)."""
+    rotary = example(name)
+    half = dataclasses.replace(rotary, rotary_fraction=0.5).inv_freq(64)
+    np.testing.assert_array_equal(half[:16], rotary.inv_freq(32))
+    np.testing.assert_array_equal(half[16:], np.zeros(16))
+
+
+def turn(rotary, x_NH: np.ndarray, position: int) -> np.ndarray:
+    """All of `x_NH` at one position."""
+    config = ModelConfig(
+        vocab_size=1,
+        embed_dim=1,
+        num_layers=1,
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=x_NH.shape[-1],
+        mlp_dim=1,
+        rotary=rotary,
+    )
+    table = position_table(config, 512)
+    cos_BTR, sin_BTR = cos_sin(table.turns_hi[0], table.turns_lo[0], jnp.array([[position]]))
+    return np.asarray(rotate(x_NH[None, None], cos_BTR, sin_BTR))[0, 0]
+
+
+# Far out and across 2^16, where the phase changes words.
+PLACES = [(5, 2), (1003, 1000), (65_537, 65_534), (2**24 - 1, 2**24 - 4)]
+
+
+def test_scores_depend_on_distance_only(name):
+    rng = np.random.default_rng(0)
+    q_NH, k_NH = rng.normal(size=(2, 8, HEAD_DIM)).astype(np.float32)
+    rotary = example(name)
+    scores = [(turn(rotary, q_NH, t) * turn(rotary, k_NH, s)).sum(-1) for t, s in PLACES]
+    for score in scores[1:]:
+        np.testing.assert_allclose(score, scores[0], atol=3e-5)
+    if rotary.inv_freq(HEAD_DIM).any():
+        farther = (turn(rotary, q_NH, 9) * turn(rotary, k_NH, 2)).sum(-1)
+        assert np.abs(farther - scores[0]).max() > 0.1
+
+
+def test_scores_are_those_of_the_vector(name):
+    """sum over pairs of Re(q conj(k) e^{i m w}), in float64 from `inv_freq` itself."""
+    rng = np.random.default_rng(1)
+    q_NH, k_NH = rng.normal(size=(2, 8, HEAD_DIM))
+    rotary = example(name)
+    half = HEAD_DIM // 2
+    complex_q, complex_k = (x[:, :half] + 1j * x[:, half:] for x in (q_NH, k_NH))
+    expected = np.real(
+        complex_q * np.conj(complex_k) * np.exp(1j * 37 * rotary.inv_freq(HEAD_DIM))
+    ).sum(-1)
+    ours = (
+        turn(rotary, q_NH.astype(np.float32), 137) * turn(rotary, k_NH.astype(np.float32), 100)
+    ).sum(-1)
+    np.testing.assert_allclose(ours, expected, atol=3e-5)
+
+
+def test_turning_keeps_norms(name):
+    x_NH = np.random.default_rng(2).normal(size=(8, HEAD_DIM)).astype(np.float32)
+    turned = turn(example(name), x_NH, 12_345)
+    np.testing.assert_allclose(
+        np.linalg.norm(turned, axis=-1), np.linalg.norm(x_NH, axis=-1), rtol=1e-5
+    )
+
+
+def test_log_n_reaches_the_table(name):
+    rotary = dataclasses.replace(example(name), log_n="extrapolate")
+    config = ModelConfig(
+        vocab_size=1,
+        embed_dim=1,
+        num_layers=3,
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=8,
+        mlp_dim=1,
+        rotary=rotary,
+    )
+    table = position_table(config, 1024)
+    np.testing.assert_allclose(table.query_slope, np.full(3, 0.14426950408889634), rtol=1e-6)
+    np.testing.assert_array_equal(table.query_floor, np.ones(3))

@@ -1,0 +1,75 @@
+"""Mistakes in an expression are named, with the nearest valid word."""
+
+import pytest
+
+from model.rotary import expression, parse
+from model.rotary.ntk_aware import NtkAware
+from model.rotary.rope import Rope
+
+
+@pytest.mark.parametrize(
+    "text, rotary",
+    [
+        ("rope(base=1e4)", Rope(base=10_000.0)),
+        (" rope( base = 10_000 ) ", Rope(base=10_000.0)),
+        ("rope(base=10,log_n=train)", Rope(base=10.0, log_n="train")),
+        ("rope(base=10,log_n='train')", Rope(base=10.0, log_n="train")),
+        ("ntk_aware(factor=8,base=500)", NtkAware(base=500.0, factor=8.0)),
+    ],
+)
+def test_parse(text, rotary):
+    assert parse(text) == rotary
+
+
+@pytest.mark.parametrize(
+    "rotary, text",
+    [
+        (Rope(base=10_000.0), "rope(base=10000)"),
+        (Rope(base=1e6), "rope(base=1e+06)"),
+        (Rope(base=10.0, rotary_fraction=0.25), "rope(base=10,rotary_fraction=0.25)"),
+        (Rope(base=1 / 3 + 10), "rope(base=10.333333333333334)"),
+        (NtkAware(base=500.0, factor=8.0), "ntk_aware(base=500,factor=8)"),
+    ],
+)
+def test_expression(rotary, text):
+    assert expression(rotary) == text
+    assert parse(text) == rotary
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("rop(base=10)", "unknown rotary schedule 'rop'; did you mean 'rope'?"),
+        ("ntkaware(base=10,factor=2)", "did you mean 'ntk_aware'?"),
+        ("rope(bse=10)", "rope has no parameter 'bse'; did you mean 'base'?"),
+        ("rope(theta=10)", "rope has no parameter 'theta'"),
+        ("ntk_aware(base=10)", "ntk_aware needs factor: write ntk_aware(factor=...)"),
+        ("rope(base=1+x)", "rope(base=...) must be a number, string or tuple"),
+        ("rope(10)", "is not of the form name(parameter=value,...)"),
+        ("rope(base=10", "is not of the form name(parameter=value,...)"),
+        ("", "is not of the form name(parameter=value,...)"),
+        ("rope(base=ten)", "base must be a finite number above 1, got 'ten'"),
+        ("rope(base='10')", "base must be a finite number above 1, got '10'"),
+        ("ntk_aware(base=10,factor=big)", "factor must be a finite number above 0, got 'big'"),
+        ("nope(base=10)", "nope has no parameter 'base'"),
+        ("rope(base=1)", "base must be a finite number above 1, got 1"),
+        ("rope(**{})", "rope has no parameter"),
+        ("rope(base=10, base=20)", "gives base twice"),
+    ],
+)
+def test_mistakes(text, message):
+    with pytest.raises(ValueError) as caught:
+        parse(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_whole_numbers_and_floats_are_the_same_schedule():
+    assert parse("rope(base=10)") == parse("rope(base=10.0)")
+    assert expression(parse("rope(base=10)")) == expression(parse("rope(base=10.0)"))
+
+
+@pytest.mark.parametrize("base", [10, 10.0, 1e4, 1e6, 500, 12_345.678])
+def test_expressions_survive(base):
+    rotary = parse(f"rope(base={base})")
+    assert parse(expression(rotary)) == rotary

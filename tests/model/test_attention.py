@@ -1,0 +1,194 @@
+"""The attention layer against a float64 loop that writes every formula out."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from model.attention import Attention
+from model.config import ModelConfig
+from model.positions import cos_sin, position_table
+from model.rotary.nope import Nope
+from model.rotary.rope import Rope
+
+D, N, K, H, T = 24, 4, 2, 8, 12
+CONTEXT = 16  # trained on
+
+BASIC = ModelConfig(
+    vocab_size=1,
+    embed_dim=D,
+    num_layers=1,
+    num_heads=N,
+    num_kv_heads=K,
+    head_dim=H,
+    mlp_dim=1,
+    rotary=Rope(base=50.0),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Warm(Rope):
+    """Scales logits, as YaRN does."""
+
+    @property
+    def logit_scale(self) -> float:
+        return 1.7
+
+
+def make_layer(config: ModelConfig) -> Attention:
+    """A layer whose every parameter is random, those that start at 0 or 1 too."""
+    layer = Attention(config, rngs=nnx.Rngs(params=3))
+    random = np.random.default_rng(7)
+    for name in ("query_norm", "key_norm"):
+        if hasattr(layer, name):
+            scale = getattr(layer, name).scale
+            scale[...] = jnp.asarray(1 + 0.3 * random.normal(size=H), jnp.float32)
+    if config.shift_keys:
+        layer.shift[...] = jnp.asarray(random.normal(size=config.num_kv_heads), jnp.float32)
+    return layer
+
+
+def run(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.ndarray:
+    table = position_table(layer.config, CONTEXT)
+    row = jax.tree.map(lambda x: x[0], table)
+    positions_BT = jnp.array([positions_T], jnp.int32)
+    turned = cos_sin(row.turns_hi, row.turns_lo, positions_BT)
+    x_BTD = jnp.asarray(x_TD, jnp.float32)[None]
+    out = layer(x_BTD, row, turned, positions_BT, jnp.array([segment_ids_T], jnp.int32))
+    return np.asarray(out[0])
+
+
+def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.ndarray:
+    """One query, head and key at a time, in float64."""
+    config = layer.config
+    weights = {
+        name: np.asarray(getattr(layer, name)[...], np.float64)
+        for name in ("query", "key", "value", "out")
+    }
+    x_TD = np.asarray(x_TD, np.float64)
+    inv_freq = config.rotary.inv_freq(H)
+
+    def normed(x, norm):
+        return x / np.sqrt((x * x).mean() + config.norm_epsilon) * np.asarray(norm.scale[...])
+
+    def turned(x, position):
+        z = (x[: H // 2] + 1j * x[H // 2 :]) * np.exp(1j * position * inv_freq)
+        return np.concatenate([z.real, z.imag])
+
+    def key(s, head):
+        k = x_TD[s] @ weights["key"][:, head]
+        if config.qk_norm:
+            k = normed(k, layer.key_norm)
+        return k
+
+    def mixed_key(s, head):
+        if not config.shift_keys:
+            return key(s, head)
+        share = 1 / (1 + math.exp(-float(layer.shift[...][head])))
+        first = positions_T[s] == 0 or s == 0
+        previous = np.zeros(H) if first else key(s - 1, head)
+        return (1 - share) * key(s, head) + share * previous
+
+    out_TD = np.zeros((len(x_TD), D))
+    for t in range(len(x_TD)):
+        for head in range(N):
+            group = head // (N // config.num_kv_heads)
+            q = x_TD[t] @ weights["query"][:, head]
+            if config.qk_norm:
+                q = normed(q, layer.query_norm)
+            growth = math.log(positions_T[t] + 1) / math.log(CONTEXT)
+            scale = {"off": 1, "train": growth, "extrapolate": max(1, growth)}[config.rotary.log_n]
+            scale *= config.rotary.logit_scale / math.sqrt(H)
+            seen = [
+                s
+                for s in range(t + 1)
+                if segment_ids_T[s] == segment_ids_T[t]
+                and (config.window is None or t - s < config.window)
+            ]
+            q = turned(q, positions_T[t])
+            logits = [
+                scale * (q @ turned(mixed_key(s, group), positions_T[s])) for s in seen
+            ]
+            shares = np.exp(logits - np.max(logits))
+            shares /= shares.sum()
+            value = sum(
+                share * (x_TD[s] @ weights["value"][:, group])
+                for share, s in zip(shares, seen, strict=True)
+            )
+            out_TD[t] += value @ weights["out"][head]
+    return out_TD
+
+
+X_TD = np.random.default_rng(0).normal(size=(T, D)).astype(np.float32)
+PACKED = [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6], [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2]
+LATE = [*range(9, 9 + T)], [1] * T  # around the trained context, where log-n starts to act
+
+
+@pytest.mark.parametrize("positions_T, segment_ids_T", [PACKED, LATE], ids=["packed", "late"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"rotary": Nope()},
+        {"rotary": Rope(base=50.0, rotary_fraction=0.5)},
+        {"rotary": Rope(base=50.0, log_n="train")},
+        {"rotary": Rope(base=50.0, log_n="extrapolate")},
+        {"rotary": Warm(base=50.0)},
+        {"window": 3},
+        {"qk_norm": True},
+        {"shift_keys": True},
+        {"align_query_key": True},
+        {"num_kv_heads": N},
+        {"num_kv_heads": 1},
+        {"qk_norm": True, "shift_keys": True, "window": 4, "rotary": Warm(base=9.0, log_n="train")},
+    ],
+    ids=str,
+)
+def test_the_layer_is_its_formulas(changes, positions_T, segment_ids_T):
+    config = dataclasses.replace(BASIC, **changes)
+    layer = make_layer(config)
+    np.testing.assert_allclose(
+        run(layer, X_TD, positions_T, segment_ids_T),
+        by_hand(layer, X_TD, positions_T, segment_ids_T),
+        atol=1e-5,
+    )
+
+
+def test_align_query_key_starts_keys_as_queries():
+    """Key head g equals the first query head of its group; values do not."""
+    layer = Attention(
+        dataclasses.replace(BASIC, align_query_key=True), rngs=nnx.Rngs(params=0)
+    )
+    np.testing.assert_array_equal(layer.key[:, 0], layer.query[:, 0])
+    np.testing.assert_array_equal(layer.key[:, 1], layer.query[:, 2])
+    assert np.abs(layer.value[:, 0] - layer.query[:, 0]).max() > 0.1
+    plain = Attention(BASIC, rngs=nnx.Rngs(params=0))
+    assert np.abs(plain.key[:, 0] - plain.query[:, 0]).max() > 0.1
+    # The option moves nothing else: members stay comparable with and without it.
+    for name in ("query", "value", "out"):
+        np.testing.assert_array_equal(getattr(layer, name)[...], getattr(plain, name)[...])
+
+
+def test_shift_keys_starts_at_half():
+    """sigmoid(0): each key is the mean of its token's and the one before."""
+    layer = Attention(dataclasses.replace(BASIC, shift_keys=True), rngs=nnx.Rngs(params=0))
+    k_BSKH = jnp.arange(4 * K * H, dtype=jnp.float32).reshape(1, 4, K, H)
+    shifted = layer._shift_keys(k_BSKH, jnp.array([[0, 1, 0, 1]]))
+    np.testing.assert_allclose(shifted[0, 0], k_BSKH[0, 0] / 2)
+    np.testing.assert_allclose(shifted[0, 1], (k_BSKH[0, 0] + k_BSKH[0, 1]) / 2)
+    np.testing.assert_allclose(shifted[0, 2], k_BSKH[0, 2] / 2)  # a new document: nothing before
+    np.testing.assert_allclose(shifted[0, 3], (k_BSKH[0, 2] + k_BSKH[0, 3]) / 2)
+
+
+def test_grouped_heads_equal_repeated_heads():
+    """Two key heads for four queries are four key heads, each there twice."""
+    grouped = make_layer(BASIC)
+    full = make_layer(dataclasses.replace(BASIC, num_kv_heads=N))
+    full.query[...], full.out[...] = grouped.query[...], grouped.out[...]
+    full.key[...] = jnp.repeat(grouped.key[...], N // K, axis=1)
+    full.value[...] = jnp.repeat(grouped.value[...], N // K, axis=1)
+    np.testing.assert_allclose(run(full, X_TD, *PACKED), run(grouped, X_TD, *PACKED), atol=1e-6)

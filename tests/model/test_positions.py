@@ -1,0 +1,183 @@
+"""Cosines and sines against mpmath, wherever a context may reach."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+from model.config import ModelConfig
+from model.positions import NO_WINDOW, PositionTable, cos_sin, position_table, rotate
+from model.rotary.nope import Nope
+from model.rotary.position_interpolation import PositionInterpolation
+from model.rotary.rope import Rope
+
+LIMIT = 2**24
+
+
+def config(rotary, head_dim=128, num_layers=1, **changes) -> ModelConfig:
+    return ModelConfig(
+        vocab_size=1,
+        embed_dim=1,
+        num_layers=num_layers,
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=head_dim,
+        mlp_dim=1,
+        rotary=rotary,
+        **changes,
+    )
+
+
+def exact(inv_freq: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """cos and sin of position x frequency with 40 digits, `[T, R]`."""
+    with mpmath.workdps(40):
+        angles = [[mpmath.mpf(float(w)) * int(p) for w in inv_freq] for p in positions]
+        cos = np.array([[float(mpmath.cos(a)) for a in row] for row in angles])
+        return cos, np.array([[float(mpmath.sin(a)) for a in row] for row in angles])
+
+
+def places() -> np.ndarray:
+    """Random positions, both ends, and both sides of 2^16, where the product changes words."""
+    chosen = np.random.default_rng(0).integers(0, LIMIT, size=24)
+    edges = [0, 1, 2, 2**16 - 1, 2**16, 2**16 + 1, 2**23, LIMIT - 2, LIMIT - 1]
+    return np.concatenate([chosen, edges]).astype(np.int32)
+
+
+BASES = [5.0, 10.0, 500.0, 1e4, 5e5, 1e9]
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_error_stays_below_a_millionth(base):
+    positions_T = places()
+    table = position_table(config(Rope(base=base)), 512)
+    ours = cos_sin(table.turns_hi[0], table.turns_lo[0], positions_T[None])
+    expected = exact(Rope(base=base).inv_freq(128), positions_T)
+    for x_BTR, exact_TR in zip(ours, expected, strict=True):
+        assert x_BTR.dtype == jnp.float32
+        assert np.abs(np.asarray(x_BTR)[0] - exact_TR).max() <= 1e-6
+
+
+def test_the_usual_float32_product_would_fail():
+    """Why the fixed-point words exist: this is 0.03 off or more within 2^24 positions."""
+    positions_T = places()
+    inv_freq = Rope(base=1e4).inv_freq(128)
+    angles = positions_T[:, None].astype(np.float32) * inv_freq.astype(np.float32)
+    assert np.abs(np.cos(angles) - exact(inv_freq, positions_T)[0]).max() > 0.03
+
+
+def test_traced_frequencies_under_jit_and_vmap():
+    """Members of a sweep: one program, frequencies as arguments, the same accuracy."""
+    positions_T = places()
+    tables = [position_table(config(Rope(base=base)), 512) for base in BASES]
+    stacked = jax.tree.map(lambda *x: np.stack(x), *tables)
+
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(0, None))
+    def members(table: PositionTable, positions_BT):
+        return cos_sin(table.turns_hi[0], table.turns_lo[0], positions_BT)
+
+    cos_MBTR, sin_MBTR = members(stacked, positions_T[None])
+    for index, base in enumerate(BASES):
+        cos_TR, sin_TR = exact(Rope(base=base).inv_freq(128), positions_T)
+        assert np.abs(cos_MBTR[index, 0] - cos_TR).max() <= 1e-6
+        assert np.abs(sin_MBTR[index, 0] - sin_TR).max() <= 1e-6
+
+
+def test_a_pair_at_rest_never_turns():
+    table = position_table(config(Nope()), 512)
+    cos_BTR, sin_BTR = cos_sin(table.turns_hi[0], table.turns_lo[0], places()[None])
+    np.testing.assert_array_equal(cos_BTR, np.ones_like(cos_BTR))
+    np.testing.assert_array_equal(sin_BTR, np.zeros_like(sin_BTR))
+
+
+def test_divided_frequencies_are_divided_positions():
+    """PI by 4 at position 4 p is plain RoPE at p."""
+    positions_T = places() // 4
+    plain, divided = (
+        position_table(config(rotary), 512)
+        for rotary in (Rope(base=1e4), PositionInterpolation(base=1e4, factor=4.0))
+    )
+    expected = exact(Rope(base=1e4).inv_freq(128), positions_T)
+    for table, positions in ((plain, positions_T), (divided, 4 * positions_T)):
+        ours = cos_sin(table.turns_hi[0], table.turns_lo[0], positions[None])
+        for x_BTR, exact_TR in zip(ours, expected, strict=True):
+            assert np.abs(np.asarray(x_BTR)[0] - exact_TR).max() <= 1e-6
+
+
+def test_a_factor_that_is_no_power_of_two():
+    positions_T = places()
+    rotary = PositionInterpolation(base=500.0, factor=3.7)
+    table = position_table(config(rotary), 512)
+    ours = cos_sin(table.turns_hi[0], table.turns_lo[0], positions_T[None])
+    for x_BTR, exact_TR in zip(ours, exact(rotary.inv_freq(128), positions_T), strict=True):
+        assert np.abs(np.asarray(x_BTR)[0] - exact_TR).max() <= 1e-6
+
+
+def test_frequencies_above_a_turn_wrap():
+    """A factor below 1 speeds pairs up, past a radian or a whole turn a token."""
+    rotary = PositionInterpolation(base=10.0, factor=0.01)  # 100 radians a token
+    table = position_table(config(rotary, head_dim=4), 512)
+    cos_BTR, _ = cos_sin(table.turns_hi[0], table.turns_lo[0], np.array([[1, 2]], np.int32))
+    np.testing.assert_allclose(cos_BTR[0, :, 0], [0.8623188722876839, 0.4871876750070059], atol=1e-6)
+
+
+def test_rotate_is_a_quarter_turn_of_halves():
+    """Pairs are (x[i], x[i + R]), and the turn goes from the first towards the second."""
+    x_BTNH = jnp.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 1, 4)
+    cos, sin = jnp.array([[[0.0, 1.0]]]), jnp.array([[[1.0, 0.0]]])
+    np.testing.assert_array_equal(rotate(x_BTNH, cos, sin)[0, 0, 0], [-3.0, 2.0, 1.0, 4.0])
+
+
+def test_rotate_computes_in_float32():
+    """257 has no bfloat16: 257/512 of a turn must not become 256/512."""
+    x_BTNH = jnp.ones((1, 1, 1, 2), jnp.bfloat16)
+    turned = rotate(x_BTNH, jnp.full((1, 1, 1), 0.50390625), jnp.zeros((1, 1, 1)))
+    assert turned.dtype == jnp.float32
+    np.testing.assert_array_equal(turned[0, 0, 0], [0.50390625, 0.50390625])
+
+
+def test_the_table_has_a_row_a_layer_and_no_window():
+    table = position_table(config(Rope(base=1e4), head_dim=8, num_layers=3), 512)
+    assert table.turns_hi.shape == table.turns_lo.shape == (3, 4)
+    assert table.turns_hi.dtype == table.turns_lo.dtype == np.uint32
+    np.testing.assert_array_equal(table.logit_scale, np.ones(3, np.float32))
+    np.testing.assert_array_equal(table.query_floor, np.ones(3, np.float32))
+    np.testing.assert_array_equal(table.query_slope, np.zeros(3, np.float32))
+    np.testing.assert_array_equal(table.window, np.full(3, NO_WINDOW))
+    # 2^64 / (2 pi) turns of 2^-64: 0x28be60db9391054a and a half, whose float64 ends in 0x800.
+    assert table.turns_hi[0, 0] == 0x28BE60DB
+    assert abs(int(table.turns_lo[0, 0]) - 0x9391054A) < 2**11
+
+
+def test_the_window_reaches_every_layer():
+    table = position_table(config(Rope(base=1e4), num_layers=2, window=32), 512)
+    np.testing.assert_array_equal(table.window, [32, 32])
+
+
+def test_log_n_is_relative_to_the_trained_context():
+    """1 / ln 512 = 0.16029944898; "train" has no floor, "extrapolate" one of 1."""
+    for log_n, floor, slope in (
+        ("off", 1, 0),
+        ("train", 0, 0.160299449),
+        ("extrapolate", 1, 0.160299449),
+    ):
+        table = position_table(config(Rope(base=1e4, log_n=log_n)), 512)
+        np.testing.assert_allclose(table.query_floor, [floor])
+        np.testing.assert_allclose(table.query_slope, [slope], rtol=1e-6)
+
+
+def test_every_schedule_field_reaches_the_table():
+    """A schedule that scales logits (YaRN does) is not mistaken for one that does not."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Warm(Rope):
+        @property
+        def logit_scale(self) -> float:
+            return 1.5
+
+    table = position_table(config(Warm(base=10.0), num_layers=2), 512)
+    np.testing.assert_array_equal(table.logit_scale, np.full(2, 1.5, np.float32))

@@ -1,0 +1,317 @@
+"""The whole network: who influences whom, layers in order, precision, recomputation."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from model import transformer
+from model.config import ModelConfig
+from model.loss import token_nll
+from model.positions import cos_sin, position_table
+from model.rotary.nope import Nope
+from model.rotary.rope import Rope
+
+CONFIG = ModelConfig(
+    vocab_size=64,
+    embed_dim=16,
+    num_layers=3,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=8,
+    mlp_dim=24,
+    rotary=Rope(base=100.0),
+)
+EVERY_OPTION = dataclasses.replace(
+    CONFIG,
+    qk_norm=True,
+    shift_keys=True,
+    align_query_key=True,
+    tie_embeddings=False,
+    rotary=Rope(base=100.0, log_n="train", rotary_fraction=0.5),
+)
+CONTEXT = 24
+
+hidden = jax.jit(transformer.hidden, static_argnums=0)
+
+
+def run(config, params, tokens_BT, positions_BT=None, segment_ids_BT=None, table=None):
+    tokens_BT = jnp.asarray(tokens_BT, jnp.int32)
+    B, T = tokens_BT.shape
+    if positions_BT is None:
+        positions_BT = jnp.tile(jnp.arange(T), (B, 1))
+    if segment_ids_BT is None:
+        segment_ids_BT = jnp.ones((B, T), jnp.int32)
+    table = position_table(config, CONTEXT) if table is None else table
+    return hidden(config, params, table, tokens_BT, positions_BT, segment_ids_BT)
+
+
+def random_params(config) -> transformer.Params:
+    """Noise on everything, what starts at 0 or 1 too, so that nothing drops out unseen."""
+    random = np.random.default_rng(0)
+
+    def noise(path, leaf):
+        start = 1.0 if path[-1].key == "scale" else 0.0
+        return jnp.asarray(start + 0.3 * random.normal(size=leaf.shape), leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(noise, transformer.abstract_params(config))
+
+
+VARIANTS = {
+    "plain": CONFIG,
+    "nope": dataclasses.replace(CONFIG, rotary=Nope()),
+    "window": dataclasses.replace(CONFIG, window=3),
+    "every option": EVERY_OPTION,
+}
+
+
+@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
+def test_packed_rows_equal_each_document_alone(config):
+    """Three documents of 7 tokens and padding in one row, against a row each."""
+    params = random_params(config)
+    lengths = [7, 7, 7, 3]
+    tokens_T = np.random.default_rng(0).integers(0, 64, size=sum(lengths))
+    positions_T = np.concatenate([np.arange(n) for n in lengths])
+    segments_T = np.repeat([1, 2, 3, 0], lengths)
+    packed_BTD = run(config, params, tokens_T[None], positions_T[None], segments_T[None])
+    alone_BTD = run(config, params, tokens_T[:21].reshape(3, 7))
+    np.testing.assert_allclose(packed_BTD[0, :21].reshape(3, 7, -1), alone_BTD, atol=1e-5)
+
+
+def influence(config, positions_T, segments_T) -> np.ndarray:
+    """1 where the output at t (row) has any gradient to the token at s (column).
+
+    Every token is another id, so a row of the embedding's gradient is a position's.
+    """
+    params = random_params(config)
+    T = len(positions_T)
+    tokens_BT = np.arange(T)[None]
+
+    def outputs(embedding):
+        changed = {**params, "embedding": embedding}
+        return run(config, changed, tokens_BT, positions_T[None], segments_T[None])[0].sum(-1)
+
+    gradient_TVD = jax.jit(jax.jacrev(outputs))(params["embedding"])
+    return (np.abs(gradient_TVD[:, :T]).max(-1) > 0).astype(int)
+
+
+@pytest.mark.parametrize("name", ["plain", "nope", "every option"])
+def test_no_token_sees_a_later_one_or_another_document(name):
+    """Exactly zero gradient above the diagonal and between documents, none lost below it."""
+    segments_T = np.repeat([1, 2, 0], [7, 5, 4])
+    positions_T = np.concatenate([np.arange(7), np.arange(5), np.zeros(4, int)])
+    same_TS = segments_T[:, None] == segments_T
+    np.testing.assert_array_equal(
+        influence(VARIANTS[name], positions_T, segments_T), np.tril(same_TS).astype(int)
+    )
+
+
+def test_a_window_reaches_one_window_further_each_layer():
+    """Three layers that see 3 tokens each (2 back) reach 6 back, and no further."""
+    T = 12
+    distance_TS = np.arange(T)[:, None] - np.arange(T)
+    expected = (distance_TS >= 0) & (distance_TS <= 6)
+    np.testing.assert_array_equal(
+        influence(VARIANTS["window"], np.arange(T), np.ones(T, int)), expected.astype(int)
+    )
+
+
+@pytest.mark.parametrize("shift", [1, 1000, 2**16 - 5, 2**23])
+def test_shifting_every_position_changes_nothing(shift):
+    """Holds only where queries and keys are turned by the same table."""
+    params = random_params(CONFIG)
+    tokens_BT = np.random.default_rng(0).integers(0, 64, size=(2, 20))
+    positions_BT = np.tile(np.arange(20), (2, 1))
+    np.testing.assert_allclose(
+        run(CONFIG, params, tokens_BT, positions_BT + shift),
+        run(CONFIG, params, tokens_BT, positions_BT),
+        atol=1e-4,
+    )
+
+
+def test_positions_matter():
+    """Stretching them is not shifting them; under NoPE they are not read at all."""
+    tokens_BT = np.random.default_rng(0).integers(0, 64, size=(2, 20))
+    stretched_BT = np.tile(2 * np.arange(20), (2, 1))
+    for config, differs in ((CONFIG, True), (VARIANTS["nope"], False)):
+        params = random_params(config)
+        change = run(config, params, tokens_BT, stretched_BT) - run(config, params, tokens_BT)
+        assert (np.abs(change).max() > 0.1) == differs
+
+
+def test_the_scan_is_a_loop_over_layers():
+    """Each layer with its own row of a table whose rows all differ."""
+    config = dataclasses.replace(EVERY_OPTION, rotary=Nope())
+    rows = [
+        position_table(dataclasses.replace(config, num_layers=1, **changes), CONTEXT)
+        for changes in (
+            {"rotary": Rope(base=10.0)},
+            {"rotary": Rope(base=1e4, log_n="train"), "window": 4},
+            {"rotary": Nope()},
+        )
+    ]
+    table = jax.tree.map(lambda *x: np.concatenate(x), *rows)
+    params = random_params(config)
+    tokens_BT = np.random.default_rng(1).integers(0, 64, size=(2, 16))
+    positions_BT = np.tile(np.arange(16), (2, 1))
+    segments_BT = np.ones((2, 16), int)
+
+    model = transformer.Transformer(config, rngs=nnx.Rngs(params=0))
+    nnx.update(model, params)
+    graph, blocks = nnx.split(model.blocks)
+
+    @jax.jit
+    def layer(x_BTD, state, row):
+        turned = cos_sin(row.turns_hi, row.turns_lo, positions_BT)
+        return nnx.merge(graph, state)(x_BTD, row, turned, positions_BT, segments_BT)
+
+    x_BTD = params["embedding"][tokens_BT]
+    for index in range(config.num_layers):
+        x_BTD = layer(x_BTD, *jax.tree.map(lambda x, i=index: x[i], (blocks, table)))
+    expected = model.final_norm(x_BTD)
+
+    scanned = run(config, params, tokens_BT, table=table)
+    np.testing.assert_allclose(scanned, expected, atol=1e-5)
+    reversed_table = jax.tree.map(lambda x: x[::-1], table)
+    assert np.abs(run(config, params, tokens_BT, table=reversed_table) - expected).max() > 0.1
+
+
+@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
+def test_a_module_holds_parameters_and_nothing_else(config):
+    """A table kept as state would be saved with the checkpoint, and go stale."""
+    model = transformer.Transformer(config, rngs=nnx.Rngs(params=0))
+    state = nnx.state(model)
+    assert {type(variable) for _, variable in nnx.to_flat_state(state)} == {nnx.Param}
+    assert jax.tree.structure(nnx.to_pure_dict(state)) == jax.tree.structure(
+        transformer.abstract_params(config)
+    )
+
+
+def test_initial_scale():
+    """Logits of a fresh model have variance near 1: unit residuals, 1 / D in the output."""
+    config = dataclasses.replace(CONFIG, embed_dim=128, vocab_size=512, tie_embeddings=False)
+    params = jax.jit(transformer.init, static_argnums=0)(config, 0)
+    tokens_BT = np.random.default_rng(0).integers(0, 512, size=(2, 20))
+    logits_BTV = transformer.unembed(config, params, run(config, params, tokens_BT))
+    assert 0.8 < float(logits_BTV.std()) < 1.2
+
+
+def test_seeds_differ_and_may_be_traced():
+    init = jax.jit(transformer.init, static_argnums=0)
+    first, other = init(CONFIG, 1), init(CONFIG, 2)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), first, transformer.init(CONFIG, 1)
+    )
+    assert np.abs(first["embedding"] - other["embedding"]).max() > 0.1
+    # Layers are drawn apart as well.
+    query_LDNH = first["blocks"]["attention"]["query"]
+    assert np.abs(query_LDNH[0] - query_LDNH[1]).max() > 0.1
+
+
+def loss_and_gradients(config, params):
+    random = np.random.default_rng(2)
+    tokens_BT, targets_BT = random.integers(0, 64, size=(2, 2, 20))
+
+    def loss(params):
+        return token_nll(config, params, run(config, params, tokens_BT), targets_BT).mean()
+
+    return jax.jit(jax.value_and_grad(loss))(params)
+
+
+@pytest.mark.parametrize("remat", ["dots", "full"])
+def test_recomputation_changes_no_number(remat):
+    params = random_params(EVERY_OPTION)
+    expected = loss_and_gradients(EVERY_OPTION, params)
+    ours = loss_and_gradients(dataclasses.replace(EVERY_OPTION, remat=remat), params)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), ours, expected)
+
+
+def saved_per_layer(remat: str) -> set[tuple[int, ...]]:
+    """Shapes that the forward pass stacks over layers for the backward one."""
+    config = dataclasses.replace(CONFIG, num_layers=7, remat=remat)
+    params = transformer.abstract_params(config)
+    jaxpr = jax.make_jaxpr(lambda p: loss_and_gradients(config, p))(params)
+    forward = next(e for e in equations(jaxpr.jaxpr) if e.primitive.name == "scan")
+    return {v.aval.shape for v in forward.outvars if v.aval.shape[:1] == (7,) and v.aval.ndim > 1}
+
+
+def equations(jaxpr):
+    """Those of `jaxpr` and of all that it calls."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr")
+        ):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from equations(inner)
+
+
+def test_recomputation_saves_what_its_name_says():
+    """L = 7, B = 2, T = 20, D = 16, F = 24, N = 4, S = T: attention's weights are [.., 20, 20]."""
+    attention = (7, 2, 2, 2, 20, 20)
+    block_input, mlp_hidden = (7, 2, 20, 16), (7, 2, 20, 24)
+    none, dots, full = (saved_per_layer(remat) for remat in ("none", "dots", "full"))
+    assert attention in none and mlp_hidden in none
+    assert attention not in dots and mlp_hidden in dots
+    assert full == {block_input}
+
+
+def test_bfloat16_is_for_products_only():
+    config = dataclasses.replace(EVERY_OPTION, compute_dtype="bfloat16")
+    params = random_params(config)
+    tokens_BT = np.random.default_rng(0).integers(0, 64, size=(2, 20))
+    assert {x.dtype for x in jax.tree.leaves(transformer.abstract_params(config))} == {jnp.float32.dtype}
+    hidden_BTD = run(config, params, tokens_BT)
+    assert hidden_BTD.dtype == jnp.bfloat16
+    logits_BTV = transformer.unembed(config, params, hidden_BTD)
+    assert logits_BTV.dtype == jnp.float32
+    loss, gradients = loss_and_gradients(config, params)
+    assert {x.dtype for x in jax.tree.leaves(gradients)} == {jnp.float32.dtype}
+    expected_loss, expected = loss_and_gradients(EVERY_OPTION, params)
+    assert float(loss) == pytest.approx(float(expected_loss), rel=0.02)
+    # Gradients point the same way.
+    for x, y in zip(jax.tree.leaves(gradients), jax.tree.leaves(expected), strict=True):
+        assert (x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()) > 0.97
+
+
+def test_parameter_counts():
+    """By hand: 3 layers of q 16x32, k and v 16x16, out 32x16, MLP 3x16x24 and two norms."""
+    layer = 16 * 32 + 2 * 16 * 16 + 32 * 16 + 3 * 16 * 24 + 2 * 16
+    tied = 64 * 16 + 3 * layer + 16
+    assert transformer.count_params(CONFIG) == {"total": tied, "matmul": tied}
+    untied = dataclasses.replace(CONFIG, tie_embeddings=False)
+    assert transformer.count_params(untied) == {"total": tied + 64 * 16, "matmul": tied}
+
+
+def test_every_parameter_has_axes_of_its_rank():
+    axes = transformer.parameter_axes(EVERY_OPTION)
+    shapes = transformer.abstract_params(EVERY_OPTION)
+    jax.tree.map(
+        lambda a, s: pytest.fail(f"{a} for {s.shape}") if len(a) != len(s.shape) else None,
+        axes,
+        shapes,
+        is_leaf=lambda x: isinstance(x, tuple),
+    )
+    assert axes["blocks"]["attention"]["key"] == ("layers", "embed", "kv_heads", None)
+    assert axes["embedding"] == ("vocab", "embed")
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"num_heads": 4, "num_kv_heads": 3}, "num_heads=4 must be a multiple of num_kv_heads=3"),
+        ({"window": 0}, "window must be at least 1 token, got 0"),
+        ({"loss_chunk": 0}, "loss_chunk must be at least 1 token, got 0"),
+        ({"head_dim": 7}, "head_dim must be even and positive, got 7"),
+        ({"compute_dtype": "float16"}, "compute_dtype"),
+        ({"remat": "some"}, "remat"),
+    ],
+)
+def test_a_config_that_cannot_be_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CONFIG, **changes)
