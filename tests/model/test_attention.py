@@ -110,9 +110,7 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
                 and (config.window is None or t - s < config.window)
             ]
             q = turned(q, positions_T[t])
-            logits = [
-                scale * (q @ turned(mixed_key(s, group), positions_T[s])) for s in seen
-            ]
+            logits = [scale * (q @ turned(mixed_key(s, group), positions_T[s])) for s in seen]
             shares = np.exp(logits - np.max(logits))
             shares /= shares.sum()
             value = sum(
@@ -160,9 +158,7 @@ def test_the_layer_is_its_formulas(changes, positions_T, segment_ids_T):
 
 def test_align_query_key_starts_keys_as_queries():
     """Key head g equals the first query head of its group; values do not."""
-    layer = Attention(
-        dataclasses.replace(BASIC, align_query_key=True), rngs=nnx.Rngs(params=0)
-    )
+    layer = Attention(dataclasses.replace(BASIC, align_query_key=True), rngs=nnx.Rngs(params=0))
     np.testing.assert_array_equal(layer.key[:, 0], layer.query[:, 0])
     np.testing.assert_array_equal(layer.key[:, 1], layer.query[:, 2])
     assert np.abs(layer.value[:, 0] - layer.query[:, 0]).max() > 0.1

@@ -122,7 +122,9 @@ def test_frequencies_above_a_turn_wrap():
     rotary = PositionInterpolation(base=10.0, factor=0.01)  # 100 radians a token
     table = position_table(config(rotary, head_dim=4), 512)
     cos_BTR, _ = cos_sin(table.turns_hi[0], table.turns_lo[0], np.array([[1, 2]], np.int32))
-    np.testing.assert_allclose(cos_BTR[0, :, 0], [0.8623188722876839, 0.4871876750070059], atol=1e-6)
+    np.testing.assert_allclose(
+        cos_BTR[0, :, 0], [0.8623188722876839, 0.4871876750070059], atol=1e-6
+    )
 
 
 def test_rotate_is_a_quarter_turn_of_halves():

@@ -243,7 +243,8 @@ def equations(jaxpr):
     for equation in jaxpr.eqns:
         yield equation
         for value in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr")
+            list(equation.params.values()),
+            is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr"),
         ):
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
@@ -264,7 +265,9 @@ def test_bfloat16_is_for_products_only():
     config = dataclasses.replace(EVERY_OPTION, compute_dtype="bfloat16")
     params = random_params(config)
     tokens_BT = np.random.default_rng(0).integers(0, 64, size=(2, 20))
-    assert {x.dtype for x in jax.tree.leaves(transformer.abstract_params(config))} == {jnp.float32.dtype}
+    assert {x.dtype for x in jax.tree.leaves(transformer.abstract_params(config))} == {
+        jnp.float32.dtype
+    }
     hidden_BTD = run(config, params, tokens_BT)
     assert hidden_BTD.dtype == jnp.bfloat16
     logits_BTV = transformer.unembed(config, params, hidden_BTD)

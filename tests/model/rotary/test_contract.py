@@ -8,26 +8,23 @@ import numpy as np
 import pytest
 
 from experiment.config import from_dict, to_dict
+from experiment.overrides import load_configs
 from model.config import ModelConfig
 from model.positions import cos_sin, position_table, rotate
 from model.rotary import expression, parse, schedules
 
-# Two expressions of each schedule that must give different vectors. A new file needs a line here.
+# One example of each schedule, from the configs: a new schedule brings a config, and this file
+# stays as it is.
 EXAMPLES = {
-    "rope": ("rope(base=10000)", "rope(base=500)"),
-    "nope": ("nope", None),  # it has no parameter of its own
-    "position_interpolation": (
-        "position_interpolation(base=10000,factor=4)",
-        "position_interpolation(base=10000,factor=2)",
-    ),
-    "ntk_aware": ("ntk_aware(base=10000,factor=8)", "ntk_aware(base=10000,factor=2)"),
+    type(config.model.rotary).__module__.rpartition(".")[2]: config.model.rotary
+    for config in load_configs().values()
 }
 NAMES = sorted(schedules())
 HEAD_DIM = 64
 
 
 def example(name: str):
-    return parse(EXAMPLES[name][0])
+    return dataclasses.replace(EXAMPLES[name], rotary_fraction=1.0)
 
 
 def having(field: str) -> list[str]:
@@ -35,8 +32,8 @@ def having(field: str) -> list[str]:
     return [name for name, cls in schedules().items() if field in cls.__dataclass_fields__]
 
 
-def test_every_schedule_has_an_example_here():
-    assert set(NAMES) <= set(EXAMPLES), "add an example of the new schedule to EXAMPLES"
+def test_every_schedule_has_a_config():
+    assert set(NAMES) == set(EXAMPLES), "add configs/schedules/NAME.py"
 
 
 @pytest.fixture(params=NAMES)
@@ -73,9 +70,14 @@ def test_json_reads_back_as_the_same_schedule(name):
     assert type(restored) is type(rotary)
 
 
-@pytest.mark.parametrize("first, second", [EXAMPLES[n] for n in NAMES if EXAMPLES.get(n, (0, None))[1]])
-def test_its_parameters_matter(first, second):
-    assert not np.array_equal(parse(first).inv_freq(HEAD_DIM), parse(second).inv_freq(HEAD_DIM))
+@pytest.mark.parametrize("parameter", ["base", "factor"])
+def test_its_parameters_matter(name, parameter):
+    if name not in having(parameter):
+        return
+    changed = dataclasses.replace(
+        example(name), **{parameter: 2 * getattr(example(name), parameter)}
+    )
+    assert not np.array_equal(example(name).inv_freq(HEAD_DIM), changed.inv_freq(HEAD_DIM))
 
 
 @pytest.mark.parametrize("name", having("base"))
