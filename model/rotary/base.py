@@ -87,6 +87,12 @@ def check_positive(schedule: Rotary, *names: str) -> None:
             raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
 
 
+def check_factor(factor: float) -> None:
+    """Raises ValueError unless `factor` is finite and at least 1: a stretch, never a squeeze."""
+    if not (isinstance(factor, int | float) and 1 <= factor < np.inf):
+        raise ValueError(f"factor must be a finite number of at least 1, got {factor!r}")
+
+
 def check_base(base: float) -> None:
     """Raises ValueError unless `base` is finite and above 1."""
     if not (isinstance(base, int | float) and 1 < base < np.inf):

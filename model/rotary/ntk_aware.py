@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Rotary, check_base, check_positive, geometric_inv_freq
+from model.rotary.base import Rotary, check_base, check_factor, geometric_inv_freq
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class NtkAware(Rotary):
 
     Attributes:
       base: the base of the schedule being stretched.
-      factor: target context over original context, >= 1 to stretch.
+      factor: target context over original context, at least 1.
     """
 
     base: float
@@ -25,7 +25,7 @@ class NtkAware(Rotary):
     def __post_init__(self):
         super().__post_init__()
         check_base(self.base)
-        check_positive(self, "factor")
+        check_factor(self.factor)
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`.

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Rotary, check_base, check_positive, geometric_inv_freq
+from model.rotary.base import Rotary, check_base, check_factor, geometric_inv_freq
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -13,7 +13,7 @@ class PositionInterpolation(Rotary):
 
     Attributes:
       base: the base of the schedule being stretched.
-      factor: target context over original context, >= 1 to stretch.
+      factor: target context over original context, at least 1.
     """
 
     base: float
@@ -22,7 +22,7 @@ class PositionInterpolation(Rotary):
     def __post_init__(self):
         super().__post_init__()
         check_base(self.base)
-        check_positive(self, "factor")
+        check_factor(self.factor)
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`."""

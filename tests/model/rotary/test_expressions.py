@@ -50,7 +50,10 @@ def test_expression(rotary, text):
         ("", "is not of the form name(parameter=value,...)"),
         ("rope(base=ten)", "base must be a finite number above 1, got 'ten'"),
         ("rope(base='10')", "base must be a finite number above 1, got '10'"),
-        ("ntk_aware(base=10,factor=big)", "factor must be a finite number above 0, got 'big'"),
+        (
+            "ntk_aware(base=10,factor=big)",
+            "factor must be a finite number of at least 1, got 'big'",
+        ),
         ("nope(base=10)", "nope has no parameter 'base'"),
         ("rope(base=1)", "base must be a finite number above 1, got 1"),
         ("rope(**{})", "rope has no parameter"),

@@ -21,7 +21,7 @@ def test_as_transformers_does():
     )
 
 
-@pytest.mark.parametrize("factor", [0.0, -1.0, float("inf"), float("nan")])
-def test_the_factor_must_be_positive(factor):
-    with pytest.raises(ValueError, match="factor must be a finite number above 0, got"):
+@pytest.mark.parametrize("factor", [0.0, 0.99, -1.0, float("inf"), float("nan")])
+def test_the_factor_must_stretch(factor):
+    with pytest.raises(ValueError, match="factor must be a finite number of at least 1, got"):
         PositionInterpolation(base=10_000.0, factor=factor)
