@@ -1,0 +1,28 @@
+"""The paper's Table 4 (arXiv 2405.14591); literals 5e6^(-2i/128) by mpmath."""
+
+import numpy as np
+import pytest
+
+from model.rotary import parse
+from model.rotary.method1 import Method1
+from theory.decay import cosine_sum
+
+
+def test_frequencies_are_the_papers():
+    np.testing.assert_allclose(
+        Method1().inv_freq(128)[[0, 1, 32, 63]],
+        [1.0, 0.78582998041963461, 0.00044721359549995794, 2.5450797880376063e-7],
+        rtol=1e-14,
+    )
+
+
+def test_no_distance_below_30k_has_a_negative_sum():
+    """Table 4: 0 below 15k and 0 below 30k."""
+    negative = cosine_sum(Method1().inv_freq(128), np.arange(30 * 1024)) < 0
+    assert (negative[: 15 * 1024].sum(), negative.sum()) == (0, 0)
+
+
+def test_the_base_is_the_papers_unless_given():
+    assert parse("method1") == Method1(base=5e6)
+    with pytest.raises(ValueError, match="base must be a finite number above 1, got 1"):
+        Method1(base=1)
