@@ -1,0 +1,52 @@
+"""The paper's Table 4 (arXiv 2405.14591); literals of Section 5.5's formula by mpmath."""
+
+import numpy as np
+import pytest
+
+from model.rotary import parse
+from model.rotary.method2 import Method2
+from theory.decay import cosine_sum
+
+
+def test_frequencies_are_the_papers():
+    """(1e4 * 8^(128/88))^(-2i/128) below pair 44, 1e4^(-2i/128) / 8 from there on."""
+    np.testing.assert_allclose(
+        Method2().inv_freq(128)[[0, 1, 20, 43, 44, 63]],
+        [
+            1.0,
+            0.8259908331944308,
+            0.021852672209381548,
+            0.00026911306678211219,
+            0.00022228492625486535,
+            1.4434774808618227e-5,
+        ],
+        rtol=1e-14,
+    )
+
+
+def test_the_sum_is_negative_at_as_many_distances_as_in_the_paper():
+    """Table 4: 97 below 15k and 2554 below 30k; a k is 1024."""
+    negative = cosine_sum(Method2().inv_freq(128), np.arange(30 * 1024)) < 0
+    assert (negative[: 15 * 1024].sum(), negative.sum()) == (97, 2554)
+
+
+def test_the_pair_that_both_rules_meet_at_is_the_same_share_of_a_smaller_head():
+    """22 of 32 pairs: those from there on are interpolated, that before is not yet."""
+    inv_freq = Method2().inv_freq(64)
+    plain = parse("rope(base=1e4)").inv_freq(64)
+    np.testing.assert_allclose(plain[22:] / inv_freq[22:], np.full(10, 8.0), rtol=1e-14)
+    assert plain[21] / inv_freq[21] == pytest.approx(7.2784757959773342, rel=1e-14)  # 8^(21/22)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"factor": 0.5}, r"factor must be a finite number of at least 1, got 0\.5"),
+        ({"raised_fraction": 0}, r"raised_fraction must be in \(0, 1\], got 0"),
+        ({"raised_fraction": 1.5}, r"raised_fraction must be in \(0, 1\], got 1\.5"),
+        ({"base": 1.0}, "base must be a finite number above 1"),
+    ],
+)
+def test_senseless_parameters_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        Method2(**change)
