@@ -1,0 +1,67 @@
+"""The bases Gradient published for Llama 3 (May 2024); literals of the law by mpmath."""
+
+import numpy as np
+import pytest
+
+from model.rotary.rope import Rope
+from model.rotary.scaled_base import ScaledBase
+
+
+@pytest.mark.parametrize(
+    "target, published", [(262_144, 283_461_213), (1_048_576, 3_580_165_449), (8192, 500_000)]
+)
+def test_the_bases_of_llama_3_gradient(target, published):
+    """Their config.json files say 283461213.0 and 3580165449.0."""
+    schedule = ScaledBase(base=5e5, original_context_length=8192, target_context_length=target)
+    assert int(schedule.scaled_base) == published
+
+
+@pytest.mark.parametrize(
+    "base, original, target, scaled, pairs",
+    [
+        (100.0, 512, 1024, 206.55459256164259, [0.51359482965534967, 0.0094263704093775146]),
+        (500.0, 1024, 8192, 6321.4207882471541, [0.33488690245583531, 0.00047237525268296794]),
+    ],
+)
+def test_small_bases(base, original, target, scaled, pairs):
+    schedule = ScaledBase(base=base, original_context_length=original, target_context_length=target)
+    assert schedule.scaled_base == pytest.approx(scaled, rel=1e-13)
+    np.testing.assert_allclose(schedule.inv_freq(16)[[1, 7]], pairs, rtol=1e-13)
+
+
+def test_the_same_target_changes_nothing():
+    schedule = ScaledBase(base=500.0, original_context_length=512, target_context_length=512)
+    np.testing.assert_array_equal(schedule.inv_freq(64), Rope(base=500.0).inv_freq(64))
+
+
+def test_critical_dimensions():
+    """92 of Llama 2's 128 (base 1e4, 4096 tokens) in Liu et al.
+
+    For Llama 3 the formula gives 70, as do the wavelengths: pair 34, 2π 5e5^(34/64) = 6695, turns
+    within 8192 tokens and pair 35, 8219, does not. Gradient's post says 72.
+    """
+
+    def critical_dim(base, original):
+        schedule = ScaledBase(
+            base=base, original_context_length=original, target_context_length=original
+        )
+        return schedule.critical_dim(128)
+
+    assert critical_dim(1e4, 4096) == 92
+    assert critical_dim(5e5, 8192) == 70
+    assert critical_dim(10.0, 4096) == 128  # every pair turns: no more than there are
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"target_context_length": 511}, "at least original_context_length=512, got 511"),
+        ({"target_context_length": "long"}, "target_context_length must be at least .* got 'long'"),
+        ({"original_context_length": 6}, "original_context_length must be at least 7 .* got 6"),
+        ({"base": 1.0}, "base must be a finite number above 1"),
+    ],
+)
+def test_senseless_parameters_are_refused(change, message):
+    parameters = {"base": 500.0, "original_context_length": 512, "target_context_length": 1024}
+    with pytest.raises(ValueError, match=message):
+        ScaledBase(**parameters | change)
