@@ -6,6 +6,7 @@ token; `model.positions` does the turning and never learns the schedule's name.
 
 import abc
 import dataclasses
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -53,6 +54,11 @@ class Rotary(abc.ABC):
         """Multiplies q·k besides the usual 1 / sqrt(head_dim)."""
         return 1.0
 
+    @property
+    def resting_logit_scale(self) -> float:
+        """The same for features that do not turn, where a method tells them apart (MLA's)."""
+        return self.logit_scale
+
     def rotary_dim(self, head_dim: int) -> int:
         """How many of `head_dim` features turn: even, at least 2.
 
@@ -91,6 +97,19 @@ def check_factor(factor: float) -> None:
     """Raises ValueError unless `factor` is finite and at least 1: a stretch, never a squeeze."""
     if not (isinstance(factor, int | float) and 1 <= factor < np.inf):
         raise ValueError(f"factor must be a finite number of at least 1, got {factor!r}")
+
+
+def float_tuple(name: str, values: Sequence[float]) -> tuple[float, ...]:
+    """`values` as a tuple of floats, so that it hashes and survives JSON.
+
+    Raises:
+      ValueError: if it is not a list of one or more finite numbers.
+    """
+    listed = tuple(values) if isinstance(values, tuple | list | np.ndarray) else ()
+    numeric = all(isinstance(value, int | float | np.number) for value in listed)
+    if not listed or not numeric or not np.isfinite(listed).all():
+        raise ValueError(f"{name} must be a list of finite numbers, got {values!r}")
+    return tuple(float(value) for value in listed)
 
 
 def check_base(base: float) -> None:
