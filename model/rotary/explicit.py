@@ -1,0 +1,66 @@
+"""Frequencies of one's own: the vector itself, in place or from a file."""
+
+import dataclasses
+import json
+
+import numpy as np
+
+from model.rotary.base import Rotary, float_tuple
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Explicit(Rotary):
+    """Pair i turns `values[i]` radians per token.
+
+    A file is read when the object is made, and what the object holds and a run records is the
+    numbers: `file` is None ever after. Give one of the two.
+
+    Attributes:
+      values: radians per token, at least 0, one number a pair that turns.
+      file: a `.npy` file of one row of numbers, or a `.json` file of a list or of an object with
+        the list under "inv_freq" (as `python -m model.rotary show --json` writes it).
+    """
+
+    values: tuple[float, ...] = ()
+    file: str | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not isinstance(self.file, str | None):
+            raise ValueError(f"file must be the name of a .npy or .json file, got {self.file!r}")
+        # Not `values == ()`: an array may be given too.
+        without_values = isinstance(self.values, tuple) and not self.values
+        if (self.file is None) == without_values:
+            raise ValueError("explicit needs one of values=(1.0,...) and file='NAME.npy'")
+        where = "values" if self.file is None else f"file={self.file!r}"
+        values = float_tuple(where, self.values if self.file is None else _read(self.file))
+        if min(values) < 0:
+            raise ValueError(f"{where} must be at least 0 radians per token, got {min(values)}")
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "file", None)
+
+    def frequencies(self, rotary_dim: int) -> np.ndarray:
+        """See `Rotary.frequencies`.
+
+        Raises:
+          ValueError: if there is not one number a pair.
+        """
+        if len(self.values) != rotary_dim // 2:
+            raise ValueError(
+                f"values has {len(self.values)} numbers; rotary_dim={rotary_dim} needs "
+                f"{rotary_dim // 2}, one a pair"
+            )
+        return np.array(self.values)
+
+
+def _read(file: str):
+    try:
+        if file.endswith(".npy"):
+            return np.load(file, allow_pickle=False).tolist()
+        if file.endswith(".json"):
+            with open(file, encoding="utf-8") as stream:
+                content = json.load(stream)
+            return content["inv_freq"] if isinstance(content, dict) else content
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"file={file!r} cannot be read: {error!r}") from error
+    raise ValueError(f"file={file!r} must end in .npy or .json")
