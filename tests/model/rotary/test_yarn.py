@@ -73,3 +73,66 @@ def test_senseless_parameters_are_refused(change):
     text = ",".join(f"{key}={value}" for key, value in parameters.items())
     with pytest.raises(ValueError, match=name):
         rotary.parse(f"yarn({text})")
+
+
+# Head of 32, factor 8, original context 2048, by (base, truncate): pairs of the ramp.
+TRUNCATION = {
+    (100.0, False): {8: 0.100000001, 9: 0.0698889047, 12: 0.0225780979, 15: 0.00661400659},
+    (100.0, True): {8: 0.100000001, 9: 0.0699420497, 12: 0.0231089536, 15: 0.00705227675},
+    (500.0, False): {5: 0.143407494, 6: 0.0970166847, 10: 0.0124495672, 14: 0.000926808105},
+    (500.0, True): {5: 0.143407494, 6: 0.0887399316, 10: 0.0115682138, 14: 0.000924187829},
+    (1e4, False): {4: 0.100000001, 5: 0.0483229086, 8: 0.00423313351, 10: 0.000419459218},
+    (1e4, True): {4: 0.100000001, 5: 0.0492048636, 8: 0.00499999989, 10: 0.000790569466},
+}
+
+
+@pytest.mark.parametrize("case", TRUNCATION)
+def test_the_ramp_ends_at_whole_pairs_unless_told_not_to(case):
+    base, truncate = case
+    schedule = rotary.parse(
+        f"yarn(base={base},factor=8,original_context_length=2048,truncate={truncate})"
+    )
+    for pair, value in TRUNCATION[case].items():
+        assert schedule.inv_freq(32)[pair] == pytest.approx(value, rel=2e-6), pair
+
+
+@pytest.mark.parametrize(
+    ("options", "turning", "resting"),
+    [
+        # 0.1 ln 40 + 1 = 1.36889; times 0.707: 1.26080; DeepSeek-V3 and V2 scale all alike.
+        ("mscale=1,mscale_all_dim=1", 1.3688879454113936, 1.3688879454113936),
+        ("mscale=0.707,mscale_all_dim=0.707", 1.2608037774058553, 1.2608037774058553),
+        # transformers: attention factor 0.92104..., and DeepSeek's softmax has 1.36889 for all.
+        ("mscale=0.707,mscale_all_dim=1", 0.9210423553163399 * 1.3688879454113936, 1.36888794541),
+        # DeepSeek's default: what does not turn is left alone.
+        ("mscale_all_dim=0", 1.3688879454113936, 1.0),
+        ("mscale=0", 1.0, 1.0),
+    ],
+)
+def test_mscale_is_deepseeks(options, turning, resting):
+    schedule = rotary.parse(f"yarn(base=1e4,factor=40,original_context_length=4096,{options})")
+    assert schedule.logit_scale == pytest.approx(turning**2, rel=1e-12)
+    assert schedule.resting_logit_scale == pytest.approx(resting**2, rel=1e-10)
+
+
+def test_the_factor_must_stretch():
+    with pytest.raises(ValueError, match=r"factor must be a finite number of at least 1, got 0\.9"):
+        rotary.parse("yarn(base=10,factor=0.9,original_context_length=64)")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("truncate=1", "truncate must be True or False, got 1"),
+        ("mscale=-1", "mscale must be a finite number of at least 0, got -1"),
+        ("mscale=None", "mscale must be a finite number of at least 0, got None"),
+        ("mscale_all_dim='a'", "mscale_all_dim must be a finite number of at least 0, got 'a'"),
+        (
+            "mscale_all_dim=0,rotary_fraction=0.5",
+            r"mscale_all_dim=0 must equal mscale=1\.0 where rotary_fraction=0\.5 is below 1",
+        ),
+    ],
+)
+def test_senseless_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        rotary.parse(f"yarn(base=10,factor=2,original_context_length=64,{options})")
