@@ -28,10 +28,10 @@ from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.positions import PositionTable, position_table
-from model.rotary import Rotary
+from model.rotary import Pattern
 from model.rotary.nope import Nope
 from model.transformer import Params
-from theory import decay
+from reporting.members import theory
 
 Results = list[tuple[RunDirectory, Rows]]
 
@@ -96,7 +96,7 @@ def evaluate(
         be asked, a schedule or step that does not exist, a results file of another schema.
     """
     console = console or Console(quiet=True)
-    schedule = rotary_lib.parse(rotary) if rotary else None
+    schedule = rotary_lib.parse_pattern(rotary) if rotary else None
     for task in tasks or ():
         _check_task(task)
     if documents is not None and documents < 1:
@@ -156,7 +156,7 @@ def _old_rows(run: RunDirectory) -> Rows:
     return rows.read(run.results_path) if run.results_path.exists() else rows.columns([])
 
 
-def _member(run: RunDirectory, schedule: Rotary | None, step: int | None) -> Member:
+def _member(run: RunDirectory, schedule: Pattern | None, step: int | None) -> Member:
     params, step = restore_params(run, step)
     config = run.config
     if schedule:
@@ -267,17 +267,19 @@ def context_table(results: Results) -> Table:
         if task == "perplexity":
             continue
         estimate = effective_context.estimate(chosen)
-        rotary = rotary_lib.parse(str(chosen["rotary"][0]))
-        inv_freq = rotary.inv_freq(run.config.model.head_dim)
+        evaluated = dataclasses.replace(
+            run.config.model, rotary=rotary_lib.parse_pattern(str(chosen["rotary"][0]))
+        )
+        predicted = theory(evaluated.rotary_table(run.config.data.context_length).inv_freq)
         table.add_row(
             run.name,
             task,
             str(estimate.length),
             str(estimate),
             f"{estimate.ceiling:.2f}",
-            str(decay.first_negative(inv_freq) or "none"),
-            f"{decay.quarter_period(inv_freq):.0f}",
-            f"{decay.full_period(inv_freq):.0f}",
+            str(predicted.first_negative or "none"),
+            f"{predicted.quarter_period:.0f}",
+            f"{predicted.full_period:.0f}",
         )
     return table
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from experiment.config import ExperimentConfig
 from model import rotary as rotary_lib
-from model.rotary import Rotary, nearest
+from model.rotary import Rotary, nearest, split_commas
 
 OVERRIDES_HELP = """\
 overrides: any field of the config, by its dotted path
@@ -21,6 +21,7 @@ overrides: any field of the config, by its dotted path
   model.rotary.base=500                    a field of a nested object
   "model.rotary=yarn(base=1e4, factor=8, original_context_length=512)"
                                            a whole schedule, as an expression
+  "model.rotary=[rope(base=1e4),nope]"     a pattern, repeated over the layers
   model.window=32  data.tokenizer=none     an optional value; none leaves it out
   evals.tasks=[kv,lines]                   a list
 """
@@ -47,19 +48,6 @@ def argument_parser(
         "overrides", nargs="*", metavar="dotted.field=value", help="changes to the config"
     )
     return parser
-
-
-def split_commas(text: str) -> list[str]:
-    """Splits at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`."""
-    parts, depth, current = [], 0, ""
-    for character in text:
-        depth += (character in "([") - (character in ")]")
-        if character == "," and depth == 0:
-            parts.append(current)
-            current = ""
-        else:
-            current += character
-    return [*parts, current]
 
 
 def load_configs() -> dict[str, ExperimentConfig]:
@@ -141,16 +129,19 @@ def _parse(text: str, hint: Any, where: str) -> Any:
     """`text` as a value of the type `hint`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        if text.lower() == "none":
+        if text.lower() == "none" and type(None) in arguments:
             return None
-        (hint,) = (argument for argument in arguments if argument is not type(None))
-        return _parse(text, hint, where)
+        # `[a,b]` is the union's tuple, where it has one; anything else its plain type.
+        listed = text.startswith("[")
+        kinds = [kind for kind in arguments if kind is not type(None)]
+        fitting = [kind for kind in kinds if (typing.get_origin(kind) is tuple) == listed]
+        return _parse(text, (fitting or kinds)[0], where)
     if origin is typing.Literal:
         if text not in arguments:
             raise ValueError(f"{where}={text}: {nearest(text, arguments)}")
         return text
     if origin is tuple:
-        items = text.strip("()[]")
+        items = text[1:-1] if text[:1] + text[-1:] in ("[]", "()") else text
         return tuple(_parse(item.strip(), arguments[0], where) for item in split_commas(items))
     if isinstance(hint, type) and issubclass(hint, Rotary):
         try:

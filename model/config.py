@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from model import rotary as rotary_lib
-from model.rotary import Rotary, RotaryTable
+from model.rotary import Pattern, RotaryTable
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,23 +19,24 @@ class ModelConfig:
       num_kv_heads: key/value heads; divides num_heads (grouped-query attention).
       head_dim: features of a head. Keep it the same across sizes: the bound depends on it.
       mlp_dim: hidden width of the gated MLP.
-      rotary: the schedule of every layer. No default: a run that does not say its base does not
-        start.
-      window: tokens a query sees, itself included (None: all before it). A control whose
-        effective context is known.
+      rotary: the schedule of every layer, or several repeated over the layers (local and global
+        bases, no rotation every fourth layer). No default: a run that does not say its base does
+        not start.
+      window: tokens a query sees, itself included (None: all before it); one, or several repeated
+        over the layers. In one layer, a control whose effective context is known.
       tie_embeddings: use the embedding matrix for the output too.
       qk_norm: RMSNorm on queries and keys, per head, before rotation.
       norm_epsilon: added to the mean square in RMSNorm.
-      shift_keys: half of each key head's features are computed from the previous token, so that
-        an induction head fits in one layer ("smeared keys", Olsson et al. 2022) and small models
-        learn retrieval in minutes.
+      shift_keys: mix into each key the previous token's, by a learned share per head that starts
+        at half, so that an induction head fits in one layer ("smeared keys", Olsson et al. 2022)
+        and small models learn retrieval in minutes.
       align_query_key: start each key projection equal to its (first) query projection, the
         k = q + noise of Men et al. 2024; without it small models stay at chance for long.
       compute_dtype: of matrix products; rotation, softmax, norms and loss are always float32.
       remat: what the backward pass recomputes: "none", "dots" (keep matrix products only) or
         "full" (keep each block's input only).
-      loss_chunk: tokens of a row whose logits exist at once (None: chosen so that no more than
-        64 MiB of float32 logits a row exist).
+      loss_chunk: tokens of a row whose logits exist at once (None: as many as keep the logits of
+        all rows within 256 MiB of float32).
     """
 
     vocab_size: int
@@ -45,8 +46,8 @@ class ModelConfig:
     num_kv_heads: int
     head_dim: int
     mlp_dim: int
-    rotary: Rotary
-    window: int | None = None
+    rotary: Pattern
+    window: int | tuple[int | None, ...] | None = None
     tie_embeddings: bool = True
     qk_norm: bool = False
     norm_epsilon: float = 1e-5
@@ -78,12 +79,14 @@ class ModelConfig:
         ):
             if getattr(self, name) not in valid:
                 raise ValueError(f"{name} must be one of {valid}, got {getattr(self, name)!r}")
-        if self.window is not None and self.window < 1:
-            raise ValueError(f"window must be at least 1 token, got {self.window}")
+        for window in rotary_lib.over_layers(self.window, self.num_layers):
+            if window is not None and window < 1:
+                raise ValueError(f"window must be at least 1 token, got {window}")
         if self.loss_chunk is not None and self.loss_chunk < 1:
             raise ValueError(f"loss_chunk must be at least 1 token, got {self.loss_chunk}")
-        self.rotary.inv_freq(self.head_dim)  # refuses an odd head, or a fraction without a pair
+        self.rotary_table(2)  # refuses an odd head, a fraction without a pair, too long a pattern
 
     def rotary_table(self, context_length: int) -> RotaryTable:
         """The frequencies of every layer; log-n scaling is relative to `context_length`."""
-        return rotary_lib.table([self.rotary] * self.num_layers, self.head_dim, context_length)
+        layers = rotary_lib.over_layers(self.rotary, self.num_layers)
+        return rotary_lib.table(layers, self.head_dim, context_length)

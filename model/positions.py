@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from model.config import ModelConfig
+from model.rotary import over_layers
 
 # Wider than any context: a window of this size masks nothing.
 NO_WINDOW = np.iinfo(np.int32).max
@@ -43,13 +44,14 @@ def position_table(config: ModelConfig, context_length: int) -> PositionTable:
     # Two exact steps: a float64 carries 53 bits, so its top 32 and the rest both convert exactly.
     turns = np.mod(rotary.inv_freq / (2 * np.pi), 1.0) * 2.0**32
     turns_hi = np.floor(turns)
+    windows = over_layers(config.window, config.num_layers)
     return PositionTable(
         turns_hi=turns_hi.astype(np.uint32),
         turns_lo=np.floor((turns - turns_hi) * 2.0**32).astype(np.uint32),
         logit_scale=rotary.logit_scale.astype(np.float32),
         query_floor=rotary.query_floor.astype(np.float32),
         query_slope=rotary.query_slope.astype(np.float32),
-        window=np.full(config.num_layers, config.window or NO_WINDOW, np.int32),
+        window=np.array([window or NO_WINDOW for window in windows], np.int32),
     )
 
 

@@ -12,6 +12,7 @@ from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from evals.effective_context import MEASURED, NOT_LEARNED, Estimate
+from model.rotary import Rotary
 from reporting.members import Member, tasks
 from reporting.style import FAINT, INK, looks, tag
 from theory import decay
@@ -161,8 +162,9 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
                 assert member.base is not None
                 tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
     families = {
-        (dataclasses.replace(member.config.model.rotary, base=2.0), member.config.model.head_dim)
+        (dataclasses.replace(rotary, base=2.0), member.config.model.head_dim)
         for member in based
+        if isinstance(rotary := member.config.model.rotary, Rotary)
     }
     if len(families) > 1:
         return
@@ -189,7 +191,7 @@ def _draw_controls(ax: Axes, controls: Sequence[Member], members: Sequence[Membe
     ax.grid(visible=False, axis="x")
     for place, member in enumerate(controls):
         window = member.config.model.window
-        if window:
+        if isinstance(window, int):  # a pattern has no single limit
             limit = ax.plot([place - 0.38, place + 0.38], [window, window], color=INK, lw=1.1)
             note = ax.annotate(
                 f"sees {window:,}",

@@ -253,7 +253,8 @@ def _configurations(members: Sequence[Member]) -> str:
 
 def _flat(config: Any, prefix: str = "") -> dict[str, str]:
     """Dotted fields, as overrides spell them; a rotary schedule is one value, its expression."""
-    if isinstance(config, Rotary):
+    first = config[0] if isinstance(config, tuple) and config else config
+    if isinstance(first, Rotary):
         return {prefix: rotary_lib.expression(config)}
     if not dataclasses.is_dataclass(config):
         return {prefix: ",".join(map(str, config)) if isinstance(config, tuple) else str(config)}

@@ -3,7 +3,8 @@
 Every method in the literature is a vector `inv_freq` (radians per token, one entry a feature
 pair, 0 = the pair does not turn), a scalar on the logits and, rarely, a scale on the query.
 On a command line a schedule is written as an expression, `yarn(base=1e4, factor=8)`: the file's
-name, then the dataclass's fields.
+name, then the dataclass's fields. A pattern over layers is a list of them, `[rope(base=1e4),nope]`,
+repeated from the first layer to the last.
 """
 
 import ast
@@ -19,7 +20,21 @@ import numpy as np
 
 from model.rotary.base import Rotary
 
-__all__ = ["Rotary", "RotaryTable", "expression", "parse", "schedules", "table"]
+__all__ = [
+    "Pattern",
+    "Rotary",
+    "RotaryTable",
+    "expression",
+    "over_layers",
+    "parse",
+    "parse_pattern",
+    "schedules",
+    "split_commas",
+    "table",
+]
+
+# One schedule for every layer, or several repeated over the layers.
+Pattern = Rotary | tuple[Rotary, ...]
 
 
 @functools.cache
@@ -36,8 +51,10 @@ def schedules() -> dict[str, type[Rotary]]:
     return found
 
 
-def expression(rotary: Rotary) -> str:
-    """The schedule as `name(parameter=value,...)`, defaults left out; `parse` reads it back."""
+def expression(rotary: Pattern) -> str:
+    """`name(parameter=value,...)`, defaults left out, or `[a,b]`; `parse_pattern` reads it back."""
+    if isinstance(rotary, tuple):
+        return f"[{','.join(map(expression, rotary))}]"
     name = type(rotary).__module__.rpartition(".")[2]
     # The schedule's own parameters first, then those every schedule shares.
     fields = dataclasses.fields(rotary)
@@ -102,6 +119,41 @@ def parse(text: str) -> Rotary:
         return schedule(**arguments)
     except TypeError as error:
         raise ValueError(f"{text}: {error}") from error
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Builds one schedule, or the tuple that `[a,b]` names; raises ValueError as `parse` does."""
+    text = text.strip()
+    if not text.startswith("["):
+        return parse(text)
+    if not text.endswith("]"):
+        raise ValueError(f"rotary pattern {text!r} lacks its closing bracket")
+    return tuple(parse(part) for part in split_commas(text[1:-1]))
+
+
+def over_layers(pattern, num_layers: int) -> tuple:
+    """A value for each layer: one for all, or a tuple repeated from the first layer on.
+
+    Raises:
+      ValueError: if the tuple is empty or longer than there are layers.
+    """
+    values = pattern if isinstance(pattern, tuple) else (pattern,)
+    if not 1 <= len(values) <= num_layers:
+        raise ValueError(f"a pattern of {len(values)} does not fit num_layers={num_layers}")
+    return tuple(values[layer % len(values)] for layer in range(num_layers))
+
+
+def split_commas(text: str) -> list[str]:
+    """Splits at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`."""
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    return [*parts, current]
 
 
 def _literal(node: ast.expr, where: str):

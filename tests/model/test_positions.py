@@ -11,6 +11,7 @@ import pytest
 
 from model.config import ModelConfig
 from model.positions import NO_WINDOW, PositionTable, cos_sin, position_table, rotate
+from model.rotary import Rotary
 from model.rotary.nope import Nope
 from model.rotary.position_interpolation import PositionInterpolation
 from model.rotary.rope import Rope
@@ -118,13 +119,17 @@ def test_a_factor_that_is_no_power_of_two():
 
 
 def test_frequencies_above_a_turn_wrap():
-    """A factor below 1 speeds pairs up, past a radian or a whole turn a token."""
-    rotary = PositionInterpolation(base=10.0, factor=0.01)  # 100 radians a token
-    table = position_table(config(rotary, head_dim=4), 512)
+    """100 radians a token is 15 whole turns and a rest."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Fast(Nope):
+        def frequencies(self, rotary_dim: int) -> np.ndarray:
+            return np.full(rotary_dim // 2, 100.0)
+
+    table = position_table(config(Fast(), head_dim=4), 512)
     cos_BTR, _ = cos_sin(table.turns_hi[0], table.turns_lo[0], np.array([[1, 2]], np.int32))
-    np.testing.assert_allclose(
-        cos_BTR[0, :, 0], [0.8623188722876839, 0.4871876750070059], atol=1e-6
-    )
+    expected = [0.8623188722876839, 0.4871876750070059]  # cos 100, cos 200
+    np.testing.assert_allclose(cos_BTR[0, :, 0], expected, atol=1e-6)
 
 
 def test_rotate_is_a_quarter_turn_of_halves():

@@ -1,0 +1,47 @@
+"""Patterns over layers: schedules and windows that differ from layer to layer."""
+
+import numpy as np
+import pytest
+
+from experiment import overrides
+from model import rotary
+from model.positions import NO_WINDOW, position_table
+
+
+@pytest.fixture(scope="module")
+def four_layers():
+    return overrides.apply(overrides.find_config("tiny"), ["model.num_layers=4"])
+
+
+def test_a_pattern_repeats_from_the_first_layer_on(four_layers):
+    config = overrides.apply(
+        four_layers, ["model.rotary=[rope(base=100),rope(base=1e4),nope]", "model.window=[8,none]"]
+    )
+    inv_freq_LR = config.model.rotary_table(64).inv_freq
+    # The slowest of 8 pairs turns base ** (-14 / 16) radians a token.
+    np.testing.assert_allclose(
+        inv_freq_LR[:, -1], [100**-0.875, 1e4**-0.875, 0.0, 100**-0.875], rtol=1e-12
+    )
+    assert position_table(config.model, 64).window.tolist() == [8, NO_WINDOW, 8, NO_WINDOW]
+
+
+def test_a_pattern_reads_back(four_layers):
+    text = "[ntk_aware(base=10000,factor=8),nope]"
+    pattern = rotary.parse_pattern(text)
+    assert [type(one).__name__ for one in pattern] == ["NtkAware", "Nope"]
+    assert rotary.expression(pattern) == text
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.rotary=[nope,nope,nope,nope,nope]", "pattern of 5 does not fit num_layers=4"),
+        ("model.rotary=[nope", "not of the form"),
+        ("model.rotary=[]", "not of the form"),
+        ("model.window=[8,0]", "window must be at least 1 token, got 0"),
+        ("model.window=[8,x]", "model.window=x must be a number"),
+    ],
+)
+def test_patterns_that_cannot_be_are_named(four_layers, override, message):
+    with pytest.raises(ValueError, match=message):
+        overrides.apply(four_layers, [override])
