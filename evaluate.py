@@ -31,7 +31,7 @@ from model.positions import PositionTable, position_table
 from model.rotary import Pattern
 from model.rotary.nope import Nope
 from model.transformer import Params
-from reporting.members import theory
+from theory.predictions import predict
 
 Results = list[tuple[RunDirectory, Rows]]
 
@@ -270,7 +270,7 @@ def context_table(results: Results) -> Table:
         evaluated = dataclasses.replace(
             run.config.model, rotary=rotary_lib.parse_pattern(str(chosen["rotary"][0]))
         )
-        predicted = theory(evaluated.rotary_table(run.config.data.context_length).inv_freq)
+        predicted = predict(evaluated.rotary_table(run.config.data.context_length).inv_freq)
         table.add_row(
             run.name,
             task,

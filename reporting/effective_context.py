@@ -18,7 +18,7 @@ from reporting.style import FAINT, INK, looks, tag
 from theory import decay
 
 _DASHED, _DOTTED = (0, (5, 2)), (0, (1.2, 1.8))
-_THEORY = {  # field of Theory: (legend, color, linestyle)
+_THEORY = {  # field of Predictions: (legend, color, linestyle)
     "first_negative": ("theory: first distance with $B_m<0$", INK, "-"),
     "quarter_period": ("quarter period of the slowest pair", FAINT, _DASHED),
     "full_period": ("full period of the slowest pair", FAINT, _DOTTED),

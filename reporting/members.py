@@ -12,42 +12,12 @@ from evals.rows import Rows
 from experiment.config import ExperimentConfig, MeshConfig
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib
-from theory import decay
+from theory.predictions import Predictions, predict
 
 PERPLEXITY = "perplexity"
 TASK_ORDER = ("kv", "lagcopy", "lines")  # the first one that was evaluated leads the page
 
 LOSS_POINTS = 150
-
-# Theory is looked for this far, in tokens.
-HORIZON = 2**20
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Theory:
-    """What the frequencies alone predict, in tokens.
-
-    Where layers differ, the layer that reaches farthest counts: a model may use any of them.
-
-    Attributes:
-      first_negative: first distance with B_m < 0; None if there is none below `HORIZON`.
-      quarter_period, full_period: of the slowest turning pair; inf where nothing turns.
-    """
-
-    first_negative: int | None
-    quarter_period: float
-    full_period: float
-
-
-def theory(inv_freq: np.ndarray) -> Theory:
-    """The theory of a rotary table's frequencies, float64 `[L, R]`, radians per token."""
-    layers = np.unique(inv_freq, axis=0)
-    bounds = [decay.first_negative(layer, HORIZON) for layer in layers]
-    return Theory(
-        first_negative=None if None in bounds else max(bound for bound in bounds if bound),
-        quarter_period=max(decay.quarter_period(layer) for layer in layers),
-        full_period=max(decay.full_period(layer) for layer in layers),
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +54,7 @@ class Member:
     label: str
     runs: tuple[RunDirectory, ...]
     config: ExperimentConfig
-    theory: Theory
+    theory: Predictions
     estimates: dict[str, Estimate]
     losses: tuple[tuple[np.ndarray, np.ndarray], ...]
     perplexity: PerplexityCurve | None
@@ -129,7 +99,7 @@ def _member(runs: tuple[RunDirectory, ...]) -> Member:
         label=",".join(part for part in parts if not part.startswith("seed=")) or config.name,
         runs=runs,
         config=config,
-        theory=theory(table.inv_freq),
+        theory=predict(table.inv_freq),
         estimates=_estimates(rows, config.data.context_length),
         losses=tuple(curve for run in runs if (curve := _loss(run)) is not None),
         perplexity=_perplexity(rows),

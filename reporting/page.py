@@ -13,8 +13,9 @@ import matplotlib.colors
 from evals.effective_context import MEASURED, NOT_LEARNED, Estimate
 from model import rotary as rotary_lib
 from model.rotary import Rotary
-from reporting.members import HORIZON, Member, tasks
+from reporting.members import Member, tasks
 from reporting.style import Look, looks
+from theory.predictions import HORIZON
 
 _FOLDER = Path(__file__).parent
 

@@ -17,6 +17,7 @@ from reporting import members as members_lib
 from reporting import style
 from reporting.curves import compact
 from reporting.effective_context import effective_context
+from theory.predictions import predict
 
 LENGTH = 128
 QUESTION = "Does <b>1 < 2</b> & how far?"
@@ -373,10 +374,10 @@ def test_members_of_two_sweeps_keep_their_names_apart(tmp_path):
 def test_theory_of_unlike_layers_is_that_of_the_farthest():
     ten = rotary.parse("rope(base=10)").inv_freq(64)
     hundred = rotary.parse("rope(base=100)").inv_freq(64)
-    both = members_lib.theory(np.stack([ten, hundred, ten]))
+    both = predict(np.stack([ten, hundred, ten]))
     assert both.first_negative == 46
     assert both.full_period == pytest.approx(544, abs=0.5)
-    assert members_lib.theory(np.stack([ten, np.zeros(32)])).first_negative is None
+    assert predict(np.stack([ten, np.zeros(32)])).first_negative is None
 
 
 def test_perplexity_is_weighted_by_tokens(tmp_path):

@@ -1,0 +1,174 @@
+"""Loss and ranks by hand, in chunks and whole, and never a `[B, T, V]` when V is large."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from model import loss as loss_lib
+from model.config import ModelConfig
+from model.loss import token_nll, token_scores
+from model.rotary.nope import Nope
+
+CONFIG = ModelConfig(
+    vocab_size=5,
+    embed_dim=4,
+    num_layers=1,
+    num_heads=1,
+    num_kv_heads=1,
+    head_dim=2,
+    mlp_dim=4,
+    rotary=Nope(),
+    tie_embeddings=False,
+)
+
+
+def logits_as_hidden(logits_BTV):
+    """Hidden states and parameters whose logits are exactly these: the output is the identity."""
+    logits_BTV = jnp.asarray(logits_BTV, jnp.float32)
+    return {"output": jnp.eye(logits_BTV.shape[-1])}, logits_BTV
+
+
+def test_loss_and_rank_by_hand():
+    params, hidden_BTD = logits_as_hidden([[[0.0, 1.0, 2.0, 3.0, 0.0]] * 5])
+    targets_BT = jnp.array([[3, 2, 1, 0, 4]])
+    scores = token_scores(CONFIG, params, hidden_BTD, targets_BT)
+    # log(1 + e + e^2 + e^3 + 1) = 3.4717450
+    expected = 3.4717450 - np.array([3.0, 2.0, 1.0, 0.0, 0.0])
+    np.testing.assert_allclose(scores.nll_BT[0], expected, atol=1e-5)
+    np.testing.assert_array_equal(scores.rank_BT[0], [0, 1, 2, 3, 4])
+    np.testing.assert_array_equal(scores.correct_BT[0], [True, False, False, False, False])
+    assert scores.rank_BT.dtype == jnp.int32 and scores.nll_BT.dtype == jnp.float32
+    np.testing.assert_allclose(
+        token_nll(CONFIG, params, hidden_BTD, targets_BT), expected[None], atol=1e-5
+    )
+
+
+def test_ties_go_to_the_lowest_id():
+    """Of four equal logits the first is the argmax, and each next one a rank below."""
+    params, hidden_BTD = logits_as_hidden([[[1.0, 1.0, 0.0, 1.0, 1.0]] * 5])
+    scores = token_scores(CONFIG, params, hidden_BTD, jnp.array([[0, 1, 2, 3, 4]]))
+    np.testing.assert_array_equal(scores.rank_BT[0], [0, 1, 4, 2, 3])
+    np.testing.assert_array_equal(scores.correct_BT[0], [True, False, False, False, False])
+
+
+def test_a_broken_model_is_right_about_nothing():
+    """All-zero logits, as a dead model gives, score only where the target is id 0."""
+    params, hidden_BTD = logits_as_hidden(np.zeros((1, 4, 5)))
+    scores = token_scores(CONFIG, params, hidden_BTD, jnp.array([[1, 2, 3, 4]]))
+    assert not scores.correct_BT.any()
+    np.testing.assert_allclose(scores.nll_BT, np.log(5), rtol=1e-6)
+
+
+def test_large_logits_do_not_overflow():
+    params, hidden_BTD = logits_as_hidden([[[1000.0, 0.0, 0.0, 0.0, -1000.0]] * 2])
+    nll_BT = token_nll(CONFIG, params, hidden_BTD, jnp.array([[0, 4]]))
+    np.testing.assert_allclose(nll_BT, [[0.0, 2000.0]])
+
+
+def random_case(config: ModelConfig, B: int, T: int):
+    random = np.random.default_rng(0)
+    V, D = config.vocab_size, config.embed_dim
+    params = {"output": jnp.asarray(random.normal(size=(V, D)), jnp.float32)}
+    params["embedding"] = params["output"] + 1
+    hidden_BTD = jnp.asarray(random.normal(size=(B, T, D)), jnp.float32)
+    return params, hidden_BTD, jnp.asarray(random.integers(0, V, size=(B, T)))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("chunk", [1, 4, 5, 7, 11, 100])
+def test_chunks_change_nothing(chunk, tied):
+    """T = 12: chunks of 1, 4, the divisors below 5, 7 and 11, and all at once."""
+    whole = dataclasses.replace(CONFIG, vocab_size=40, embed_dim=8, tie_embeddings=tied)
+    chunked = dataclasses.replace(whole, loss_chunk=chunk)
+    params, hidden_BTD, targets_BT = random_case(whole, 3, 12)
+    weights_BT = jnp.cos(jnp.arange(36.0)).reshape(3, 12)
+
+    def total(config, params, hidden_BTD):
+        nll_BT = token_nll(config, params, hidden_BTD, targets_BT)
+        return (nll_BT * weights_BT).sum(), nll_BT
+
+    run = jax.jit(jax.grad(total, argnums=(1, 2), has_aux=True), static_argnums=0)
+    for x, y in zip(
+        jax.tree.leaves(run(chunked, params, hidden_BTD)),
+        jax.tree.leaves(run(whole, params, hidden_BTD)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+    for x, y in zip(
+        token_scores(chunked, params, hidden_BTD, targets_BT),
+        token_scores(whole, params, hidden_BTD, targets_BT),
+        strict=True,
+    ):
+        np.testing.assert_allclose(x, y, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "B, T, V, chunk, expected",
+    [
+        (2, 12, 40, None, 12),
+        (2, 12, 40, 5, 4),
+        (2, 7, 40, 5, 1),
+        (8, 4096, 125_696, None, 64),  # 2^26 // (8 x 125,696) is 66
+        (4096, 16, 125_696, None, 1),
+    ],
+)
+def test_chunk_lengths_divide_the_row(B, T, V, chunk, expected):
+    config = dataclasses.replace(CONFIG, vocab_size=V, loss_chunk=chunk)
+    assert loss_lib._chunk_length(config, B, T) == expected
+
+
+def all_shapes(jaxpr) -> set[tuple[tuple[int, ...], str]]:
+    """Shape and dtype of every value of `jaxpr` and of all jaxprs inside it."""
+    shapes = set()
+    for equation in jaxpr.eqns:
+        shapes |= {(v.aval.shape, str(v.aval.dtype)) for v in equation.outvars}
+        for value in jax.tree.leaves(
+            list(equation.params.values()),
+            is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr"),
+        ):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                shapes |= all_shapes(inner)
+    return shapes
+
+
+def largest_with_vocabulary(config: ModelConfig, B: int, T: int, function) -> int:
+    """Entries of the largest value, in the gradient of `function`, that has V as an axis."""
+    V, D = config.vocab_size, config.embed_dim
+    params = {name: jax.ShapeDtypeStruct((V, D), jnp.float32) for name in ("output", "embedding")}
+    hidden_BTD = jax.ShapeDtypeStruct((B, T, D), jnp.dtype(config.compute_dtype))
+    targets_BT = jax.ShapeDtypeStruct((B, T), jnp.int32)
+
+    def total(params, hidden_BTD, targets_BT):
+        return function(config, params, hidden_BTD, targets_BT)
+
+    jaxpr = jax.make_jaxpr(total)(params, hidden_BTD, targets_BT)
+    return max(
+        np.prod(shape) for shape, _ in all_shapes(jaxpr.jaxpr) if V in shape and shape != (V, D)
+    )
+
+
+def gradient_of_loss(config, params, hidden_BTD, targets_BT):
+    def total(params, hidden_BTD):
+        return token_nll(config, params, hidden_BTD, targets_BT).sum()
+
+    return jax.grad(total, argnums=(0, 1))(params, hidden_BTD)
+
+
+@pytest.mark.parametrize("function", [gradient_of_loss, token_scores])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_large_vocabulary_never_meets_the_whole_batch(function, dtype):
+    """B, T, V = 4, 1024, 125696 would be 2 GB of float32; no value may pass the limit."""
+    config = dataclasses.replace(CONFIG, vocab_size=125_696, embed_dim=8, compute_dtype=dtype)
+    largest = largest_with_vocabulary(config, 4, 1024, function)
+    assert largest <= loss_lib.MAX_LOGITS < 4 * 1024 * 125_696
+
+
+@pytest.mark.parametrize("function", [gradient_of_loss, token_scores])
+def test_the_check_above_sees_whole_logits(function):
+    """With the chunk as long as the row the same walk finds all of them."""
+    config = dataclasses.replace(CONFIG, vocab_size=1000, loss_chunk=64)
+    assert largest_with_vocabulary(config, 4, 64, function) == 4 * 64 * 1000

@@ -1,0 +1,145 @@
+"""Who may import whom. The tree is the first diagram of the code; this keeps it true."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+STANDARD = set(sys.stdlib_module_names)
+
+# What a folder or script may import besides itself and the standard library, by longest prefix.
+ALLOWED = {
+    "model.rotary": {"numpy"},
+    "model": {"numpy", "jax", "flax"},
+    "theory": {"numpy", "model.rotary"},
+    # grain's worker processes import it: no jax, so no accelerator.
+    "data": {"numpy", "grain", "tensorflow_datasets", "array_record", "sentencepiece"}
+    | {"zstandard", "rich", "absl"},  # absl: flags that grain's workers want parsed
+    "experiment": {"numpy", "jax", "optax", "orbax", "rich", "tensorboardX", "wandb"}
+    | {"model", "data", "configs"},
+    "evals": {"numpy", "jax", "scipy", "model", "data", "experiment"},
+    "probes": {"numpy", "jax", "matplotlib", "model", "data", "experiment"},
+    "configs": {"experiment", "model", "data"},
+    "reporting": {"numpy", "matplotlib", "evals", "theory", "experiment", "model", "data"},
+    "train": {"numpy", "jax", "optax", "rich", "model", "data", "experiment"},
+    "sweep": {"rich", "train", "model", "data", "experiment"},
+    "evaluate": {"numpy", "jax", "rich", "evals", "theory", "model", "data", "experiment"},
+    "report": {"numpy", "matplotlib", "rich", "reporting", "evals", "theory", "experiment"}
+    | {"model", "data"},
+    "tpu": {"jax", "numpy", "rich", "train", "model", "data", "experiment", "configs"},
+    "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "train", "sweep", "model"}
+    | {"data", "experiment", "configs"},
+}
+# Only these may start the trainer.
+TRAINERS = {"sweep", "tpu", "benchmarks"}
+
+
+def sources() -> dict[str, Path]:
+    """Every module of the repository but the tests, by dotted name."""
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[0] in ("tests", "runs", "build", "notebooks") or parts[0].startswith("."):
+            continue
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+SOURCES = sources()
+TOP = {name.partition(".")[0] for name in SOURCES}
+
+
+def imports(name: str) -> set[str]:
+    """Dotted names that a module imports, anywhere in it; ours as far as they are modules."""
+    found = set()
+    for node in ast.walk(ast.parse(SOURCES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: relative import"
+            for alias in node.names:
+                member = f"{node.module}.{alias.name}"
+                found.add(member if member in SOURCES else str(node.module))
+    return found
+
+
+def is_within(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def rule(name: str) -> str:
+    """The longest prefix of `name` that the table has."""
+    matches = [prefix for prefix in ALLOWED if is_within(name, prefix)]
+    assert matches, f"{name} has no line in the import table"
+    return max(matches, key=len)
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_imports_follow_the_table(name):
+    prefix = rule(name)
+    for imported in imports(name):
+        if imported.partition(".")[0] in STANDARD:
+            continue
+        # `data` may import `data`, but `model` is not its own `model.rotary`'s.
+        inside = is_within(imported, prefix)
+        allowed = any(is_within(imported, other) for other in ALLOWED[prefix])
+        allowed |= prefix == "model" and is_within(imported, "model.rotary")
+        assert inside or allowed, f"{name} imports {imported}, which {prefix} may not"
+
+
+def reachable(name: str) -> set[str]:
+    """All modules that importing `name` brings in, itself included; packages run their __init__."""
+    seen, waiting = set(), [name]
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        if module in SOURCES:
+            waiting += imports(module)
+        if "." in module:
+            waiting.append(module.rpartition(".")[0])
+    return seen
+
+
+def reaches(name: str, target: str) -> list[str]:
+    return sorted(module for module in reachable(name) if is_within(module, target))
+
+
+def test_evaluation_reaches_neither_the_trainer_nor_the_configs():
+    assert not reaches("evaluate", "train")
+    assert not reaches("evaluate", "configs")
+    for name in SOURCES:
+        if name.startswith("evals"):
+            assert not reaches(name, "train") + reaches(name, "configs")
+
+
+@pytest.mark.parametrize("name", sorted(n for n in SOURCES if is_within(n, "data")))
+def test_data_reaches_no_jax(name):
+    for target in ("jax", "flax", "model", "tensorflow"):
+        assert not reaches(name, target)
+
+
+@pytest.mark.parametrize("name", sorted(n for n in SOURCES if is_within(n, "model.rotary")))
+def test_schedules_and_theory_reach_no_jax(name):
+    assert not reaches(name, "jax")
+
+
+def test_theory_reaches_no_jax():
+    for name in SOURCES:
+        if is_within(name, "theory"):
+            assert not reaches(name, "jax"), name
+
+
+def test_only_the_sweep_starts_the_trainer():
+    importers = {name for name in SOURCES if any(is_within(i, "train") for i in imports(name))}
+    assert {name.partition(".")[0] for name in importers} <= TRAINERS
+    assert "sweep" in importers
+
+
+def test_the_walk_sees_what_it_must():
+    """The trainer does reach all of these: a walk that found nothing would pass everything."""
+    for target in ("jax", "model.rotary.base", "data.packing", "experiment.config", "grain"):
+        assert reaches("train", target)
