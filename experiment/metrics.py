@@ -35,11 +35,13 @@ def peak_flops() -> float | None:
 def flops_per_token(config: ExperimentConfig) -> float:
     """Of a training step: 6 per matrix parameter, plus causal attention counted once.
 
-    Attention costs 2 products x 2 FLOP x (T / 2 keys on average) x N x H a layer, three times over
-    for forward and backward; the masked half of the square is not counted.
+    Attention costs 2 FLOP x (T / 2 keys on average) for each feature of a head's keys and values,
+    three times over for forward and backward; the masked half of the square is not counted.
     """
     model = config.model
-    attention = 6 * model.num_layers * model.num_heads * model.head_dim * config.data.context_length
+    value_dim = model.head_dim if model.mla is None else model.mla.v_head_dim
+    features = model.num_layers * model.num_heads * (model.head_dim + value_dim)
+    attention = 3 * features * config.data.context_length
     return 6 * count_params(model)["matmul"] + attention
 
 

@@ -12,6 +12,12 @@ from model.layers import RMSNorm, linear, normal_param
 from model.positions import PositionTable, rotate
 
 
+def query_scale(table: PositionTable, positions_BT: jax.Array) -> jax.Array:
+    """Log-n scaling of a query at each position, float32 `[B, T]`; 1 where it is off."""
+    log_position_BT = jnp.log(positions_BT.astype(jnp.float32) + 1)
+    return jnp.maximum(table.query_floor, table.query_slope * log_position_BT)
+
+
 class Attention(nnx.Module):
     """softmax(rotate(q) · rotate(k)) v, heads grouped over fewer keys (2305.13245)."""
 
@@ -63,9 +69,8 @@ class Attention(nnx.Module):
 
         with jax.named_scope("rope"):
             cos_BTR, sin_BTR = turned
-            log_position_BT = jnp.log(positions_BT.astype(jnp.float32) + 1)
-            scale_BT = jnp.maximum(table.query_floor, table.query_slope * log_position_BT)
-            scale_BT *= table.logit_scale / math.sqrt(self.config.head_dim)
+            scale_BT = query_scale(table, positions_BT) * table.logit_scale
+            scale_BT /= math.sqrt(self.config.head_dim)
             # All scales go into the query, in float32, so that every kernel handles them.
             q_BTNH = rotate(q_BTNH, cos_BTR, sin_BTR) * scale_BT[:, :, None, None]
             k_BSKH = rotate(k_BSKH, cos_BTR, sin_BTR)

@@ -8,6 +8,31 @@ from model.rotary import Pattern, RotaryTable
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class MlaConfig:
+    """The sizes of multi-head latent attention (DeepSeek-V2, 2405.04434).
+
+    Attributes:
+      kv_lora_rank: width of the latent that keys and values are made from.
+      q_lora_rank: width of the queries' latent; None makes queries directly.
+      qk_nope_head_dim: features of a head that never turn.
+      qk_rope_head_dim: features of a head that turn, its key shared by all heads; even.
+      v_head_dim: features of a value.
+    """
+
+    kv_lora_rank: int
+    q_lora_rank: int | None = None
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None and value < 1:
+                raise ValueError(f"{field.name} must be at least 1, got {value}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """A Llama-like decoder.
 
@@ -24,6 +49,8 @@ class ModelConfig:
         not start.
       window: tokens a query sees, itself included (None: all before it); one, or several repeated
         over the layers. In one layer, a control whose effective context is known.
+      mla: makes attention multi-head latent attention; its sizes then stand in for head_dim
+        (their sum, qk_nope_head_dim + qk_rope_head_dim) and num_kv_heads (num_heads).
       tie_embeddings: use the embedding matrix for the output too.
       qk_norm: RMSNorm on queries and keys, per head, before rotation.
       norm_epsilon: added to the mean square in RMSNorm.
@@ -48,6 +75,7 @@ class ModelConfig:
     mlp_dim: int
     rotary: Pattern
     window: int | tuple[int | None, ...] | None = None
+    mla: MlaConfig | None = None
     tie_embeddings: bool = True
     qk_norm: bool = False
     norm_epsilon: float = 1e-5
@@ -84,9 +112,24 @@ class ModelConfig:
                 raise ValueError(f"window must be at least 1 token, got {window}")
         if self.loss_chunk is not None and self.loss_chunk < 1:
             raise ValueError(f"loss_chunk must be at least 1 token, got {self.loss_chunk}")
+        if self.mla is not None:
+            query_key = self.mla.qk_nope_head_dim + self.mla.qk_rope_head_dim
+            for name, expected in (("head_dim", query_key), ("num_kv_heads", self.num_heads)):
+                if getattr(self, name) != expected:
+                    raise ValueError(
+                        f"with mla, {name} must be {expected}, got {getattr(self, name)}"
+                    )
+            for name in ("qk_norm", "shift_keys", "align_query_key"):
+                if getattr(self, name):
+                    raise ValueError(f"mla has no {name}; set model.{name}=false")
         self.rotary_table(2)  # refuses an odd head, a fraction without a pair, too long a pattern
+
+    @property
+    def rope_head_dim(self) -> int:
+        """Features of a head that a schedule sees: all, or MLA's turning part."""
+        return self.head_dim if self.mla is None else self.mla.qk_rope_head_dim
 
     def rotary_table(self, context_length: int) -> RotaryTable:
         """The frequencies of every layer; log-n scaling is relative to `context_length`."""
         layers = rotary_lib.over_layers(self.rotary, self.num_layers)
-        return rotary_lib.table(layers, self.head_dim, context_length)
+        return rotary_lib.table(layers, self.rope_head_dim, context_length)

@@ -10,7 +10,7 @@ QUERY_BLOCK = 512
 def attention(
     q_BTNH: jax.Array,
     k_BSKH: jax.Array,
-    v_BSKH: jax.Array,
+    v_BSKU: jax.Array,
     *,
     segment_ids_BT: jax.Array,
     window: jax.typing.ArrayLike,
@@ -23,12 +23,12 @@ def attention(
     Args:
       q_BTNH: rotated and scaled queries.
       k_BSKH: rotated keys, S = T.
-      v_BSKH: values.
+      v_BSKU: values; their width may differ from the keys' (MLA).
       segment_ids_BT: int32, which document each token belongs to.
       window: int32 scalar, tokens a query sees, itself included; may be traced.
 
     Returns:
-      `[B, T, N, H]` in the dtype of `v_BSKH`.
+      `[B, T, N, U]` in the dtype of `v_BSKU`.
     """
     B, T, N, H = q_BTNH.shape
     K = k_BSKH.shape[2]
@@ -49,16 +49,16 @@ def attention(
         top_BKGT1 = jax.lax.stop_gradient(logits_BKGTS.max(axis=-1, keepdims=True))
         weights_BKGTS = jnp.exp(logits_BKGTS - top_BKGT1)
         total_BKGT1 = weights_BKGTS.sum(axis=-1, keepdims=True)
-        weights_BKGTS = weights_BKGTS.astype(v_BSKH.dtype)
-        out_BKGTH = jnp.einsum(
-            "BKGTS,BSKH->BKGTH", weights_BKGTS, v_BSKH[:, :S], preferred_element_type=jnp.float32
+        weights_BKGTS = weights_BKGTS.astype(v_BSKU.dtype)
+        out_BKGTU = jnp.einsum(
+            "BKGTS,BSKU->BKGTU", weights_BKGTS, v_BSKU[:, :S], preferred_element_type=jnp.float32
         )
-        return jnp.moveaxis(out_BKGTH / total_BKGT1, 3, 1).astype(v_BSKH.dtype)
+        return jnp.moveaxis(out_BKGTU / total_BKGT1, 3, 1).astype(v_BSKU.dtype)
 
     if T <= QUERY_BLOCK or T % QUERY_BLOCK:
         # Up to eight blocks, unrolled, each with no more keys than its last query sees.
         block = max(128, -(-T // 8))
-        out_BTKGH = jnp.concatenate(
+        out_BTKGU = jnp.concatenate(
             [
                 attend(q_BTKGH[:, i:j], rows_T[i:j], segment_ids_BT[:, i:j], S=j)
                 for i, j in ((i, min(i + block, T)) for i in range(0, T, block))
@@ -76,5 +76,5 @@ def attention(
             lambda block: jax.checkpoint(attend)(*block),
             (blocks(q_BTKGH, 1), blocks(rows_T, 0), blocks(segment_ids_BT, 1)),
         )
-        out_BTKGH = jnp.moveaxis(out, 0, 1).reshape(q_BTKGH.shape)
-    return out_BTKGH.reshape(B, T, N, H)
+        out_BTKGU = jnp.moveaxis(out, 0, 1)
+    return out_BTKGU.reshape(B, T, N, v_BSKU.shape[-1])

@@ -26,6 +26,7 @@ class PositionTable(NamedTuple):
       turns_hi, turns_lo: uint32 `[L, R]`, the fraction of a turn per token in units of 2^-32 and
         2^-64 turns.
       logit_scale: float32 `[L]`, multiplies q·k besides 1 / sqrt(head_dim).
+      resting_logit_scale: float32 `[L]`, the same for MLA's features that never turn.
       query_floor, query_slope: float32 `[L]`, log-n scaling (`model.rotary.RotaryTable`).
       window: int32 `[L]`, tokens a query sees, itself included.
     """
@@ -33,6 +34,7 @@ class PositionTable(NamedTuple):
     turns_hi: jax.Array | np.ndarray
     turns_lo: jax.Array | np.ndarray
     logit_scale: jax.Array | np.ndarray
+    resting_logit_scale: jax.Array | np.ndarray
     query_floor: jax.Array | np.ndarray
     query_slope: jax.Array | np.ndarray
     window: jax.Array | np.ndarray
@@ -49,6 +51,7 @@ def position_table(config: ModelConfig, context_length: int) -> PositionTable:
         turns_hi=turns_hi.astype(np.uint32),
         turns_lo=np.floor((turns - turns_hi) * 2.0**32).astype(np.uint32),
         logit_scale=rotary.logit_scale.astype(np.float32),
+        resting_logit_scale=rotary.resting_logit_scale.astype(np.float32),
         query_floor=rotary.query_floor.astype(np.float32),
         query_slope=rotary.query_slope.astype(np.float32),
         window=np.array([window or NO_WINDOW for window in windows], np.int32),

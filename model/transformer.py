@@ -14,6 +14,7 @@ from flax import nnx
 from model.attention import Attention
 from model.config import ModelConfig
 from model.layers import Mlp, RMSNorm, normal_param
+from model.mla import LatentAttention
 from model.positions import PositionTable, cos_sin
 
 Params = dict[str, Any]
@@ -29,7 +30,8 @@ class Block(nnx.Module):
 
     def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
         self.attention_norm = RMSNorm(config.embed_dim, config.norm_epsilon)
-        self.attention = Attention(config, rngs=rngs)
+        attention = Attention if config.mla is None else LatentAttention
+        self.attention = attention(config, rngs=rngs)
         self.mlp_norm = RMSNorm(config.embed_dim, config.norm_epsilon)
         self.mlp = Mlp(config, rngs=rngs)
 

@@ -162,7 +162,7 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
                 assert member.base is not None
                 tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
     families = {
-        (dataclasses.replace(rotary, base=2.0), member.config.model.head_dim)
+        (dataclasses.replace(rotary, base=2.0), member.config.model.rope_head_dim)
         for member in based
         if isinstance(rotary := member.config.model.rotary, Rotary)
     }

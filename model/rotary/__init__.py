@@ -180,12 +180,14 @@ class RotaryTable:
     Attributes:
       inv_freq: float64 `[L, R]`, radians per token.
       logit_scale: float64 `[L]`.
+      resting_logit_scale: float64 `[L]`, the same for MLA's features that never turn.
       query_floor, query_slope: float64 `[L]`. A query at position p is multiplied by
         max(query_floor, query_slope * ln(p + 1)): (1, 0) where log-n scaling is off.
     """
 
     inv_freq: np.ndarray
     logit_scale: np.ndarray
+    resting_logit_scale: np.ndarray
     query_floor: np.ndarray
     query_slope: np.ndarray
 
@@ -203,6 +205,7 @@ def table(layers: Sequence[Rotary], head_dim: int, context_length: int) -> Rotar
     return RotaryTable(
         inv_freq=np.stack([rotary.inv_freq(head_dim) for rotary in layers]),
         logit_scale=np.array([rotary.logit_scale for rotary in layers]),
+        resting_logit_scale=np.array([rotary.resting_logit_scale for rotary in layers]),
         query_floor=np.array([0.0 if rotary.log_n == "train" else 1.0 for rotary in layers]),
         query_slope=np.array([slopes[rotary.log_n] for rotary in layers]),
     )

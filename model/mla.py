@@ -1,0 +1,90 @@
+"""Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, Section 2.1).
+
+Keys and values are made from one narrow latent, and only a part of each head turns: its own
+features of the query, and one key shared by all heads.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from model import kernels
+from model.attention import query_scale
+from model.config import ModelConfig
+from model.layers import RMSNorm, linear, normal_param
+from model.positions import PositionTable, rotate
+
+
+class LatentAttention(nnx.Module):
+    """softmax(q_rest · k_rest + rotate(q_rope) · rotate(k_rope)) v, by way of latents.
+
+    Letters beside those of `model`: A is q_lora_rank, C kv_lora_rank, H qk_nope_head_dim,
+    P qk_rope_head_dim, U v_head_dim.
+    """
+
+    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+        mla = config.mla
+        assert mla is not None
+        D, N, A, C = config.embed_dim, config.num_heads, mla.q_lora_rank, mla.kv_lora_rank
+        H, P, U = mla.qk_nope_head_dim, mla.qk_rope_head_dim, mla.v_head_dim
+        if A is None:
+            self.query = normal_param(rngs, (D, N, H + P), ("embed", "heads", None), fan_in=D)
+        else:
+            self.query_down = normal_param(rngs, (D, A), ("embed", None), fan_in=D)
+            self.query_latent_norm = RMSNorm(A, config.norm_epsilon)
+            self.query_up = normal_param(rngs, (A, N, H + P), (None, "heads", None), fan_in=A)
+        self.latent_down = normal_param(rngs, (D, C), ("embed", None), fan_in=D)
+        self.latent_norm = RMSNorm(C, config.norm_epsilon)
+        self.key_rope = normal_param(rngs, (D, P), ("embed", None), fan_in=D)
+        self.key_up = normal_param(rngs, (C, N, H), (None, "heads", None), fan_in=C)
+        self.value_up = normal_param(rngs, (C, N, U), (None, "heads", None), fan_in=C)
+        self.out = normal_param(
+            rngs, (N, U, D), ("heads", None, "embed"), fan_in=2 * config.num_layers * N * U
+        )
+        self.config = config
+
+    def __call__(
+        self,
+        x_BTD: jax.Array,
+        table: PositionTable,
+        turned: tuple[jax.Array, jax.Array],
+        positions_BT: jax.Array,
+        segment_ids_BT: jax.Array,
+    ) -> jax.Array:
+        """Attends within documents; arguments as `model.attention.Attention`, R = P / 2."""
+        mla = self.config.mla
+        assert mla is not None
+        dtype, H = x_BTD.dtype, mla.qk_nope_head_dim
+        if mla.q_lora_rank is None:
+            q_BTNX = linear(x_BTD, self.query[...])
+        else:
+            latent_BTA = self.query_latent_norm(linear(x_BTD, self.query_down[...]))
+            q_BTNX = linear(latent_BTA, self.query_up[...])
+        latent_BSC = self.latent_norm(linear(x_BTD, self.latent_down[...]))
+        k_BSNH = linear(latent_BSC, self.key_up[...])
+        v_BSNU = linear(latent_BSC, self.value_up[...])
+        k_rope_BS1P = linear(x_BTD, self.key_rope[...])[:, :, None, :]
+
+        with jax.named_scope("rope"):
+            cos_BTR, sin_BTR = turned
+            scale_BT11 = query_scale(table, positions_BT)[:, :, None, None]
+            scale_BT11 /= math.sqrt(H + mla.qk_rope_head_dim)
+            q_rope_BTNP = rotate(q_BTNX[..., H:], cos_BTR, sin_BTR) * table.logit_scale
+            q_rest_BTNH = q_BTNX[..., :H].astype(jnp.float32) * table.resting_logit_scale
+            q_BTNX = scale_BT11 * jnp.concatenate([q_rest_BTNH, q_rope_BTNP], axis=-1)
+            k_rope_BS1P = rotate(k_rope_BS1P, cos_BTR, sin_BTR).astype(dtype)
+            k_rope_BSNP = jnp.broadcast_to(k_rope_BS1P, (*k_BSNH.shape[:3], k_rope_BS1P.shape[3]))
+            k_BSNX = jnp.concatenate([k_BSNH, k_rope_BSNP], axis=-1)
+
+        with jax.named_scope("attention"):
+            out_BTNU = kernels.attention(
+                q_BTNX.astype(dtype),
+                k_BSNX,
+                v_BSNU,
+                segment_ids_BT=segment_ids_BT,
+                window=table.window,
+            )
+        N, U, D = self.out.shape
+        return linear(out_BTNU.reshape(*x_BTD.shape[:2], N * U), self.out[...].reshape(N * U, D))
