@@ -12,6 +12,7 @@ STANDARD = set(sys.stdlib_module_names)
 # What a folder or script may import besides itself and the standard library, by longest prefix.
 ALLOWED = {
     "model.rotary": {"numpy"},
+    "model.rotary.__main__": {"numpy", "matplotlib", "model.rotary", "experiment"},
     "model": {"numpy", "jax", "flax"},
     "theory": {"numpy", "model.rotary"},
     # grain's worker processes import it: no jax, so no accelerator.

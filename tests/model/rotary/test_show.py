@@ -1,0 +1,184 @@
+"""`python -m model.rotary show`: facts of known schedules, and mistakes on one line."""
+
+import json
+import sys
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from model.rotary import __main__ as command
+from model.rotary import parse
+from theory import decay
+
+
+@pytest.fixture
+def show(monkeypatch, capsys):
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["rotary", "show", *arguments])
+        command.main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_plain_rope_at_4096_tokens(show):
+    """2π 10^(4·45/64) is 4080 tokens, the last whole turn; 1707 is the bound at base 10,000."""
+    seen = json.loads(show("rope(base=1e4)", "--json"))
+    assert seen["name"] == "rope(base=10000)"
+    assert (seen["head_dim"], seen["length"], seen["rotary_dim"]) == (128, 4096, 128)
+    assert seen["logit_scale"] == 1.0
+    assert seen["inv_freq"][32] == pytest.approx(0.01, rel=1e-14)
+    assert seen["wavelength"][32] == pytest.approx(628.3185307179587, rel=1e-14)
+    assert seen["turns"][0] == pytest.approx(651.8986469044033, rel=1e-14)
+    assert seen["bands"] == 64 * ["kept"]
+    assert seen["first_negative"] == 1707
+    slow, short = seen["warnings"]
+    assert slow.startswith("18 of 64 pairs (46 to 63) never complete a turn within 4096 tokens")
+    assert short.startswith("the sum of cosines is negative at distance 1707, within 4096 tokens")
+
+
+def test_a_context_within_the_bound_is_not_warned_of(show):
+    """1707 tokens have no distance of 1707; pair 39, 2π 10^(4·39/64), takes 1721 for a turn."""
+    seen = json.loads(show("rope(base=1e4)", "--length", "1707", "--json"))
+    assert seen["first_negative"] is None
+    (slow,) = seen["warnings"]
+    assert slow.startswith("25 of 64 pairs (39 to 63) never complete a turn within 1707 tokens")
+    assert (
+        json.loads(show("rope(base=1e4)", "--length", "1708", "--json"))["first_negative"] == 1707
+    )
+
+
+def test_bands_of_yarn(show):
+    """4096 tokens at base 10,000: 32 turns end the kept pairs at 20, one turn the ramp at 46."""
+    text = "yarn(base=1e4,factor=8,original_context_length=4096)"
+    seen = json.loads(show(text, "--json"))
+    assert seen["bands"] == 21 * ["kept"] + 25 * ["ramp"] + 18 * ["interpolated"]
+    assert seen["stretch"][:21] == pytest.approx(21 * [1.0])
+    assert seen["stretch"][46:] == pytest.approx(18 * [8.0])
+    assert seen["logit_scale"] == pytest.approx(1.2079441541679836**2)
+
+
+@pytest.mark.parametrize(
+    "text, bands",
+    [
+        ("nope", ["rest"] * 4),
+        ("rope(base=10,rotary_fraction=0.5)", ["kept", "kept", "rest", "rest"]),
+        ("p_rope(base=10,rotary_fraction=0.5)", ["kept", "kept", "rest", "rest"]),
+        ("position_interpolation(base=10,factor=2)", ["interpolated"] * 4),
+        ("position_interpolation(base=10,factor=1)", ["kept"] * 4),
+        ("ntk_aware(base=10,factor=2)", ["kept", "ramp", "ramp", "interpolated"]),
+        ("explicit(values=(1,.5,.1,0))", ["", "", "", "rest"]),
+        (
+            "longrope(base=9,pair_factors=(1,2,4,9),original_context_length=8,target_context_length=32)",
+            ["kept", "ramp", "interpolated", "interpolated"],
+        ),
+    ],
+)
+def test_bands(text, bands):
+    seen = command.report(parse(text), 8, 16)
+    assert seen.bands == bands
+
+
+def test_what_does_not_turn(show):
+    seen = json.loads(show("nope()", "--head-dim", "8", "--json"))
+    assert seen["inv_freq"] == [0.0] * 4
+    assert seen["wavelength"] == [None] * 4
+    assert (seen["rotary_dim"], seen["first_negative"], seen["warnings"]) == (0, None, [])
+
+
+@pytest.mark.parametrize(
+    "text, head_dim, length, warning",
+    [
+        ("rope(base=10,rotary_fraction=0.3)", 10, 8, "of head_dim=10 is 3 features, not whole pa"),
+        (
+            "rope(base=1e9)",
+            64,
+            2**20,
+            "precision: position times frequency in float32 is up to 0.06",
+        ),
+        ("explicit(values=(4.0,1.0))", 4, 8, "1 pairs turn more than half a turn a token"),
+    ],
+)
+def test_warnings(text, head_dim, length, warning):
+    assert any(warning in found for found in command.report(parse(text), head_dim, length).warnings)
+
+
+@pytest.mark.parametrize("text", ["rope(base=100)", "rope(base=500)", "method2", "p_rope(base=50)"])
+def test_the_quick_scan_agrees_with_theory(text):
+    inv_freq = parse(text).inv_freq(128)
+    assert command.first_negative(inv_freq, 20_000) == decay.first_negative(inv_freq, 20_000)
+
+
+def test_a_config_brings_its_head_and_context(show):
+    seen = json.loads(show("tiny", "--json"))
+    assert (seen["name"], seen["head_dim"], seen["length"]) == ("rope(base=10000)", 16, 64)
+    seen = json.loads(show("tiny", "--length", "32", "--head-dim", "8", "--json"))
+    assert (seen["head_dim"], seen["length"]) == (8, 32)
+
+
+def test_every_member_of_a_sweep_is_shown(show):
+    seen = json.loads(show("base_30m", "nope()", "--json"))["schedules"]
+    names = ["rope(base=30)", "rope(base=100)", "rope(base=300)", "rope(base=1000)"]
+    assert [one["name"] for one in seen] == [*names, "rope(base=10000)", "rope(base=1e+06)", "nope"]
+
+
+@pytest.mark.parametrize("text", ["rope(base=10),nope", "[rope(base=10),nope,nope]"])
+def test_several_expressions_in_one(show, text):
+    seen = json.loads(show(text, "--json"))["schedules"]
+    assert [one["name"] for one in seen] == ["rope(base=10)", "nope"]
+
+
+def test_what_is_shown_can_be_trained_with(show, tmp_path):
+    file = tmp_path / "shown.json"
+    file.write_text(show("ntk_mixed(base=500,factor=4)", "--head-dim", "64", "--json"))
+    explicit = parse(f"explicit(file={str(file)!r})")
+    original = parse("ntk_mixed(base=500,factor=4)")
+    np.testing.assert_array_equal(explicit.inv_freq(64), original.inv_freq(64))
+
+
+def test_the_table_for_people(show):
+    lines = show("rope(base=1e4,rotary_fraction=0.5)", "--head-dim", "4", "--length", "8").split(
+        "\n"
+    )
+    assert lines[0] == "rope(base=10000,rotary_fraction=0.5)"
+    assert lines[4].split() == ["0", "1", "6.2832", "1.273", "1", "kept"]
+    assert lines[5].split() == ["1", "0", "inf", "0", "rest"]
+
+
+def test_a_plot_is_drawn(show, tmp_path):
+    file = tmp_path / "wavelengths.png"
+    show("rope(base=1e4)", "p_rope(base=100,rotary_fraction=0.5)", "nope", "--plot", str(file))
+    pixels = matplotlib.image.imread(file)
+    assert pixels.shape[1] == 1200
+    colors = {
+        tuple(np.round(255 * pixel).astype(int)) for pixel in pixels[::2, ::2, :3].reshape(-1, 3)
+    }
+    # matplotlib's first three of `tab10`: blue, orange, green.
+    assert {(31, 119, 180), (255, 127, 14), (44, 160, 44)} <= colors
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["rop"], "unknown config or schedule 'rop'; did you mean 'rope'?"),
+        (["rope"], "rope needs base: write rope(base=...)"),
+        (["rope(bse=10)"], "rope has no parameter 'bse'; did you mean 'base'?"),
+        (["rope(base=10)", "--head-dim", "7"], "head_dim must be even and positive, got 7"),
+        (["rope(base=10)", "--length", "0"], "--length must be at least 1, got 0"),
+        (["rope(base=10)", "--head-dim", "-2"], "--head-dim must be at least 1, got -2"),
+        (["explicit(values=(1,2))"], "values has 2 numbers; rotary_dim=128 needs 64"),
+        (["rope(base=10)", "--plot", "missing/a.png"], "No such file or directory"),
+        (["rope(base=10)", "--plot", "a.xyz"], "Format 'xyz' is not supported"),
+        (["rope(base=10)", "--lenth", "3"], "unrecognized arguments: --lenth"),
+        ([], "the following arguments are required: CONFIG_OR_EXPR"),
+    ],
+)
+def test_mistakes_are_one_line(show, capsys, arguments, message):
+    with pytest.raises(SystemExit) as caught:
+        show(*arguments)
+    assert caught.value.code == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert streams.err.count("\n") == 1
+    assert message in streams.err
