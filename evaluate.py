@@ -28,7 +28,7 @@ from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.positions import PositionTable, position_table
-from model.rotary import Pattern
+from model.rotary import Pattern, Rotary
 from model.rotary.nope import Nope
 from model.transformer import Params
 from theory.predictions import predict
@@ -131,14 +131,13 @@ def evaluate(
         )
         for group, questions in zip(groups, asked, strict=True):
             params = jax.tree.map(lambda *leaves: np.stack(leaves), *(m.params for m in group))
-            tables = PositionTable(*map(np.stack, zip(*map(_table, group), strict=True)))
-            params, tables = jax.device_put((params, tables))
+            params = jax.device_put(params)
             for each in questions:
                 progress.update(bar, description=f"{each.task} at {each.length}")
                 scores = score(
                     _network(group[0].config.model),
                     params,
-                    tables,
+                    functools.partial(_tables, group),
                     each.documents,
                     each.length,
                     advance=functools.partial(progress.advance, bar),
@@ -189,8 +188,25 @@ def _shared(member: Member):
     return _network(config.model), config.data, config.evals, member.tokenizer
 
 
-def _table(member: Member) -> PositionTable:
-    return position_table(member.config.model, member.config.data.context_length)
+def _tables(group: Sequence[Member], row_lengths: Sequence[int]) -> PositionTable:
+    """Tables of all members, stacked; one a row only where a dynamic schedule tells rows apart."""
+
+    def stack(tables) -> PositionTable:
+        return PositionTable(*map(np.stack, zip(*tables, strict=True)))
+
+    def one(member: Member, row_length: int) -> PositionTable:
+        config = member.config
+        return position_table(config.model, config.data.context_length, row_length)
+
+    layers = {rotary for member in group for rotary in _schedules(member)}
+    if all(rotary.at_length(length) is rotary for rotary in layers for length in row_lengths):
+        return stack(one(member, row_lengths[0]) for member in group)
+    return stack(stack(one(member, length) for length in row_lengths) for member in group)
+
+
+def _schedules(member: Member) -> tuple[Rotary, ...]:
+    model = member.config.model
+    return rotary_lib.over_layers(model.rotary, model.num_layers)
 
 
 def _questions(member: Member, task_names, lengths, count, console) -> list[Questions]:

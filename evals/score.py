@@ -43,7 +43,7 @@ class AnswerScores(NamedTuple):
 def score(
     config: ModelConfig,
     params: Params,
-    tables: PositionTable,
+    tables_for: Callable[[Sequence[int]], PositionTable],
     documents: Sequence[RetrievalDocument],
     length: int,
     *,
@@ -52,14 +52,15 @@ def score(
     """Scores every answer of `documents`, in order.
 
     Args:
-      config: the network; its schedule and window are not read, `tables` is.
+      config: the network; its schedule and window are not read, the tables are.
       params: of all members, stacked in front (`[members, ...]`).
-      tables: of all members, stacked.
+      tables_for: from the numbers of tokens of a batch's rows to the tables of all members,
+        stacked: `[members, L, ...]`, or `[members, rows, L, ...]` where rows have their own.
       documents: at most length + 1 ids each.
       length: what every document is padded to, so that there is one compilation.
       advance: called with the number of documents just done.
     """
-    num_members = len(tables.window)
+    num_members = len(jax.tree.leaves(params)[0])
     B = min(len(documents), max(1, _TOKENS_PER_PASS // (num_members * length)))
     parts = []
     for start in range(0, len(documents), B):
@@ -69,6 +70,9 @@ def score(
         for row, document in enumerate(batch):
             tokens_BT[row, : len(document.tokens)] = document.tokens
             segment_ids_BT[row, : len(document.tokens) - 1] = 1
+        row_lengths = np.full(B, length)
+        row_lengths[: len(batch)] = [len(document.tokens) - 1 for document in batch]
+        tables = tables_for(row_lengths.tolist())
         nll, correct, rank = jax.device_get(
             _token_scores(
                 config, params, tables, tokens_BT[:, :-1], tokens_BT[:, 1:], segment_ids_BT
@@ -88,9 +92,12 @@ def _token_scores(config, params, tables, tokens_BT, targets_BT, segment_ids_BT)
     positions_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
 
     def member(params, table):
-        hidden_BTD = transformer.hidden(
-            config, params, table, tokens_BT, positions_BT, segment_ids_BT
-        )
+        hidden = functools.partial(transformer.hidden, config, params)
+        if table.window.ndim == 1:
+            hidden_BTD = hidden(table, tokens_BT, positions_BT, segment_ids_BT)
+        else:  # a table a row: each is a batch of one
+            rows = tokens_BT[:, None], positions_BT[:, None], segment_ids_BT[:, None]
+            hidden_BTD = jax.vmap(hidden)(table, *rows)[:, 0]
         return loss.token_scores(config, params, hidden_BTD, targets_BT)
 
     # Accelerators multiply float32 in fewer bits unless told otherwise, and then logits tie.

@@ -129,7 +129,7 @@ class ModelConfig:
         """Features of a head that a schedule sees: all, or MLA's turning part."""
         return self.head_dim if self.mla is None else self.mla.qk_rope_head_dim
 
-    def rotary_table(self, context_length: int) -> RotaryTable:
-        """The frequencies of every layer; log-n scaling is relative to `context_length`."""
+    def rotary_table(self, context_length: int, row_length: int | None = None) -> RotaryTable:
+        """The frequencies of every layer: see `model.rotary.table`."""
         layers = rotary_lib.over_layers(self.rotary, self.num_layers)
-        return rotary_lib.table(layers, self.rope_head_dim, context_length)
+        return rotary_lib.table(layers, self.rope_head_dim, context_length, row_length)

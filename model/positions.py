@@ -40,9 +40,11 @@ class PositionTable(NamedTuple):
     window: jax.Array | np.ndarray
 
 
-def position_table(config: ModelConfig, context_length: int) -> PositionTable:
-    """The table of `config`, as numpy arrays; `context_length` (tokens) is the trained one."""
-    rotary = config.rotary_table(context_length)
+def position_table(
+    config: ModelConfig, context_length: int, row_length: int | None = None
+) -> PositionTable:
+    """The table of `config`, as numpy arrays: see `model.rotary.table` for the arguments."""
+    rotary = config.rotary_table(context_length, row_length)
     # Two exact steps: a float64 carries 53 bits, so its top 32 and the rest both convert exactly.
     turns = np.mod(rotary.inv_freq / (2 * np.pi), 1.0) * 2.0**32
     turns_hi = np.floor(turns)

@@ -1,6 +1,8 @@
 import dataclasses
+import functools
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,12 +10,14 @@ import pytest
 import evaluate as cli
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
+from data.retrieval import RetrievalDocument
 from evals import effective_context, rows
 from evals import score as score_lib
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from experiment.run import RunDirectory
+from experiment.run import RunDirectory, find_runs
 from model import loss, transformer
+from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
@@ -79,11 +83,55 @@ def sweep(tmp_path, tokenizer_bytes):
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    ("dynamic", "static"),
+    [
+        ("dynamic_yarn", "yarn({},original_context_length=16)"),
+        ("dynamic_ntk_aware", "ntk_aware({})"),
+    ],
+)
+def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, static):
+    """Each document as with its own static factor, whatever lies beside it in the batch."""
+    (run,) = find_runs([sweep / "base=10"])
+    member = cli._member(
+        run, rotary_lib.parse(f"{dynamic}(base=100,original_context_length=16)"), None
+    )
+    random = np.random.default_rng(0)
+    documents = [
+        RetrievalDocument(
+            tokens=random.integers(0, 300, length + 1).astype(np.int32),
+            answers=np.array([[length - 1, 2, 1]], np.int32),
+        )
+        for length in (8, 64, 16, 33)
+    ]
+    network = cli._network(member.config.model)
+    params = jax.tree.map(lambda leaf: leaf[None], member.params)
+    tables_for = functools.partial(cli._tables, [member])
+    together = score_lib.score(network, params, tables_for, documents, 64)
+    for index, each in enumerate(documents):
+        length = len(each.tokens) - 1
+        factor = f"base=100,factor={length / 16}"
+        text = static.format(factor) if length > 16 else "rope(base=100)"
+        alone = member._replace(
+            config=dataclasses.replace(
+                member.config,
+                model=dataclasses.replace(member.config.model, rotary=rotary_lib.parse(text)),
+            )
+        )
+        tables = cli._tables([alone], [length])
+        assert tables.window.ndim == 2  # one table for all rows
+        expected = score_lib.score(network, params, lambda _, t=tables: t, [each], 64)
+        np.testing.assert_allclose(together.nll[:, index], expected.nll[:, 0], atol=1e-5)
+        assert together.rank[0, index] == expected.rank[0, 0]
+    assert cli._tables([member], [8, 16]).window.ndim == 2
+    assert cli._tables([member], [8, 17]).window.ndim == 3
+
+
 def test_every_member_gets_the_rows_it_gets_alone(sweep, monkeypatch):
     side_by_side = []
 
     def score(config, params, tables, *args, **kwargs):
-        side_by_side.append(len(tables.window))
+        side_by_side.append(len(params["embedding"]))
         return score_lib.score(config, params, tables, *args, **kwargs)
 
     monkeypatch.setattr(cli, "score", score)

@@ -14,7 +14,8 @@ ALLOWED = {
     "model.rotary": {"numpy"},
     "model.rotary.__main__": {"numpy", "matplotlib", "model.rotary", "experiment"},
     "model": {"numpy", "jax", "flax"},
-    "theory": {"numpy", "model.rotary"},
+    "theory": {"numpy", "scipy", "matplotlib", "rich", "model.rotary"},
+    "theory.__main__": {"numpy", "matplotlib", "rich", "theory", "model", "experiment"},
     # grain's worker processes import it: no jax, so no accelerator.
     "data": {"numpy", "grain", "tensorflow_datasets", "array_record", "sentencepiece"}
     | {"zstandard", "rich", "absl"},  # absl: flags that grain's workers want parsed

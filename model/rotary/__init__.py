@@ -192,14 +192,19 @@ class RotaryTable:
     query_slope: np.ndarray
 
 
-def table(layers: Sequence[Rotary], head_dim: int, context_length: int) -> RotaryTable:
+def table(
+    layers: Sequence[Rotary], head_dim: int, context_length: int, row_length: int | None = None
+) -> RotaryTable:
     """The table of a model whose layer l has schedule `layers[l]`.
 
     Args:
       layers: one schedule a layer.
       head_dim: features of a head, even.
       context_length: trained context in tokens; log-n scaling is relative to it.
+      row_length: tokens of the row it is for, where that is not the trained context; only dynamic
+        schedules look at it.
     """
+    layers = [rotary.at_length(row_length or context_length) for rotary in layers]
     slopes = {"off": 0.0, "train": 1 / math.log(context_length)}
     slopes["extrapolate"] = slopes["train"]
     return RotaryTable(

@@ -59,6 +59,10 @@ class Rotary(abc.ABC):
         """The same for features that do not turn, where a method tells them apart (MLA's)."""
         return self.logit_scale
 
+    def at_length(self, length: int) -> "Rotary":
+        """The schedule for a row of `length` tokens; dynamic schedules return another."""
+        return self
+
     def rotary_dim(self, head_dim: int) -> int:
         """How many of `head_dim` features turn: even, at least 2.
 
@@ -83,6 +87,23 @@ class Rotary(abc.ABC):
         """
         turning = self.frequencies(self.rotary_dim(head_dim))
         return np.concatenate([turning, np.zeros(head_dim // 2 - len(turning))])
+
+
+def stretched(dynamic: Rotary, static: type[Rotary], length: int) -> Rotary:
+    """`static` with the fields of `dynamic`, and the factor that covers `length` tokens.
+
+    Up to `dynamic.original_context_length` the schedule itself: nothing changes, bit for bit.
+    """
+    factor = length / getattr(dynamic, "original_context_length")  # noqa: B009 (not Rotary's own)
+    if factor <= 1:
+        return dynamic
+    names = {field.name for field in dataclasses.fields(static)}
+    shared = {
+        field.name: getattr(dynamic, field.name)
+        for field in dataclasses.fields(dynamic)
+        if field.name in names
+    }
+    return static(**shared, factor=factor)
 
 
 def check_positive(schedule: Rotary, *names: str) -> None:

@@ -158,10 +158,12 @@ def test_nll_by_position_is_that_of_a_bigram_model_in_float64():
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
     tokens = random.integers(0, 1024, 65)
-    stacked = jax.tree.map(
+    stacked, table = jax.tree.map(
         lambda leaf: np.asarray(leaf)[None], (params, position_table(config, 64))
     )
-    result = score.score(config, *stacked, [perplexity.document(tokens)], 64)
+    result = score.score(
+        config, stacked, lambda row_lengths: table, [perplexity.document(tokens)], 64
+    )
     per_token = -log_p[tokens[:-1], tokens[1:]]  # of positions 1, 2, ...
     # Half-octaves: 1, 2, 3, 4-5, 6-7, 8-11, 12-15, 16-22, 23-31, 32-45, 46-63, 64.
     edges = [0, 1, 2, 3, 5, 7, 11, 15, 22, 31, 45, 63, 64]

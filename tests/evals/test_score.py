@@ -28,9 +28,10 @@ CONFIG = ModelConfig(
 def stacked(configs, seeds):
     params = [transformer.init(CONFIG, seed) for seed in seeds]
     tables = [position_table(config, 16) for config in configs]
+    stacked_tables = PositionTable(*map(np.stack, zip(*tables, strict=True)))
     return (
         jax.tree.map(lambda *leaves: np.stack(leaves), *params),
-        PositionTable(*map(np.stack, zip(*tables, strict=True))),
+        lambda row_lengths: stacked_tables,
     )
 
 

@@ -1,0 +1,62 @@
+"""Dynamic schedules: unstretched up to the trained length, the static schedule beyond.
+
+The numbers of dynamic NTK are transformers 5.23's (`_compute_dynamic_ntk_parameters`, factor 1,
+base 500, head 64, trained 2048, row 8192: its base is then 500 * 4 ** (64 / 62)).
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from model import rotary
+
+ORIGINAL = 2048
+STATIC = {
+    "dynamic_position_interpolation": "position_interpolation(base=500,factor={factor})",
+    "dynamic_ntk_aware": "ntk_aware(base=500,factor={factor})",
+    "dynamic_ntk_by_parts": "ntk_by_parts(base=500,factor={factor},original_context_length=2048)",
+    "dynamic_yarn": "yarn(base=500,factor={factor},original_context_length=2048)",
+}
+
+
+def dynamic(name: str, **shared) -> rotary.Rotary:
+    schedule = rotary.parse(f"{name}(base=500,original_context_length={ORIGINAL})")
+    return dataclasses.replace(schedule, **shared)
+
+
+def test_every_dynamic_schedule_is_tested_here():
+    assert {name for name in rotary.schedules() if name.startswith("dynamic_")} == set(STATIC)
+
+
+@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize("length", [1, 2047, 2048])
+def test_up_to_the_trained_length_nothing_changes_bit_for_bit(name, length):
+    plain = rotary.table([rotary.parse("rope(base=500)")], 64, ORIGINAL)
+    table = rotary.table([dynamic(name)], 64, ORIGINAL, length)
+    for ours, expected in zip(vars(table).values(), vars(plain).values(), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize("length", [2049, 8192, 20480])
+def test_beyond_it_is_the_static_schedule_of_that_factor(name, length):
+    static = rotary.parse(STATIC[name].format(factor=length / ORIGINAL))
+    shared = {"rotary_fraction": 0.5, "log_n": "extrapolate"}
+    assert dynamic(name).at_length(length) == static
+    assert dynamic(name, **shared).at_length(length) == dataclasses.replace(static, **shared)
+    assert not np.array_equal(static.inv_freq(64), dynamic(name).inv_freq(64))
+
+
+def test_dynamic_ntk_has_the_numbers_of_transformers():
+    literals = {
+        0: 1.0,
+        1: 0.78747344,
+        8: 0.147872418,
+        16: 0.0218662526,
+        24: 0.00323341554,
+        31: 0.000607173541,
+    }
+    inv_freq = dynamic("dynamic_ntk_aware").at_length(8192).inv_freq(64)
+    for pair, value in literals.items():
+        assert inv_freq[pair] == pytest.approx(value, rel=1e-6)
