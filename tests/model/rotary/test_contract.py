@@ -1,5 +1,6 @@
 """What every schedule promises, asked of all that lie in `model/rotary/`."""
 
+import contextlib
 import dataclasses
 import json
 
@@ -11,7 +12,7 @@ from experiment.config import from_dict, to_dict
 from experiment.overrides import load_configs
 from model.config import ModelConfig
 from model.positions import cos_sin, position_table, rotate
-from model.rotary import expression, parse, schedules
+from model.rotary import Rotary, expression, parse, schedules
 
 # One example of each schedule, from the configs: a new schedule brings a config, and this file
 # stays as it is.
@@ -80,21 +81,38 @@ def test_json_reads_back_as_the_same_schedule(name):
     assert type(restored) is type(rotary)
 
 
-@pytest.mark.parametrize("parameter", ["base", "factor"])
-def test_its_parameters_matter(name, parameter):
-    if name not in having(parameter):
-        return
-    changed = dataclasses.replace(
-        example(name), **{parameter: 2 * getattr(example(name), parameter)}
-    )
-    assert not np.array_equal(example(name).inv_freq(HEAD_DIM), changed.inv_freq(HEAD_DIM))
+OWN = [
+    (name, field.name)
+    for name, cls in schedules().items()
+    for field in dataclasses.fields(cls)
+    if field.name not in Rotary.__dataclass_fields__
+    and field.name != "file"  # numbers by another way
+]
 
 
-@pytest.mark.parametrize("name", having("base"))
-def test_its_base_matters(name):
+def other_values(value):
+    """Values that a parameter might have instead; not each is valid everywhere."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, tuple):
+        return [tuple(scale * item for item in value) for scale in (2, 0.5)]
+    return [0.5] if value is None else [2 * value, value / 2]
+
+
+@pytest.mark.parametrize("name, parameter", OWN)
+def test_every_parameter_matters(name, parameter):
+    """None is decoration: another value gives another vector or another scale."""
+
+    def what_a_model_reads(rotary):
+        rotary = rotary.at_length(2**12)
+        return [*rotary.inv_freq(HEAD_DIM), rotary.logit_scale, rotary.resting_logit_scale]
+
     rotary = example(name)
-    other = dataclasses.replace(rotary, base=rotary.base * 3)
-    assert not np.array_equal(rotary.inv_freq(HEAD_DIM), other.inv_freq(HEAD_DIM))
+    found = []
+    for value in other_values(getattr(rotary, parameter)):
+        with contextlib.suppress(ValueError):
+            found.append(what_a_model_reads(dataclasses.replace(rotary, **{parameter: value})))
+    assert any(other != what_a_model_reads(rotary) for other in found)
 
 
 @pytest.mark.parametrize("name", having("factor"))
