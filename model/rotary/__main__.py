@@ -4,6 +4,8 @@ import argparse
 import dataclasses
 import json
 import math
+import os
+import sys
 
 import numpy as np
 
@@ -135,17 +137,25 @@ def warnings_of(schedule: Rotary, head_dim: int, length: int, negative: int | No
     return found
 
 
-def report(schedule: Rotary, head_dim: int, length: int) -> Report:
+def report(schedule: Rotary, head_dim: int, length: int, num_resting: int = 0) -> Report:
     """Looks at `schedule` in a head of `head_dim` features over `length` tokens.
+
+    Args:
+      schedule: any; a dynamic one as it is for a row of `length` tokens.
+      head_dim: features that the schedule sees, even.
+      length: context in tokens.
+      num_resting: pairs of the head that it does not see, since they never turn (MLA's).
 
     Raises:
       ValueError: if the schedule does not fit the head.
     """
+    name = rotary.expression(schedule)
+    schedule = schedule.at_length(length)
     inv_freq = schedule.inv_freq(head_dim)
     bands, stretch = against_unstretched(schedule, head_dim)
-    negative = first_negative(inv_freq, length)
+    negative = first_negative(np.append(inv_freq, np.zeros(num_resting)), length)
     return Report(
-        name=rotary.expression(schedule),
+        name=name,
         head_dim=head_dim,
         length=length,
         rotary_dim=schedule.rotary_dim(head_dim) if inv_freq.any() else 0,
@@ -158,8 +168,8 @@ def report(schedule: Rotary, head_dim: int, length: int) -> Report:
     )
 
 
-def find(text: str) -> list[tuple[Rotary, int, int]]:
-    """The schedules that `text` names, each with its head and its context.
+def find(text: str) -> list[tuple[Rotary, int, int, int]]:
+    """The schedules that `text` names, each with the last three arguments of `report`.
 
     Args:
       text: an expression, several with commas between, a pattern over layers, or the name of a
@@ -167,7 +177,7 @@ def find(text: str) -> list[tuple[Rotary, int, int]]:
     """
     if "(" in text or text.startswith("["):
         patterns = map(rotary.parse_pattern, rotary.split_commas(text))
-        entries = [(pattern, HEAD_DIM, LENGTH) for pattern in patterns]
+        entries = [(pattern, HEAD_DIM, LENGTH, 0) for pattern in patterns]
     else:
         # Here and not above: the folder knows nothing of what is built on it.
         from experiment import overrides
@@ -176,16 +186,21 @@ def find(text: str) -> list[tuple[Rotary, int, int]]:
         if text in configs:
             members = configs[text].members or ((),)
             chosen = [overrides.apply(configs[text], member) for member in members]
-            entries = [(c.model.rotary, c.model.head_dim, c.data.context_length) for c in chosen]
+            entries = []
+            for config in chosen:
+                head_dim = config.model.rope_head_dim
+                num_resting = (config.model.head_dim - head_dim) // 2
+                context_length = config.data.context_length
+                entries.append((config.model.rotary, head_dim, context_length, num_resting))
         elif text in rotary.schedules():
-            entries = [(rotary.parse(text), HEAD_DIM, LENGTH)]
+            entries = [(rotary.parse(text), HEAD_DIM, LENGTH, 0)]
         else:
             names = {*configs, *rotary.schedules()}
             raise ValueError(f"unknown config or schedule {text!r}; {rotary.nearest(text, names)}")
     found = {}  # in order, each once: members of a sweep may differ in other things
-    for pattern, head_dim, length in entries:
+    for pattern, *where in entries:
         for schedule in pattern if isinstance(pattern, tuple) else (pattern,):
-            found[schedule, head_dim, length] = None
+            found[schedule, *where] = None
     return list(found)
 
 
@@ -297,9 +312,9 @@ def main() -> None:
             if value is not None and value < 1:
                 raise ValueError(f"{flag} must be at least 1, got {value}")
         reports = [
-            report(schedule, args.head_dim or head_dim, args.length or length)
+            report(schedule, args.head_dim or head_dim, args.length or length, num_resting)
             for text in args.what
-            for schedule, head_dim, length in find(text)
+            for schedule, head_dim, length, num_resting in find(text)
         ]
         if args.plot:
             plot(reports, args.plot)
@@ -307,9 +322,13 @@ def main() -> None:
         parser.error(str(error))
     if args.json:
         objects = [as_json(seen) for seen in reports]
-        print(json.dumps(objects[0] if len(objects) == 1 else {"schedules": objects}))
+        text = json.dumps(objects[0] if len(objects) == 1 else {"schedules": objects})
     else:
-        print("\n\n".join(as_text(seen) for seen in reports))
+        text = "\n\n".join(as_text(seen) for seen in reports)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # `| head` has seen enough; nor may Python flush the rest at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

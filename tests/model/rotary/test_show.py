@@ -7,6 +7,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from experiment.overrides import find_config
 from model.rotary import __main__ as command
 from model.rotary import parse
 from theory import decay
@@ -115,6 +116,24 @@ def test_a_config_brings_its_head_and_context(show):
     assert (seen["name"], seen["head_dim"], seen["length"]) == ("rope(base=10000)", 16, 64)
     seen = json.loads(show("tiny", "--length", "32", "--head-dim", "8", "--json"))
     assert (seen["head_dim"], seen["length"]) == (8, 32)
+
+
+def test_pairs_that_a_schedule_never_sees_count_as_ones(show):
+    """MLA's: four pairs at rest outweigh four that turn, so that the sum is never negative."""
+    schedule = parse("rope(base=10)")
+    assert command.report(schedule, 8, 64).first_negative is not None
+    assert command.report(schedule, 8, 64, num_resting=4).first_negative is None
+    mla = find_config("mla_tiny").model
+    assert json.loads(show("mla_tiny", "--json"))["head_dim"] == mla.rope_head_dim < mla.head_dim
+
+
+def test_a_dynamic_schedule_is_shown_as_a_row_of_that_length_has_it(show):
+    text = "dynamic_position_interpolation(base=500,original_context_length=256)"
+    seen = json.loads(show(text, "--length", "1024", "--head-dim", "8", "--json"))
+    assert seen["name"] == text
+    assert seen["stretch"] == [4.0] * 4
+    short = json.loads(show(text, "--length", "256", "--head-dim", "8", "--json"))
+    assert short["stretch"] == [1.0] * 4
 
 
 def test_every_member_of_a_sweep_is_shown(show):
