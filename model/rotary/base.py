@@ -103,7 +103,7 @@ def stretched(dynamic: Rotary, static: type[Rotary], length: int) -> Rotary:
         for field in dataclasses.fields(dynamic)
         if field.name in names
     }
-    return static(**shared, factor=factor)
+    return static(**shared | {"factor": factor})
 
 
 def check_positive(schedule: Rotary, *names: str) -> None:
