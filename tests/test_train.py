@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import sweep
 import train
 from data import pipeline
 from data.prepare import prepare
@@ -119,6 +120,40 @@ def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, monkeypatch)
         )
         np.testing.assert_allclose(alone["loss"], loss, rtol=1e-5)
     assert len({round(float(x), 6) for x in scalars["loss"]}) == 3  # the arrays do differ
+
+
+MIXED = (
+    "rope(base=10)",
+    "rope(base=1e4)",
+    "rope(base=500,rotary_fraction=0.5)",
+    "yarn(base=100,factor=4,original_context_length=16)",
+    "position_interpolation(base=1e4,factor=8)",
+    "nope",
+    "rope(base=1e4,log_n=train)",
+    "[rope(base=100),nope]",
+)
+
+
+def test_eight_unlike_schedules_train_in_one_program(tiny, batch):
+    """One compiled program for all; after three updates each is where it gets to alone."""
+    configs = [overrides.apply(tiny, [f"model.rotary={text}"]) for text in MIXED]
+    states, members = zip(*map(one_member, configs), strict=True)
+    state, member = (jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, members))
+    together = jax.jit(train.over_members(lambda *a: train.train_step(tiny, *a), len(MIXED)))
+    losses = []
+    for step in range(3):
+        state, scalars = together(state, member, batch, np.int32(step))
+        losses.append(scalars["loss"])
+    assert together._cache_size() == 1
+    # The step reads nothing of a config that members may differ in: see `sweep.shared_part`.
+    assert len({sweep.shared_part(config) for config in configs}) == 1
+    alone = jax.jit(lambda *a: train.train_step(configs[-1], *a))
+    for index, config in enumerate(configs):
+        own_state, own = one_member(config)
+        for step in range(3):
+            own_state, scalars = alone(own_state, own, batch, np.int32(step))
+            np.testing.assert_allclose(losses[step][index], scalars["loss"], rtol=2e-5)
+    assert len({round(float(x), 6) for x in losses[2]}) == len(MIXED)
 
 
 def start(arguments: list[str], environment) -> subprocess.Popen:
