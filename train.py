@@ -219,6 +219,11 @@ def train(
             )
     else:
         state = jax.jit(make_state, out_shardings=shardings)(seed)
+    console.print(
+        f"{config.name}: {transformer.describe_size(config.model)}"
+        f"{' in each member' if stacked else ''}",
+        highlight=False,
+    )
     logs = [metrics.MetricsLog(run, config, after_step=start_step) for run in runs]
 
     # The one compiled program.

@@ -3,6 +3,7 @@
 import argparse
 import ast
 import dataclasses
+import hashlib
 import importlib
 import itertools
 import pkgutil
@@ -172,10 +173,16 @@ def _number(text: str, hint: type, where: str) -> int | float:
 
 
 def member_name(varying: Sequence[str]) -> str:
-    """A member's directory: what varies, `base=10,seed=1`; safe as a file name."""
-    last_names = [override.partition("=") for override in varying]
-    parts = [f"{path.rpartition('.')[2]}={value}" for path, _, value in last_names]
-    return ",".join(parts).replace("/", "_").replace(" ", "")
+    """A member's directory: what varies, `base=10,seed=1`; safe as a file name.
+
+    A name too long for a file system ends in a hash of all of it.
+    """
+    split = [override.partition("=") for override in varying]
+    parts = [f"{path.rpartition('.')[2]}={value}" for path, _, value in split]
+    name = ",".join(parts).replace("/", "_").replace(" ", "")
+    if len(name) <= 120:
+        return name
+    return f"{name[:110]}~{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:

@@ -4,6 +4,7 @@ Parameters are nested dicts of arrays, blocks stacked in front (`[L, ...]`), so 
 does not grow with depth and a sweep can `vmap` over members.
 """
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -148,3 +149,22 @@ def count_params(config: ModelConfig) -> dict[str, int]:
     total = sum(leaf.size for leaf in jax.tree.leaves(abstract_params(config)))
     embedding = config.vocab_size * config.embed_dim
     return {"total": total, "matmul": total if config.tie_embeddings else total - embedding}
+
+
+def count_cached(config: ModelConfig) -> int:
+    """Numbers a generation cache keeps of each token, over all layers.
+
+    Keys and values of every key head; for MLA the latent and the one turning key.
+    """
+    if config.mla is not None:
+        return config.num_layers * (config.mla.kv_lora_rank + config.mla.qk_rope_head_dim)
+    return config.num_layers * 2 * config.num_kv_heads * config.head_dim
+
+
+def describe_size(config: ModelConfig) -> str:
+    """Parameters and cache in words; for MLA beside plain attention with the same heads."""
+    size = f"{count_params(config)['total']:,} parameters, {count_cached(config):,} cached a token"
+    if config.mla is None:
+        return size
+    plain = dataclasses.replace(config, mla=None, head_dim=config.mla.v_head_dim)
+    return f"{size} (with plain attention: {describe_size(plain)})"

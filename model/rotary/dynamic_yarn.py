@@ -29,6 +29,7 @@ class DynamicYarn(Rotary):
         super().__post_init__()
         check_base(self.base)
         check_positive(self, "original_context_length", "beta_fast", "beta_slow")
+        self.at_length(2 * self.original_context_length)  # what Yarn refuses is refused now
 
     def at_length(self, length: int) -> Rotary:
         """See `Rotary.at_length`."""

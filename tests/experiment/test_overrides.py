@@ -121,3 +121,10 @@ def test_nope_has_no_base_to_override(tiny):
     assert config.model.rotary == Nope()
     with pytest.raises(ValueError, match=r"unknown field 'model\.rotary\.base'"):
         overrides.apply(tiny, ["model.rotary=nope", "model.rotary.base=3"])
+
+
+def test_long_member_names_stay_file_names_and_stay_apart():
+    vectors = [f"explicit(values=({','.join(['0.125'] * n)}))" for n in (70, 71)]
+    names = [overrides.member_name([f"model.rotary={vector}"]) for vector in vectors]
+    assert len(set(names)) == 2
+    assert all(len(name) < 255 and name.startswith("rotary=explicit") for name in names)

@@ -254,6 +254,17 @@ def test_without_the_rope_part_it_is_plain_attention():
     np.testing.assert_allclose(got, norm(x, 1.0) @ p["output"].T, atol=1e-4)
 
 
+def test_sizes_are_counted_beside_plain_attention():
+    # Two layers. MLA caches 10 + 4 numbers, plain attention 2 x 4 heads x 6.
+    # Attention of a layer: 32*12 + 12 + 12*4*12 + 32*10 + 10 + 32*4 + 10*4*(8+6) + 4*6*32
+    # = 2758 against 4 * 32*4*6 = 3072; the rest is 2*96*32 + 32 + 2*(3*32*48 + 64) = 15520.
+    words = transformer.describe_size(config("plain"))
+    assert words == (
+        "21,036 parameters, 28 cached a token "
+        "(with plain attention: 21,664 parameters, 96 cached a token)"
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
