@@ -1,5 +1,6 @@
 """The small parts: parameters with named axes, RMSNorm, the gated MLP."""
 
+import functools
 import math
 
 import jax
@@ -35,6 +36,10 @@ def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
     return _matmul(x, w).reshape(*x.shape[:-1], *weight.shape[1:])
 
 
+# Elementwise work is done again in the backward pass, which costs less than keeping what it made.
+recomputed = functools.partial(jax.checkpoint, prevent_cse=False)
+
+
 class RMSNorm(nnx.Module):
     """x / sqrt(mean(x^2) + epsilon), scaled per feature; float32 inside (1910.07467)."""
 
@@ -44,9 +49,14 @@ class RMSNorm(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """Normalizes over the last axis; keeps dtype."""
-        x32 = x.astype(jnp.float32)
-        mean_square = jnp.mean(x32 * x32, axis=-1, keepdims=True)
-        return (x32 * jax.lax.rsqrt(mean_square + self.epsilon) * self.scale[...]).astype(x.dtype)
+
+        @recomputed
+        def normalize(x, scale):
+            x32 = x.astype(jnp.float32)
+            mean_square = jnp.mean(x32 * x32, axis=-1, keepdims=True)
+            return (x32 * jax.lax.rsqrt(mean_square + self.epsilon) * scale).astype(x.dtype)
+
+        return normalize(x, self.scale[...])
 
 
 class Mlp(nnx.Module):
@@ -63,4 +73,5 @@ class Mlp(nnx.Module):
         """Maps `[B, T, D]` to `[B, T, D]`."""
         gate_BTF = linear(x_BTD, self.gate[...])
         up_BTF = linear(x_BTD, self.up[...])
-        return linear(jax.nn.silu(gate_BTF) * up_BTF, self.down[...])
+        hidden_BTF = recomputed(lambda gate, up: jax.nn.silu(gate) * up)(gate_BTF, up_BTF)
+        return linear(hidden_BTF, self.down[...])

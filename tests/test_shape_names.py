@@ -54,7 +54,8 @@ def mistakes(source: str) -> list[str]:
         for letters, operand in pairs:
             named = suffix(operand)
             if named is not None and named != letters:
-                if len(named) == len(letters) and named.translate(SAME) == letters.translate(SAME):
+                both = any({"S", "T"} <= set(x) for x in (named, letters))
+                if not both and named.translate(SAME) == letters.translate(SAME):
                     continue
                 found.append(f"line {node.lineno}: {formula}: {ast.unparse(operand)}")
     return found
@@ -76,6 +77,7 @@ def test_there_is_something_to_check():
         'y_BTF = jnp.einsum("BTD,DF->BTF", x_BDT, w_DF)',
         'y_BTF = jnp.einsum("BTD,DF->BTF", x_BTD, w_FD[:, :4])',
         'y_BTF = jnp.einsum("BTD,DF->BTF", x_BTD, w_FD.astype(dtype))',
+        'out_BTH = jnp.einsum("BST,BSH->BTH", weights_BTS, v_BSH)',
     ],
 )
 def test_slips_are_caught(line):

@@ -11,7 +11,6 @@ import pytest
 
 from model.config import ModelConfig
 from model.positions import NO_WINDOW, PositionTable, cos_sin, position_table, rotate
-from model.rotary import Rotary
 from model.rotary.nope import Nope
 from model.rotary.position_interpolation import PositionInterpolation
 from model.rotary.rope import Rope

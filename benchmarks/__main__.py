@@ -1,0 +1,35 @@
+"""`python -m benchmarks {train-step,compile,pipeline,members}`: each prints ratios."""
+
+import argparse
+import importlib
+import sys
+
+# Imported only when asked for: torch and jax take seconds each.
+BENCHMARKS = {
+    "train-step": "our training step beside transformers' Llama and torch's AdamW (needs torch)",
+    "compile": "compile time of paper_2b's step at 4 and at 32 layers",
+    "pipeline": "tokens/s of the input pipeline beside what the demo consumes",
+    "members": "a sweep step of four members beside four steps of one",
+}
+
+
+def main() -> int:
+    listed = "\n".join(f"  {name:<12} {text}" for name, text in BENCHMARKS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=f"{__doc__}\n\n{listed}",
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    parser.add_argument("name", choices=BENCHMARKS, metavar="NAME")
+    parser.add_argument("--rounds", type=int, default=10, help="alternations (default 10)")
+    arguments = parser.parse_args()
+    module = importlib.import_module(f"benchmarks.{arguments.name.replace('-', '_')}")
+    try:
+        module.main(arguments.rounds)
+    except ValueError as error:
+        parser.exit(2, f"benchmarks: error: {error}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""`linear` has a gradient rule of its own; here JAX's rule for the same product is the judge."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from model.config import ModelConfig
+from model.layers import Mlp, RMSNorm, linear
+from model.rotary.nope import Nope
+
+
+def gradients(function, x, weight, weights_out):
+    def total(x, weight):
+        return (function(x, weight) * weights_out).sum()
+
+    return jax.grad(total, argnums=(0, 1))(x, weight)
+
+
+@pytest.mark.parametrize(
+    "x_shape, weight_shape, formula",
+    [
+        ((2, 5, 6), (6, 7), "BTD,DF->BTF"),
+        ((2, 5, 6), (6, 3, 4), "BTD,DNH->BTNH"),
+        ((5, 6), (6, 7), "TD,DF->TF"),
+    ],
+)
+def test_linear_and_its_gradient(x_shape, weight_shape, formula):
+    random = np.random.default_rng(0)
+    x, weight = (jnp.asarray(random.normal(size=s), jnp.float32) for s in (x_shape, weight_shape))
+
+    def plain(x, weight):
+        return jnp.einsum(formula, x, weight)
+
+    out = linear(x, weight)
+    np.testing.assert_allclose(out, plain(x, weight), atol=1e-5)
+    weights_out = jnp.asarray(random.normal(size=out.shape), jnp.float32)
+    ours = gradients(linear, x, weight, weights_out)
+    for a, b in zip(ours, gradients(plain, x, weight, weights_out), strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_linear_under_vmap():
+    """Members of a sweep: a weight each, gradients kept apart."""
+    random = np.random.default_rng(0)
+    x_BTD = jnp.asarray(random.normal(size=(2, 5, 6)), jnp.float32)
+    weight_MDF = jnp.asarray(random.normal(size=(3, 6, 7)), jnp.float32)
+    one = jnp.ones((2, 5, 7))
+    _, batched_MDF = jax.vmap(lambda w: gradients(linear, x_BTD, w, one))(weight_MDF)
+    for weight_DF, gradient_DF in zip(weight_MDF, batched_MDF, strict=True):
+        expected_DF = gradients(linear, x_BTD, weight_DF, one)[1]
+        np.testing.assert_allclose(gradient_DF, expected_DF, atol=1e-5)
+
+
+def test_linear_computes_in_the_dtype_of_x():
+    """The weight stays float32 and so does its gradient; the product is bfloat16."""
+    x_TD, weight_DF = jnp.ones((3, 4), jnp.bfloat16), jnp.full((4, 2), 1.001)
+    assert linear(x_TD, weight_DF).dtype == jnp.bfloat16
+    x_gradient, weight_gradient = gradients(linear, x_TD, weight_DF, jnp.ones((3, 2)))
+    assert (x_gradient.dtype, weight_gradient.dtype) == (jnp.bfloat16, jnp.float32)
+
+
+def test_rms_norm_by_hand():
+    """The mean square of (3, 4) is 12.5; with 3.5 added its root is 4."""
+    norm = RMSNorm(2, epsilon=3.5)
+    norm.scale[...] = jnp.array([1.0, 2.0])
+    np.testing.assert_allclose(norm(jnp.array([3.0, 4.0])), [0.75, 2.0])
+
+
+def test_rms_norm_is_float32_inside():
+    """Squares of 300 overflow nothing and lose nothing; the result keeps its dtype."""
+    x = jnp.full(8, 300, jnp.bfloat16)
+    out = RMSNorm(8, epsilon=1e-5)(x)
+    assert out.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(out.astype(jnp.float32), np.ones(8))
+
+
+def test_mlp_is_swiglu():
+    config = ModelConfig(
+        vocab_size=1,
+        embed_dim=6,
+        num_layers=1,
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=2,
+        mlp_dim=5,
+        rotary=Nope(),
+    )
+    mlp = Mlp(config, rngs=nnx.Rngs(params=0))
+    x_BTD = np.random.default_rng(0).normal(size=(2, 3, 6))
+    gate_DF, up_DF, down_FD = (np.asarray(w[...], np.float64) for w in (mlp.gate, mlp.up, mlp.down))
+    gate_BTF = x_BTD @ gate_DF
+    expected_BTD = (gate_BTF / (1 + np.exp(-gate_BTF)) * (x_BTD @ up_DF)) @ down_FD
+    np.testing.assert_allclose(mlp(jnp.asarray(x_BTD, jnp.float32)), expected_BTD, atol=1e-5)
