@@ -7,6 +7,10 @@ RUN ?= runs/demo
 # torch's default wheels carry CUDA; where a CPU build is configured for pip, it is taken instead.
 HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0
 
+# XLA takes a step's scratch memory anew each time; in 2 MiB pages that costs a quarter less time on
+# a CPU (benchmarks/README.md). Ignored where glibc does not know it.
+export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
+
 .PHONY: help setup demo test test-fast test-hf lint format lock clean
 
 help:  ## list the targets

@@ -19,7 +19,10 @@ def main(rounds: int) -> None:
     table = position_table(config.model, config.data.context_length)
     one = Member(table, np.float32(config.train.learning_rate))
     many = stack([one] * MEMBERS)
-    function = functools.partial(train_step, config)
+
+    def function(*arguments):
+        return train_step(config, *arguments)
+
     make = functools.partial(fresh_state, config)
 
     single = jax.jit(function, donate_argnums=0)

@@ -61,6 +61,8 @@ class TrainConfig:
         for name in ("final_fraction", "decay_fraction", "beta1", "beta2"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name)}")
+        if self.schedule not in ("cosine", "constant", "wsd"):
+            raise ValueError(f"schedule must be cosine, constant or wsd, got {self.schedule!r}")
         if not 0 <= self.warmup_steps <= self.num_steps:
             raise ValueError(
                 f"warmup_steps={self.warmup_steps} must lie in [0, num_steps={self.num_steps}]"

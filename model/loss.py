@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from model.config import ModelConfig
 from model.transformer import Params, unembed
 
-# Float32 logits that may exist at once where `loss_chunk` is not given: 256 MiB.
+# Float32 logits that may exist at once on a device where `loss_chunk` is not given: 256 MiB.
 MAX_LOGITS = 2**26
 
 
@@ -28,7 +28,8 @@ class TokenScores(NamedTuple):
 
 def _chunk_length(config: ModelConfig, B: int, T: int) -> int:
     """The largest divisor of T within the limit on tokens whose logits exist at once."""
-    limit = config.loss_chunk or max(1, MAX_LOGITS // (B * config.vocab_size))
+    num_devices = max(1, jax.sharding.get_abstract_mesh().size)  # 0 where no mesh is set
+    limit = config.loss_chunk or num_devices * MAX_LOGITS // (B * config.vocab_size)
     return max(length for length in range(1, T + 1) if T % length == 0 and length <= max(1, limit))
 
 

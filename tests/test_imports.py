@@ -32,6 +32,7 @@ ALLOWED = {
     | {"model", "data"},
     "tpu": {"jax", "numpy", "rich", "train", "model", "data", "experiment", "configs"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "train", "sweep", "model"}
+    | {"theory", "scipy"}
     | {"data", "experiment", "configs"},
 }
 # Only these may start the trainer.
