@@ -16,9 +16,10 @@ from pathlib import Path
 from rich.console import Console
 
 import train
+from data.files import write_atomically
 from experiment import overrides
 from experiment.config import ExperimentConfig
-from experiment.run import RunDirectory, read_sweep, write_atomically
+from experiment.run import RunDirectory, read_sweep
 from model.rotary.nope import Nope
 
 SWEEP_HELP = """

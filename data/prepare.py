@@ -39,6 +39,7 @@ import rich.progress
 from data import store as store_lib
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
+from data.files import write_atomically
 from data.sources import Document, InputFile, jsonl_files, local_files, read_documents
 from data.tokenizer import Tokenizer
 
@@ -92,7 +93,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
             report = {"settings": settings, "path": config.path}
             if config.source != "retrieval":
                 report |= _tokenize(config, source, folder, show_progress)
-            store_lib.write_atomically(report_path, json.dumps(report, indent=1))
+            write_atomically(report_path, json.dumps(report, indent=1))
         skipped = json.loads(report_path.read_text("utf-8")).get("skipped", {"count": 0})
         if skipped["count"] and config.on_bad_document == "error":
             raise ValueError(
@@ -361,7 +362,7 @@ def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: 
         done.subsets = sorted(subsets)
         done.seconds += time.monotonic() - started
         started = time.monotonic()
-        store_lib.write_atomically(progress_path, json.dumps(dataclasses.asdict(done), indent=1))
+        write_atomically(progress_path, json.dumps(dataclasses.asdict(done), indent=1))
 
     total = sum(file.size for file in files)
     num_workers = _num_cpus() if total >= POOL_BYTES else 0

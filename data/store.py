@@ -22,6 +22,8 @@ from array_record.python import (
     array_record_module,  # pyright: ignore[reportAttributeAccessIssue]
 )
 
+from data.files import write_atomically
+
 FORMAT = 1
 BLOCK = 2048  # ids a record
 
@@ -245,13 +247,3 @@ def write_index(
         "shards": list(shards),
     }
     write_atomically(folder / "store.json", json.dumps(index, indent=1))
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The whole file or nothing, even if the machine stops in between."""
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from experiment.run import write_atomically
+from data.files import write_atomically
 
 Rows = dict[str, np.ndarray]
 

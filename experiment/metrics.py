@@ -8,8 +8,9 @@ from typing import Any
 
 import jax
 
+from data.files import write_atomically
 from experiment.config import ExperimentConfig
-from experiment.run import RunDirectory, write_atomically
+from experiment.run import RunDirectory
 from model.transformer import count_params
 
 # Dense bfloat16 peak of a chip in FLOP/s, from the makers' data sheets (sparsity not counted).

@@ -2,28 +2,12 @@
 
 import functools
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from data.files import write_atomically
 from experiment.config import ExperimentConfig, from_dict, to_dict
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes `text` to `path` so that a reader, or a crash, sees the old file or the new one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
