@@ -1,6 +1,7 @@
 """THE figure: effective context against RoPE base, with what theory predicts drawn beside it."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -13,11 +14,13 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from evals.effective_context import MEASURED, NOT_LEARNED, Estimate
 from model.rotary import Rotary
+from model.rotary.rope import Rope
 from reporting.members import Member, tasks
 from reporting.style import FAINT, INK, looks, tag
-from theory import decay
+from theory import bound, decay
 
-_DASHED, _DOTTED = (0, (5, 2)), (0, (1.2, 1.8))
+_DASHED, _DOTTED, _DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))
+_LONGEST_STABLE = 2**13
 _THEORY = {  # field of Predictions: (legend, color, linestyle)
     "first_negative": ("theory: first distance with $B_m<0$", INK, "-"),
     "quarter_period": ("quarter period of the slowest pair", FAINT, _DASHED),
@@ -161,6 +164,8 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
             if value < top:
                 assert member.base is not None
                 tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
+    for stable in _stable_bases(based):
+        ax.axvline(stable, color=FAINT, linestyle=_DASH_DOTTED, linewidth=1.1, zorder=1.5)
     families = {
         (dataclasses.replace(rotary, base=2.0), member.config.model.rope_head_dim)
         for member in based
@@ -180,6 +185,31 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
     for name, curve in curves.items():
         _, color, linestyle = _THEORY[name]
         ax.plot(bases, curve, color=color, linestyle=linestyle, linewidth=1.1, zorder=1.5)
+
+
+def _stable_bases(members: Sequence[Member]) -> list[float]:
+    """Where among the bases shown every larger base covers the trained length (each of them).
+
+    Only of plain RoPE, and where it takes seconds to prove.
+    """
+    based = [member for member in members if member.base is not None]
+    settings = {
+        (member.trained_length, member.config.model.rope_head_dim, rotary.rotary_fraction)
+        for member in based
+        if isinstance(rotary := member.config.model.rotary, Rope)
+        and member.trained_length <= _LONGEST_STABLE
+    }
+    found = {stable for setting in settings if (stable := _stable_base(*setting))}
+    bases = [member.base or 0.0 for member in based]
+    return [stable for stable in sorted(found) if min(bases) <= stable <= max(bases)]
+
+
+@functools.cache
+def _stable_base(length: int, head_dim: int, rotary_fraction: float) -> float | None:
+    try:
+        return bound.stable_base(length, head_dim, rotary_fraction).high
+    except ValueError:  # no base covers the length: a head of a single pair
+        return None
 
 
 def _draw_controls(ax: Axes, controls: Sequence[Member], members: Sequence[Member]) -> None:
@@ -279,6 +309,9 @@ def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
         ],
         [],
     ]
+    if _stable_bases(members):
+        label = "every base right of it has $B_m\\geq0$\nat all m below the trained length"
+        columns[1].append(_handle(label, color=FAINT, ls=_DASH_DOTTED, lw=1.4))
     if any(verdict.startswith(">") for verdict in verdicts):
         columns[2].append(_handle("farther than measured", marker=r"$\uparrow$", ms=9))
     if NOT_LEARNED in verdicts:

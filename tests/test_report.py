@@ -278,6 +278,29 @@ def test_lines_between_bases_are_computed_not_joined(members):
         assert firsts[near].min() <= first <= firsts[near].max() * 1.05
 
 
+def test_the_stable_base_is_a_line(members):
+    """At 128 tokens and 64 features: each base right of it keeps B_m >= 0, just left does not."""
+    figure = effective_context(members)
+    lines = figure.axes[0].get_lines()
+    (stable,) = [x for x, *rest in (line.get_xdata() for line in lines) if rest == [x]]
+    distances, powers = np.arange(LENGTH), -np.arange(32) / 32
+
+    def lowest(base):
+        return np.cos(np.outer(distances, base**powers)).sum(axis=1).min()
+
+    assert min(lowest(base) for base in stable * np.geomspace(1, 1e4, 200)) > -1e-9
+    assert lowest(stable * (1 - 1e-6)) < 0
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert any(label.startswith("every base right of it") for label in labels)
+    # Bases 10 and 30 all lie left of it: no line, and nothing said of one.
+    figure = effective_context(members[:2])
+    assert not [
+        x for x, *rest in (a.get_xdata() for a in figure.axes[0].get_lines()) if rest == [x]
+    ]
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert not any(label.startswith("every base right of it") for label in labels)
+
+
 def test_bases_get_lighter_in_order_and_controls_are_grey(members):
     look = style.looks(members)
     luminance = [np.dot(look[i].color[:3], (0.2126, 0.7152, 0.0722)) for i in range(4)]

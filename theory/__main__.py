@@ -1,12 +1,23 @@
-"""`python -m theory length ...`: how far a schedule sees, by the papers' bound."""
+"""`python -m theory COMMAND ...`: what the papers' bound says of a base, schedule or run."""
 
 import argparse
+import inspect
 import json
+import math
 import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
 from model import rotary
 from model.rotary.rope import Rope
-from theory import decay
+from theory import asymptotic, bound, decay, family, figures, published
+
+OPEN = "?"  # stands for the number to be found in a schedule's expression
 
 
 class _Parser(argparse.ArgumentParser):
@@ -15,47 +26,405 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}\n")
 
 
-def length(args: argparse.Namespace) -> tuple[dict, str]:
-    """The first distance at which B_m < 0: as one JSON object, and in plain words."""
+def tokens(text: str) -> int:
+    """A length: `131072`, or `128k` and `1M` in powers of two.
+
+    Raises:
+      argparse.ArgumentTypeError: for anything else.
+    """
+    unit = {"k": 2**10, "m": 2**20}.get(text[-1:].lower(), 1)
+    try:
+        length = float(text[:-1] if unit > 1 else text) * unit
+        if length != int(length):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of tokens, like 4096 or 128k"
+        ) from None
+    return int(length)
+
+
+def _bases(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a comma list of bases, like 1e4,1e6"
+        ) from None
+
+
+# --- bound ---------------------------------------------------------------------------------------
+
+
+def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """The smallest base (or other open number) that covers a length."""
+    if args.rotary:
+        if args.rotary_fraction != 1:
+            raise ValueError("with --rotary, write rotary_fraction=... in the expression")
+        open_family, name, fraction = _open_schedule(args.rotary, args.head_dim)
+    else:
+        open_family = family.rope_base(args.head_dim, args.rotary_fraction)
+        name, fraction = "base", args.rotary_fraction
+    (smallest,) = bound.smallest(open_family, [args.length])
+    result = {
+        "length": args.length,
+        "head_dim": args.head_dim,
+        "rotary_fraction": fraction,
+        "low": smallest.low,
+        "high": smallest.high,
+    }
+    if args.rotary:
+        result |= {"rotary": args.rotary, "open": name}
+    count = len(smallest.certificate.witnesses)
+    lines = [f"{name} {smallest.high:.10g} is the smallest that covers {args.length:,} tokens"]
+    if count:
+        lines += [
+            f"  [{smallest.low!r}, {smallest.high!r}]",
+            f"  below: infeasible, proved on {count:,} intervals of ln({name}), a distance each",
+            f"  at the upper end: B_m > 0 at every distance; B_{smallest.critical} is the last to "
+            "rise above 0",
+        ]
+    else:
+        lines.append(f"  so does every {name} between 1 and it")
+    typed = advice(open_family, smallest.high, args.length)
+    lines.append(f"  to type: {typed} (checked at every distance)")
+    if args.stable or args.intervals:
+        stable = bound.stable(open_family, args.length)
+        result |= {"stable": stable.high} if args.stable else {}
+        lines.append(f"every {name} above {stable.high:.10g} covers it, without an upper limit")
+    if args.intervals:
+        intervals = bound.intervals(open_family, args.length, smallest.high).feasible
+        result["intervals"] = [
+            [low, high if math.isfinite(high) else None] for low, high in intervals
+        ]
+        lines.append(f"feasible intervals of {name} ({len(intervals)}):")
+        lines += [f"  {low!r} to {high!r}" for low, high in intervals]
+    return result, "\n".join(lines)
+
+
+def advice(open_family: family.Family, number: float, length: int) -> str:
+    """The shortest decimal at or just above `number` that is itself feasible."""
+    for digits in range(2, 17):
+        unit = 10.0 ** (math.floor(math.log10(number)) - digits + 1)
+        text = f"{math.ceil(number / unit) * unit:.{digits}g}"
+        # Rounded up by more than a few percent it would be another answer.
+        near = max(number, 1 + 1e-15) <= float(text) <= 1.05 * number
+        if near and bound.surely_feasible(open_family, float(text), length):
+            return text
+    return repr(number)
+
+
+_FAMILIES = {
+    ("rope", "base"): family.rope_base,
+    ("position_interpolation", "base"): family.interpolation_base,
+    ("position_interpolation", "factor"): family.interpolation_factor,
+    ("ntk_aware", "base"): family.ntk_aware_base,
+    ("ntk_aware", "factor"): family.ntk_aware_factor,
+    ("yarn", "base"): family.yarn_base,
+    ("yarn", "factor"): family.yarn_factor,
+}
+
+
+def _open_schedule(text: str, head_dim: int) -> tuple[family.Family, str, float]:
+    """The family of an expression with one `?`, the name of that number, and the fraction."""
+    if text.count(OPEN) != 1:
+        raise ValueError(f"--rotary must have one number open, like rope(base=?), got {text!r}")
+    schedule = rotary.parse(text.replace(OPEN, "2"))
+    name = type(schedule).__module__.rpartition(".")[2]
+    number = text.split(OPEN)[0].rstrip(" =").rpartition("(")[2].rpartition(",")[2].strip()
+    if (name, number) not in _FAMILIES:
+        valid = ", ".join(f"{schedule}({parameter}=?)" for schedule, parameter in _FAMILIES)
+        raise ValueError(f"no bound is known for {number} of {name} (valid: {valid})")
+    builder = _FAMILIES[name, number]
+    taken = inspect.signature(builder).parameters
+    built = builder(head_dim, **{k: v for k, v in vars(schedule).items() if k in taken})
+    # A parameter the family knows nothing of would make it another schedule's.
+    turning = built[0].inv_freq(math.log(2)) if len(built) == 1 else None
+    expected = schedule.inv_freq(head_dim)
+    if getattr(schedule, "truncate", True) is not True or not (
+        turning is None or np.allclose(turning, expected[: turning.size], rtol=1e-9, atol=0)
+    ):
+        raise ValueError(f"no bound is known for {text} with these parameters")
+    return built, number, schedule.rotary_fraction
+
+
+# --- length --------------------------------------------------------------------------------------
+
+
+def length_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """The first distance at which B_m < 0, of a base, a schedule or each layer of a run."""
     if args.limit < 1:
         raise ValueError(f"--limit must be at least 1 token, got {args.limit}")
+    if args.run:
+        return _length_of_run(args.run, args.limit)
     schedule = rotary.parse(args.rotary) if args.rotary else Rope(base=args.base)
-    first = decay.first_negative(schedule.inv_freq(args.head_dim), args.limit)
-    last = args.limit - 1 if first is None else first
+    (first,) = bound.length_of(schedule.inv_freq(args.head_dim), args.limit)
     result = {
         "rotary": rotary.expression(schedule),
         "head_dim": args.head_dim,
         "first_violation": first,
-        "checked_up_to": last,
+        "checked_up_to": args.limit - 1 if first is None else first,
     }
-    return result, f"> {last}" if first is None else str(first)
+    return result, _first(first, args.limit)
+
+
+def _length_of_run(path: Path, limit: int) -> tuple[dict, str]:
+    # The only place where theory looks at a run: the commands above stay free of jax.
+    from experiment.run import RunDirectory
+
+    model, data = (config := RunDirectory(path).config).model, config.data
+    layers = bound.length_of(model.rotary_table(data.context_length).inv_freq, limit)
+    reaches = [first for first in layers if first is not None]
+    first = max(reaches) if len(reaches) == len(layers) else None
+    result = {
+        "run": str(path),
+        "head_dim": model.head_dim,
+        "first_violation": first,  # of the layer that sees farthest
+        "checked_up_to": limit - 1 if first is None else first,
+        "layers": layers,
+    }
+    if len(set(layers)) == 1:
+        return result, _first(first, limit)
+    lines = [f"layer {index}: {_first(layer, limit)}" for index, layer in enumerate(layers)]
+    return result, "\n".join(lines)
+
+
+def _first(first: int | None, limit: int) -> str:
+    return f"> {limit - 1}" if first is None else str(first)
+
+
+# --- table, models, curve ------------------------------------------------------------------------
+
+
+def table_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """The papers' table beside ours."""
+    lengths = sorted(args.lengths or published.LENGTHS)
+    answers = bound.smallest(family.rope_base(args.head_dim), lengths)
+    comparable = args.head_dim == 128  # both papers' only head
+    printed = dict(
+        zip(
+            published.LENGTHS,
+            zip(published.MEN_2024, published.SU_2024, strict=True),
+            strict=True,
+        )
+    )
+    rows = []
+    for answer in answers:
+        men, su = printed.get(answer.length, (None, None)) if comparable else (None, None)
+        rows.append(
+            {
+                "length": answer.length,
+                "low": answer.low,
+                "high": answer.high,
+                "critical": answer.critical,
+                "intervals_proved": len(answer.certificate.witnesses),
+                "asymptotic": asymptotic.smallest_base(answer.length),
+                "men_2024": men,
+                "men_above_ours": None if men is None else men / answer.high - 1,
+                "su_2024": su,
+                "su_agrees": None if su is None else su == float(f"{answer.high:.1e}"),
+            }
+        )
+    if args.figure:
+        figures.save(figures.base_against_length(rows), args.figure)
+    view = Table(
+        box=box.SIMPLE_HEAD,
+        title=f"Smallest base that covers a length, head_dim {args.head_dim}",
+        caption="Every smaller base is infeasible: proved on that many intervals of ln(base), each"
+        " by one distance m. At ours, B_m >= 0 at every distance: checked. m*: the last distance"
+        " to rise above 0. L/x0: the estimate for infinitely many pairs.",
+    )
+    for head in ("length", "ours", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "theirs is"):
+        view.add_column(head, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [_short(row["length"]), f"{row['high']:.9g}", f"{row['critical'] or '-'}"]
+        cells += [f"{row['intervals_proved']:,}", f"{row['asymptotic']:.2g}"]
+        if row["men_2024"] is None:
+            cells += ["-"] * 3
+        else:
+            cells += [f"{row['su_2024']:.1e}" + ("" if row["su_agrees"] else " (differs)")]
+            above = row["men_above_ours"]
+            same = row["men_2024"] == float(f"{row['high']:.1e}")
+            cells += [f"{row['men_2024']:.1e}", "the same" if same else f"{above:+.0%}"]
+        view.add_row(*cells)
+    return {"head_dim": args.head_dim, "rows": rows}, _render(view)
+
+
+def models_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """What theory says of published settings."""
+    names = list(dict.fromkeys(model.name for model in published.OPEN_MODELS))
+    for name in args.names:
+        if name not in names:
+            raise ValueError(f"unknown model {name!r}; {rotary.nearest(name, names)}")
+    rows = []
+    for model in published.OPEN_MODELS:
+        if args.names and model.name not in args.names:
+            continue
+        schedule = rotary.parse(model.rotary)
+        inv_freq = schedule.inv_freq(model.head_dim)
+        first = decay.first_negative(inv_freq, decay.LONGEST)
+        base = getattr(schedule, "base", None)
+        rows.append(
+            {
+                "model": model.name,
+                "layers": model.layers,
+                "rotary": rotary.expression(schedule),
+                "head_dim": model.head_dim,
+                "context_length": model.context_length,
+                "first_violation": first,
+                "covers": first is None or first >= model.context_length,
+                "quarter_period": _finite(decay.quarter_period(inv_freq)),
+                "critical_dimension": None
+                if base is None
+                else asymptotic.critical_dimension(
+                    base, schedule.rotary_dim(model.head_dim), model.context_length
+                ),
+                "source": model.source,
+            }
+        )
+    view = Table(
+        box=box.SIMPLE_HEAD,
+        title="Published settings of open models",
+        caption="first B_m < 0: none means that pairs at rest outweigh all others (proved).",
+    )
+    for head in ("model", "layers", "rotary"):
+        view.add_column(head, overflow="fold")
+    for head in ("context", "first\nB_m < 0", "covers", "quarter\nperiod"):
+        view.add_column(head, justify="right", no_wrap=True)
+    for row in rows:
+        quarter = row["quarter_period"]
+        view.add_row(
+            *(row[key] for key in ("model", "layers", "rotary")),
+            _short(row["context_length"]),
+            "none" if row["first_violation"] is None else f"{row['first_violation']:,}",
+            "yes" if row["covers"] else "no",
+            "never" if quarter is None else f"{quarter:,.0f}",
+        )
+    return {"models": rows}, _render(view)
+
+
+def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """B_m of several schedules over distance, drawn."""
+    schedules = [Rope(base=base) for base in args.base or []]
+    schedules += [rotary.parse(text) for text in args.rotary or []]
+    if not schedules:
+        raise ValueError("give --base 1e4,1e6 or --rotary EXPR, as often as you like")
+    bound.check_length(args.length)
+    curves = {
+        rotary.expression(schedule): schedule.inv_freq(args.head_dim) for schedule in schedules
+    }
+    figures.save(figures.decay_curves(curves, args.length), args.out)
+    firsts = {name: decay.first_negative(vector, args.length) for name, vector in curves.items()}
+    result = {"figure": str(args.out), "length": args.length, "first_violation": firsts}
+    lines = [f"{_first(first, args.length)}  {name}" for name, first in firsts.items()]
+    return result, "\n".join([*lines, f"drawn: {args.out}"])
+
+
+def _finite(number: float) -> float | None:
+    return number if np.isfinite(number) else None
+
+
+def _short(length: int) -> str:
+    for unit, size in (("M", 2**20), ("k", 2**10)):
+        if length % size == 0:
+            return f"{length // size}{unit}"
+    return f"{length:,}"
+
+
+def _render(table: Table) -> str:
+    # A table is never cut to the width of a pipe.
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    with console.capture() as capture:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def main() -> None:
     """Parses the command line, prints one result."""
     parser = _Parser(prog="python -m theory", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser(
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+
+    def add(name, function, text, **arguments):
+        command = commands.add_parser(name, help=text, **({"description": text} | arguments))
+        command.add_argument("--json", action="store_true", help="print one JSON object")
+        command.set_defaults(function=function)
+        return command
+
+    def add_head_dim(command):
+        command.add_argument(
+            "--head-dim", type=int, default=128, help="features of a head, even (default: 128)"
+        )
+
+    command = add(
+        "bound",
+        bound_command,
+        "smallest base whose B_m is non-negative below a length, with a proof",
+        description="The smallest base such that B_m = sum_i cos(m base^(-2i/d)) >= 0 for every"
+        " m below a length (Men et al. 2024, Eq. 18), to 1e-8, with a proof; see docs/theory.md.",
+    )
+    command.add_argument("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
+    add_head_dim(command)
+    command.add_argument(
+        "--rotary-fraction", type=float, default=1.0, help="share of the head that turns"
+    )
+    command.add_argument(
+        "--rotary",
+        metavar="EXPR",
+        help="another schedule, the number to find written as ?: 'yarn(base=1e4,factor=?,"
+        "original_context_length=4096)'",
+    )
+    command.add_argument(
+        "--stable", action="store_true", help="also the base above which every base will do"
+    )
+    command.add_argument(
+        "--intervals", action="store_true", help="also every feasible interval below that"
+    )
+
+    command = add(
         "length",
-        help="first distance (tokens) at which B_m = sum_i cos(m inv_freq_i) is negative",
+        length_command,
+        "first distance (tokens) at which B_m = sum_i cos(m inv_freq_i) is negative",
         description="Prints the first distance m, in tokens, at which B_m = sum_i cos(m inv_freq_i)"
-        " is negative (Men et al. 2024, Eq. 17); '> N' if it is not negative up to N.",
+        " is negative (Men et al. 2024, Eq. 17); '> N' if it is proved to be negative nowhere up"
+        " to N.",
     )
     schedule = command.add_mutually_exclusive_group(required=True)
     schedule.add_argument("--base", type=float, help="plain RoPE with this base")
     schedule.add_argument(
         "--rotary", metavar="EXPR", help="any schedule: 'ntk_aware(base=1e4,factor=8)'"
     )
-    command.add_argument("--head-dim", type=int, required=True, help="features of a head, even")
+    schedule.add_argument("run", nargs="?", type=Path, help="a run directory: each layer's own")
+    add_head_dim(command)
     command.add_argument(
-        "--limit", type=int, default=2**20, help="distances below this are tested (default: 2^20)"
+        "--limit",
+        type=tokens,
+        default=2**31,
+        help="distances below this are tested (default: 2^31)",
     )
-    command.add_argument("--json", action="store_true", help="print one JSON object")
-    command.set_defaults(function=length)
+
+    command = add("table", table_command, "the papers' table of smallest bases beside ours")
+    add_head_dim(command)
+    command.add_argument("--lengths", type=tokens, nargs="+", help="default: 1k to 1M")
+    command.add_argument("--figure", type=Path, help="also draw it: FILE.png, .svg or .pdf")
+
+    command = add("models", models_command, "what theory says of published open models")
+    command.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+
+    command = add("curve", curve_command, "draw B_m over distance")
+    command.add_argument("--base", type=_bases, help="comma list of bases of plain RoPE")
+    command.add_argument("--rotary", metavar="EXPR", action="append", help="any schedule; repeat")
+    add_head_dim(command)
+    command.add_argument("--length", type=tokens, default=4096, help="tokens (default: 4096)")
+    command.add_argument(
+        "--out", type=Path, default=Path("curve.png"), help="FILE.png, .svg or .pdf"
+    )
+
     args = parser.parse_args()
+    waiting = Console(stderr=True).status("computing") if sys.stderr.isatty() else nullcontext()
     try:
-        result, text = args.function(args)
-    except ValueError as error:
+        with waiting:
+            result, text = args.function(args)
+    except (ValueError, ArithmeticError, OSError) as error:
         parser.error(str(error))
     print(json.dumps(result) if args.json else text)
 

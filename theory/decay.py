@@ -3,52 +3,180 @@
 Men et al. 2024 (arXiv 2405.14591), Eq. 16-17: with keys k = q + noise, a query prefers the key it
 looks for over a random one by an amount proportional to B_m, so the first m with B_m < 0 bounds
 the context the model can use. A pair that does not turn (inv_freq 0) adds 1 at every distance.
+
+Error bounds below hold where numpy's float64 cos and sin are within `_COSINE_ERROR` on [-π, π];
+tests compare them with 50 digits.
 """
 
-from fractions import Fraction
+from collections.abc import Iterator
 
 import numpy as np
 
-_TWO_PI = Fraction("6.28318530717958647692528676655900576839433879875021")
+from theory import exact
+
+LONGEST = 2**31  # distances below this are reduced exactly
+
+_UNIT = 2.0**-53  # relative rounding error of float64
+_COSINE_ERROR = 8 * _UNIT  # of numpy's cos and sin, absolute: 8 times what libm promises
+_INVERSE_TWO_PI = 2**600 // exact.two_pi(400)  # 2**200 / 2π
+_COLUMNS = 256
+_BLOCK = 2**20  # distances scanned at once: 8 MiB
 
 
-def cosine_sum(inv_freq: np.ndarray, distances: np.ndarray) -> np.ndarray:
+def _turns(inv_freq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Frequencies in turns per token, whole turns dropped: 96 bits as uint64 `[R]` (high, low 32).
+
+    Rounded down by less than 2**-96 turn.
+    """
+    high, low = [], []
+    for frequency in inv_freq.tolist():
+        numerator, denominator = frequency.as_integer_ratio()
+        fraction = (numerator * _INVERSE_TWO_PI // denominator >> 104) % 2**96
+        high.append(fraction >> 32)
+        low.append(fraction % 2**32)
+    return np.array(high, dtype=np.uint64), np.array(low, dtype=np.uint64)
+
+
+def _phases(turns: tuple[np.ndarray, np.ndarray], distances: np.ndarray) -> np.ndarray:
+    """Angles in [-π, π], radians, of every distance (rows) and frequency (columns).
+
+    Off by less than 12 * 2**-53: 2**-62 turn from the fixed point, three roundings of up to π.
+    """
+    high, low = turns
+    m = np.abs(distances).astype(np.uint64)[:, None]
+    # Whole turns fall off the top of the 64-bit products: nothing is rounded but the frequency.
+    phase = m * high + (m * low >> np.uint64(32))
+    return phase.view(np.int64) * (2 * np.pi / 2**64)
+
+
+def cosine_sum(
+    inv_freq: np.ndarray, distances: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
     """B_m of each distance.
-
-    Phases are 64-bit fixed-point fractions of a turn, so that whole turns fall off the top of
-    the integer product m * frequency and nothing is rounded but the frequency itself, once.
 
     Args:
       inv_freq: float64 `[R]`, radians per token, taken as exact.
       distances: integers of any shape, in tokens.
+      weights: float64 `[R]` in place of ones: with σ_2i² + σ_2i+1², the variances of one head's
+        queries, the sum is Men et al.'s Eq. 20, twice Su's form.
 
     Returns:
-      float64, the shape of `distances`; absolute error below R * 2e-13 for |m| < 2**20.
+      float64, the shape of `distances`; absolute error below (R + 4) * 3e-15 times the largest
+      weight for |m| < 2**31, so below 1e-12 up to head_dim 512.
+
+    Raises:
+      ValueError: for a distance beyond 2**31.
     """
     inv_freq = np.asarray(inv_freq, dtype=np.float64)
-    distances = np.asarray(distances).astype(np.int64).astype(np.uint64)
+    distances = np.asarray(distances).astype(np.int64)
+    flat = distances.ravel()
+    if np.abs(flat).max(initial=0) >= LONGEST:
+        raise ValueError(f"distances must be below 2^31 tokens, got {np.abs(flat).max()}")
+    weights = np.ones(inv_freq.size) if weights is None else np.asarray(weights, dtype=np.float64)
+    turning = inv_freq != 0
+    turns = _turns(inv_freq[turning])
+    total = np.empty(flat.shape)
+    rest = float(weights[~turning].sum())
+    for start in range(0, flat.size, 2**14):
+        part = slice(start, start + 2**14)
+        terms = np.cos(_phases(turns, flat[part])) * weights[turning]
+        # Extended precision: adding hundreds of terms in float64 could cost a digit.
+        total[part] = terms.sum(axis=1, dtype=np.longdouble) + rest
+    return total.reshape(distances.shape)
+
+
+def scan(inv_freq: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, np.ndarray, float]]:
+    """B_m of every distance start <= m < stop, fast.
+
+    cos((r + c)θ) = cos rθ cos cθ - sin rθ sin cθ, so a block of distances is one matrix product
+    of a few thousand cosines: a million distances take some tens of milliseconds.
+
+    Yields:
+      (first distance of the block, float64 values of the block, bound on their absolute error).
+    """
+    inv_freq = np.asarray(inv_freq, dtype=np.float64)
     turning = inv_freq[inv_freq != 0]
-    total = np.full(distances.shape, float(inv_freq.size - turning.size))
-    for frequency in turning:
-        turns = np.uint64(round(Fraction(float(frequency)) / _TWO_PI * 2**64) % 2**64)
-        phase = (distances * turns).astype(np.int64)  # signed: within half a turn of 0
-        total += np.cos(phase * (2 * np.pi / 2**64))
-    return total
+    rest = float(inv_freq.size - turning.size)
+    turns = _turns(turning)
+    columns = _phases(turns, np.arange(_COLUMNS))
+    columns = np.ascontiguousarray(np.concatenate([np.cos(columns), np.sin(columns)], axis=1).T)
+    error = scan_error(turning.size) + inv_freq.size * _UNIT
+    size = 16 * _COLUMNS  # small bases turn negative early, large ones deserve long blocks
+    while start < stop:
+        count = min(size, stop - start)
+        rows = _phases(turns, np.arange(start, start + count, _COLUMNS))
+        rows = np.concatenate([np.cos(rows), -np.sin(rows)], axis=1)
+        yield start, _product(rows, columns).ravel()[:count] + rest, error
+        start, size = start + count, min(4 * size, _BLOCK)
+
+
+def _product(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """rows @ columns, in slices too small for a BLAS to start threads.
+
+    There is no work for two cores here, and on a busy machine threads spin while they wait for
+    each other, which takes several times as long as the product.
+    """
+    height = max(1, 2**18 // max(1, columns.size))
+    whole = len(rows) - len(rows) % height
+    slices = rows[:whole].reshape(whole // height, height, rows.shape[1]) @ columns
+    return np.concatenate([slices.reshape(whole, columns.shape[1]), rows[whole:] @ columns])
+
+
+def scan_error(num_pairs: int) -> float:
+    """Bound on the error of `scan`, before pairs at rest are added.
+
+    Each of the four factors of a pair is off by at most 12 + 8 units, each product by 2 * 20 and
+    a little; a matrix product of inner size k adds at most k units of Σ|a b| <= 1 per pair,
+    whatever its order of summation (Higham 2002, Section 3.5).
+    """
+    return num_pairs * (4 * 21 + 2.02 * num_pairs) * _UNIT
 
 
 def first_negative(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
-    """The first distance m < `limit`, in tokens, at which B_m < 0; None if there is none."""
+    """The first distance m < `limit`, in tokens, at which B_m < 0; None if there is none.
+
+    Decided rigorously for the exact value of every float64 frequency: a sum within the error
+    bound of zero is evaluated again with more digits.
+
+    Raises:
+      ValueError: for a limit above 2**31.
+    """
     inv_freq = np.asarray(inv_freq, dtype=np.float64)
-    if 2 * np.count_nonzero(inv_freq) <= inv_freq.size:
-        return None  # the pairs at rest outweigh the others even if all of those give -1
-    start, chunk = 0, 256  # small bases turn negative early, large ones deserve long arrays
-    while start < limit:
-        distances = np.arange(start, min(start + chunk, limit))
-        negative = np.flatnonzero(cosine_sum(inv_freq, distances) < 0)
-        if negative.size:
-            return int(distances[negative[0]])
-        start, chunk = start + chunk, min(2 * chunk, 2**14)
+    if limit > LONGEST:
+        raise ValueError(f"limit must be at most 2^31 tokens, got {limit}")
+    if never_negative(inv_freq):
+        return None
+    turning = inv_freq[inv_freq != 0].tolist()
+    for start, values, error in scan(inv_freq, 0, limit):
+        for index in np.flatnonzero(values < error):
+            m = start + int(index)
+            angles = exact.products(turning, m)
+            if (
+                values[index] < -error
+                or exact.sign_of_cosine_sum(angles, inv_freq.size - len(turning)) < 0
+            ):
+                return m
     return None
+
+
+def never_negative(inv_freq: np.ndarray) -> bool:
+    """Whether half the pairs or more are at rest: they outweigh the others even if all give -1."""
+    inv_freq = np.asarray(inv_freq)
+    return bool(2 * np.count_nonzero(inv_freq) <= inv_freq.size)
+
+
+def score_bound(inv_freq: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Mean over n of |S_n|, S_n = Σ_{l<n} exp(i m inv_freq_l): Men et al.'s Eq. 14, as drawn there.
+
+    The attention score is below max |h_l - h_l+1| times the sum of these moduli (RoFormer 3.4.3).
+
+    Returns:
+      float64, the shape of `distances`.
+    """
+    inv_freq = np.asarray(inv_freq, dtype=np.float64)
+    distances = np.asarray(distances).astype(np.int64)
+    partial = np.exp(1j * _phases(_turns(inv_freq), distances.ravel())).cumsum(axis=1)
+    return np.abs(partial).mean(axis=1).reshape(distances.shape)
 
 
 def full_period(inv_freq: np.ndarray) -> float:

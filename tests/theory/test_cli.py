@@ -1,11 +1,18 @@
+import argparse
+import dataclasses
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from theory.__main__ import main
+from experiment.overrides import find_config
+from experiment.run import RunDirectory
+from model.rotary.nope import Nope
+from model.rotary.rope import Rope
+from theory.__main__ import main, tokens
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +59,7 @@ def test_any_schedule_by_its_expression(theory):
 
 
 def test_no_violation_is_said_as_a_bound(theory):
-    assert theory("length", "--rotary", "nope", "--head-dim", "64")[1] == "> 1048575\n"
+    assert theory("length", "--rotary", "nope", "--head-dim", "64")[1] == "> 2147483647\n"
     out = theory("length", "--base", "1e4", "--head-dim", "64", "--limit", "725", "--json")[1]
     assert json.loads(out)["first_violation"] is None
     assert json.loads(out)["checked_up_to"] == 724
@@ -66,7 +73,9 @@ def test_no_violation_is_said_as_a_bound(theory):
         (["--base", "10", "--head-dim", "63"], "head_dim must be even and positive, got 63"),
         (["--base", "10", "--head-dim", "64", "--limit", "0"], "--limit must be at least 1 token"),
         (["--rotary", "yarm", "--head-dim", "64"], "unknown rotary schedule 'yarm'"),
-        (["--head-dim", "64"], "one of the arguments --base --rotary is required"),
+        (["--head-dim", "64"], "one of the arguments --base --rotary run is required"),
+        (["--base", "10", "--limit", "1.5"], "'1.5' is not a number of tokens"),
+        (["nowhere"], "nowhere is not a run directory: it has no config.json"),
     ],
 )
 def test_mistakes_exit_2_with_one_line(theory, arguments, reason):
@@ -74,3 +83,158 @@ def test_mistakes_exit_2_with_one_line(theory, arguments, reason):
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert reason in err
+
+
+def test_lengths_in_powers_of_two():
+    assert [tokens(text) for text in ("131072", "128k", "1M", "0.5k")] == [2**17, 2**17, 2**20, 512]
+    for text in ("", "k", "1.0001k", "1e400", "12x", "nan"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not a number of tokens"):
+            tokens(text)
+
+
+def test_a_run_is_asked_layer_by_layer(theory, tmp_path):
+    """46 and 725 are the first violations of bases 100 and 1e4 at 64 features."""
+    config = find_config("tiny")
+    layers = (Rope(base=100.0), Rope(base=1e4), Nope())
+    for name, rotary, reach in (
+        ("plain", layers[0], 46),
+        ("two", layers[:2], 725),
+        ("mixed", layers, None),
+    ):
+        model = dataclasses.replace(
+            config.model, rotary=rotary, head_dim=64, num_layers=6, mla=None, window=None
+        )
+        run = RunDirectory(tmp_path / name)
+        run.write_config(dataclasses.replace(config, model=model), [])
+        code, out, _ = theory("length", str(run.path), "--json")
+        assert code == 0
+        result = json.loads(out)
+        assert result["first_violation"] == reach
+        assert result["checked_up_to"] == (reach or 2**31 - 1)
+    assert result["layers"] == [46, 725, None] * 2
+    lines = theory("length", str(tmp_path / "mixed"))[1].splitlines()
+    assert lines[1:3] == ["layer 1: 725", "layer 2: > 2147483647"]
+    assert theory("length", str(tmp_path / "plain"))[1] == "46\n"
+
+
+def test_bound_prints_exactly_its_keys(theory):
+    code, out, err = theory("bound", "--length", "1k", "--json")
+    assert (code, err) == (0, "")
+    result = json.loads(out)
+    assert list(result) == ["length", "head_dim", "rotary_fraction", "low", "high"]
+    assert (result["length"], result["head_dim"], result["rotary_fraction"]) == (1024, 128, 1.0)
+    assert 4293.43 < result["low"] < result["high"] < 4293.45  # Su 2024: 4.3e3
+
+    more = json.loads(theory("bound", "--length", "1k", "--json", "--stable", "--intervals")[1])
+    assert list(more) == [*result, "stable", "intervals"]
+    assert more["intervals"][0][0] == result["high"]
+    assert more["intervals"][-1][0] == pytest.approx(more["stable"], rel=1e-8)
+    assert more["intervals"][-1][1] is None
+
+
+def test_bound_in_words_never_rounds_out_of_an_interval(theory):
+    """The published two digits, 1.2e4 at 2048 and 2.7e4 at 4096, are infeasible themselves."""
+    for length, published, typed in (("2048", "1.2e4", "1.16e4"), ("4096", "2.7e4", "2.696e4")):
+        assert int(theory("length", "--base", published)[1]) < int(length)
+        assert int(theory("length", "--base", typed)[1]) >= int(length)
+        out = theory("bound", "--length", length)[1]
+        assert f"to type: {typed.replace('e4', 'e+04')} " in out
+    # Rounding up stays within five percent: 1.1 would be another base than 1 and a bit.
+    assert "to type: 1.01 " in theory("bound", "--length", "2k", "--rotary-fraction", "0.5")[1]
+
+
+def test_bound_of_another_schedule(theory):
+    """A factor 4 below what plain RoPE needs: NTK raises the base by 4^(64/62)."""
+    plain = json.loads(theory("bound", "--length", "700", "--head-dim", "64", "--json")[1])
+    arguments = ("bound", "--length", "700", "--head-dim", "64", "--json", "--rotary")
+    ntk = json.loads(theory(*arguments, "ntk_aware(base=?,factor=4)")[1])
+    assert ntk["high"] * 4 ** (64 / 62) == pytest.approx(plain["high"], rel=1e-8)
+    assert ntk["open"] == "base"
+    yarn = "yarn(base=1e4,factor=?,original_context_length=512)"
+    assert json.loads(theory(*arguments, yarn)[1])["open"] == "factor"
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        (["--length", "1"], "length must be from 2 to 2^31 tokens, got 1"),
+        (["--length", "4000M"], "length must be from 2 to 2^31 tokens, got 4194304000"),
+        (["--length", "64", "--head-dim", "7"], "head_dim must be even and positive, got 7"),
+        (["--length", "64", "--rotary-fraction", "0.001"], "rotates no pair"),
+        (["--length", "64", "--head-dim", "2"], "no number below e^500 covers 64 tokens"),
+        (["--length", "64", "--rotary", "rope(base=10)"], "must have one number open"),
+        (["--length", "64", "--rotary", "nope(base=?)"], "nope has no parameter 'base'"),
+        (
+            ["--length", "64", "--rotary", "llama3(base=?,factor=8,original_context_length=64)"],
+            "no bound is known for base of llama3",
+        ),
+        (
+            [
+                "--length",
+                "64",
+                "--rotary",
+                "yarn(base=?,factor=8,original_context_length=64,truncate=False)",
+            ],
+            "no bound is known for yarn(base=?",
+        ),
+        (["--length", "many"], "'many' is not a number of tokens, like 4096 or 128k"),
+    ],
+)
+def test_mistakes_of_bound_exit_2_with_one_line(theory, arguments, reason):
+    code, out, err = theory("bound", *arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert reason in err
+
+
+def test_the_table_says_where_the_paper_is_higher(theory, tmp_path):
+    """Men et al. print 1.6e4 at 2k: 1.6e4 / 11587.24 - 1 = 38%."""
+    figure = tmp_path / "table.svg"
+    arguments = ("table", "--lengths", "1k", "2k", "4k")
+    rows = json.loads(theory(*arguments, "--json", "--figure", str(figure))[1])["rows"]
+    assert [row["length"] for row in rows] == [1024, 2048, 4096]
+    assert rows[1]["men_above_ours"] == pytest.approx(0.381, abs=1e-3)
+    assert all(row["su_agrees"] for row in rows)
+    assert "</svg>" in figure.read_text()
+    text = theory(*arguments)[1]
+    assert "+38%" in text and text.count("the same") == 2
+
+
+def test_models_say_what_they_cover(theory):
+    models = json.loads(theory("models", "--json")[1])["models"]
+    found = {(model["model"], model["layers"]): model for model in models}
+    assert found["llama-2-7b", "all"]["first_violation"] == 1707
+    assert found["mistral-7b-v0.2", "all"]["first_violation"] == 27115
+    # A quarter of the head turns: nothing to violate. Nor has a layer that never turns.
+    for name in (("gpt-neox-20b", "all"), ("deepseek-v3", "all"), ("smollm3-3b", "every fourth")):
+        assert found[name]["first_violation"] is None and found[name]["covers"]
+    # Liu et al.: 92 of Llama 2's 128 features complete a turn within 4096 tokens.
+    assert found["llama-2-7b", "all"]["critical_dimension"] == 92
+    assert not found["llama-2-7b", "all"]["covers"] and found["llama-3-8b", "all"]["covers"]
+    only = theory("models", "llama-3-8b")[1]
+    assert "llama-3-8b" in only and "llama-2-7b" not in only
+    code, _, err = theory("models", "lama-3-8b")
+    assert code == 2 and "did you mean 'llama-3-8b'?" in err
+
+
+def test_curves_are_drawn(theory, tmp_path):
+    figure = tmp_path / "b.png"
+    arguments = ("curve", "--base", "100,1e4", "--rotary", "nope", "--head-dim", "64")
+    code, out, _ = theory(*arguments, "--length", "1k", "--out", str(figure), "--json")
+    firsts = {"rope(base=100)": 46, "rope(base=10000)": 725, "nope": None}
+    assert code == 0 and json.loads(out)["first_violation"] == firsts
+    assert figure.read_bytes().startswith(b"\x89PNG\r\n")
+    assert theory("curve")[0] == 2
+    assert theory("curve", "--base", "10", "--out", "b.xyz")[0] == 2
+
+
+@pytest.mark.slow
+def test_128k_takes_seconds():
+    """Start-up included; CPU time, so that a busy machine does not matter."""
+    command = [sys.executable, "-m", "theory", "bound", "--length", "131072", "--json"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 15
+    result = json.loads(done.stdout)
+    assert 4.85e6 < result["low"] < result["high"] <= result["low"] * (1 + 1e-8) < 4.95e6

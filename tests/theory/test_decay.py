@@ -2,6 +2,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from theory import decay
 from theory.decay import cosine_sum, first_negative, full_period, quarter_period
 
 
@@ -22,8 +23,62 @@ def test_cosine_sum_agrees_with_fifty_digits(base, dim):
     distances[:3] = 0, 1, 2**20 - 1
     ours = cosine_sum(inv_freq, distances)
     errors = [abs(exact_cosine_sum(inv_freq, m) - b) for m, b in zip(distances, ours, strict=True)]
-    # The promise is 1e-9. Multiplying in float64 alone, the usual way, is 5e-11 to 5e-10 off.
-    assert max(errors) < 1e-11
+    # Multiplying in float64 alone, the usual way, is 5e-11 to 5e-10 off.
+    assert max(errors) < 1e-12
+
+
+def test_cosine_sum_keeps_its_promise_up_to_two_billion():
+    inv_freq = powers(1e6, 512)
+    distances = np.random.default_rng(1).integers(2**30, 2**31, size=20)
+    distances[0] = 2**31 - 1
+    ours = cosine_sum(inv_freq, distances)
+    errors = [abs(exact_cosine_sum(inv_freq, m) - b) for m, b in zip(distances, ours, strict=True)]
+    assert max(errors) < 1e-12  # float64 alone: 1e-7
+    with pytest.raises(ValueError, match="below 2\\^31 tokens, got 2147483648"):
+        cosine_sum(inv_freq, [2**31])
+
+
+def test_numpy_is_as_accurate_as_assumed():
+    """Every bound of this folder assumes four times what is seen here."""
+    angles = np.random.default_rng(0).uniform(-np.pi, np.pi, 4000)
+    for ours, theirs in ((np.cos, mpmath.cos), (np.sin, mpmath.sin)):
+        values = ours(angles)
+        with mpmath.workdps(40):
+            errors = [abs(theirs(float(a)) - v) for a, v in zip(angles, values, strict=True)]
+        assert max(errors) < decay._COSINE_ERROR / 4
+    exponents = np.random.default_rng(1).uniform(-40, 0, 4000)
+    with mpmath.workdps(40):
+        pairs = zip(exponents, np.exp(exponents), strict=True)
+        assert max(abs(v / mpmath.exp(float(x)) - 1) for x, v in pairs) < 2 * 2**-53
+
+
+@pytest.mark.parametrize("base, dim, start", [(1e4, 128, 0), (7.0, 64, 10**6), (1e8, 256, 2**30)])
+def test_scan_is_within_its_own_bound(base, dim, start):
+    inv_freq = np.append(powers(base, dim), [0.0, 0.0])
+    covered = start
+    for first, values, error in decay.scan(inv_freq, start, start + 30_000):
+        assert first == covered and error < 2e-11
+        covered += len(values)
+        picked = np.random.default_rng(0).integers(0, len(values), 8)
+        for index in picked:
+            assert abs(exact_cosine_sum(inv_freq, first + index) - values[index]) < error
+    assert covered == start + 30_000
+
+
+def test_unequal_variances_weigh_the_pairs():
+    """One head's own form, sum of (var_2i + var_2i+1) cos(m w_i): Men et al., Eq. 20."""
+    weighted = cosine_sum([1.0, 0.5, 0.0], [0, 2], weights=[3.0, 1.0, 0.25])
+    expected = [4.25, 3 * np.cos(2) + np.cos(1) + 0.25]
+    np.testing.assert_allclose(weighted, expected, rtol=1e-15)
+
+
+def test_score_bound_is_the_mean_of_partial_sums():
+    """Men et al., Eq. 14, written out: |1|, |1 + e^(im w)|, ... averaged."""
+    inv_freq = powers(1e4, 16)
+    for m in (0, 1, 50, 4000):
+        sums = [abs(sum(np.exp(1j * m * w) for w in inv_freq[: n + 1])) for n in range(8)]
+        assert decay.score_bound(inv_freq, [m])[0] == pytest.approx(np.mean(sums), rel=1e-9)
+    np.testing.assert_allclose(decay.score_bound(inv_freq, [0]), 4.5)
 
 
 def test_one_pair_is_one_cosine():
@@ -59,6 +114,28 @@ def test_the_bound_is_not_monotone_in_the_base():
     assert first_negative(powers(1e6, 64)) == 6235
 
 
+def test_signs_within_rounding_of_zero_are_decided_by_more_digits():
+    """cos(a) + cos(fl(pi - a)) is 5e-17 or less: its sign is known exactly, or m = 1 is a guess."""
+    signs = set()
+    for split in np.linspace(0.3, 1.5, 25):
+        pair = [split, np.pi - split]
+        value = exact_cosine_sum(pair, 1)
+        assert abs(value) < 3e-16
+        assert (first_negative(pair, limit=2) == 1) == (value < 0)
+        signs.add(bool(value < 0))
+    assert signs == {True, False}
+
+
+def test_first_negative_far_out():
+    inv_freq = powers(1e9, 128)
+    found = first_negative(inv_freq, limit=2**31)
+    assert exact_cosine_sum(inv_freq, found) < 0
+    sample = np.random.default_rng(0).integers(0, found, 20_000)
+    assert np.cos(np.outer(sample, inv_freq)).sum(axis=1).min() > 0
+    with pytest.raises(ValueError, match="at most 2\\^31"):
+        first_negative([1.0], limit=2**31 + 1)
+
+
 def test_first_negative_stops_at_its_limit():
     """B_m of base 1e4 and 128 features is negative at 1707 and nowhere before."""
     inv_freq = powers(1e4, 128)
@@ -92,3 +169,9 @@ def test_periods_of_the_slowest_pair():
 def test_nothing_turning_has_no_period():
     assert quarter_period(np.zeros(8)) == np.inf
     assert full_period(np.zeros(8)) == np.inf
+
+
+def test_scan_of_pairs_that_all_rest():
+    ((start, values, error),) = decay.scan(np.zeros(3), 5, 12)
+    assert start == 5 and error < 1e-12
+    np.testing.assert_array_equal(values, np.full(7, 3.0))

@@ -1,0 +1,397 @@
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from model import rotary
+from theory import bound, family, published
+
+
+def exact(x, m, head_dim, rotary_fraction=1.0):
+    """B_m of plain RoPE of base e^x with fifty digits, from the formula of the paper."""
+    rotary_dim = 2 * int(head_dim * rotary_fraction / 2)
+    with mpmath.workdps(50):
+        x = mpmath.mpf(x)
+        terms = [
+            mpmath.cos(int(m) * mpmath.exp(-x * 2 * i / rotary_dim)) for i in range(rotary_dim // 2)
+        ]
+        return mpmath.fsum(terms) + (head_dim - rotary_dim) // 2
+
+
+def direct(bases, length, head_dim):
+    """Smallest B_m over m < length for each base: plain float64, good to 1e-9 at these sizes."""
+    powers = -np.arange(0, head_dim, 2) / head_dim
+    return np.array(
+        [np.cos(np.outer(np.arange(length), b**powers)).sum(axis=1).min() for b in bases]
+    )
+
+
+def check(certificate, length, head_dim, *, rotary_fraction=1.0, start=0.0, samples=4, every=1):
+    """A proof read by other code: contiguous, in range, negative at both ends and inside."""
+    edges, witnesses = certificate.edges, certificate.witnesses
+    assert edges[0] == start and len(edges) == len(witnesses) + 1
+    assert np.all(np.diff(edges) > 0)
+    assert witnesses.min() > 0 and witnesses.max() < length
+    rng = np.random.default_rng(0)
+    intervals = list(zip(itertools.pairwise(edges.tolist()), witnesses.tolist(), strict=True))
+    for (left, right), m in intervals[::every]:
+        for x in (left, right, *rng.uniform(left, right, samples)):
+            assert exact(x, m, head_dim, rotary_fraction) < 0, (x, m)
+
+
+# --- the answer ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def smallest():
+    lengths = published.LENGTHS[:6]
+    return dict(zip(lengths, bound.smallest(family.rope_base(128), lengths), strict=True))
+
+
+def test_su_s_two_digits(smallest):
+    ours = [f"{answer.high:.1e}" for answer in smallest.values()]
+    assert ours == ["4.3e+03", "1.2e+04", "2.7e+04", "8.4e+04", "2.3e+05", "6.3e+05"]
+
+
+def test_the_answer_is_as_narrow_as_promised(smallest):
+    for answer in smallest.values():
+        assert answer.low < answer.high <= answer.low * (1 + 1e-8)
+
+
+def test_the_critical_distance_changes_sign_between_low_and_high(smallest):
+    for length, answer in smallest.items():
+        assert answer.critical < length
+        assert exact(mpmath.log(answer.low), answer.critical, 128) < 0
+        assert exact(mpmath.log(answer.high), answer.critical, 128) > 0
+
+
+def test_high_is_feasible_at_every_distance(smallest):
+    """B_m >= 0 to fifty digits wherever plain float64 is near zero, and float64 elsewhere."""
+    for length in (1024, 4096):
+        high = smallest[length].high
+        values = np.cos(np.outer(np.arange(length), high ** (-np.arange(64) / 64))).sum(axis=1)
+        assert values.min() > -1e-9
+        with mpmath.workdps(50):
+            x = mpmath.log(high)
+        for m in np.argsort(values)[:20]:
+            assert exact(x, m, 128) > 0
+
+
+def test_every_interval_of_the_proof_holds(smallest):
+    check(smallest[1024].certificate, 1024, 128)
+    assert math.exp(smallest[1024].certificate.edges[-1]) == smallest[1024].low
+    check(smallest[32768].certificate, 32768, 128, samples=2, every=13)
+
+
+@pytest.mark.parametrize(
+    "length, head_dim, fraction", [(700, 64, 1.0), (900, 256, 1.0), (2048, 64, 0.75), (90, 8, 1.0)]
+)
+def test_proofs_of_other_heads(length, head_dim, fraction):
+    answer = bound.smallest_base(length, head_dim, fraction)
+    check(answer.certificate, length, head_dim, rotary_fraction=fraction)
+    if fraction == 1:
+        assert direct([answer.high], length, head_dim).min() > 0
+
+
+def test_one_sweep_gives_what_single_lengths_give(smallest):
+    for length in (2048, 8192):
+        alone = bound.smallest_base(length)
+        assert alone.high == pytest.approx(smallest[length].high, rel=1e-8)
+
+
+def test_the_smallest_base_never_falls_with_length():
+    answers = bound.smallest(family.rope_base(32), list(range(2, 120)))
+    lows = [answer.low for answer in answers]
+    assert all(after >= before * (1 - 1e-8) for before, after in itertools.pairwise(lows))
+    # One distance at a time: 2 needs nothing, 3 asks B_2 >= 0.
+    assert lows[0] == 1.0 and answers[0].critical is None
+    assert answers[1].critical == 2
+
+
+def test_half_the_pairs_at_rest_cover_everything():
+    """Su 2024: each turning pair has one at rest beside it, and 1 + cos >= 0."""
+    for fraction in (0.5, 0.25):
+        answer = bound.smallest_base(2**31, 64, fraction)
+        assert answer.low == 1.0 and answer.high < 1 + 1e-8
+        assert answer.critical is None and not answer.certificate.witnesses.size
+        assert bound.stable_base(2**31, 64, fraction) == bound.StableBase(
+            low=None, high=1.0, witness=None
+        )
+
+
+@pytest.mark.slow
+def test_all_lengths_of_the_papers():
+    answers = bound.smallest(family.rope_base(128), published.LENGTHS)
+    assert tuple(float(f"{answer.high:.1e}") for answer in answers) == published.SU_2024
+    for answer, men in zip(answers, published.MEN_2024, strict=True):
+        assert answer.high <= answer.low * (1 + 1e-8)
+        assert float(f"{answer.high:.1e}") <= men
+    check(answers[-1].certificate, 2**20, 128, samples=1, every=997)
+
+
+# --- against direct evaluation -------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(2, 200), st.floats(0.001, 12), st.sampled_from([8, 16, 32]), st.sampled_from([1, 2])
+)
+@example(8, math.log(10), 16, 1)
+def test_feasibility_is_that_of_fifty_digits(length, x, head_dim, one_in):
+    """For random lengths and bases, whole heads and such with a quarter at rest."""
+    base, fraction = math.exp(x), 1.0 if one_in == 1 else 0.75
+    with mpmath.workdps(50):
+        x = mpmath.log(base)
+    expected = all(exact(x, m, head_dim, fraction) >= 0 for m in range(length))
+    assert bound.is_feasible(base, length, head_dim, fraction) == expected
+    answer = bound.smallest_base(length, head_dim, fraction)
+    if base < answer.low:
+        assert not expected
+        edges = answer.certificate.edges
+        m = answer.certificate.witnesses[np.searchsorted(edges, float(x)) - 1]
+        assert exact(x, m, head_dim, fraction) < 0
+    if base >= bound.stable_base(length, head_dim, fraction).high:
+        assert expected
+
+
+def test_signs_beyond_float64_are_not_guessed():
+    """At the root of B_2 + ulp noise: bases one float apart, their exact signs decide."""
+    with mpmath.workdps(40):
+        root = mpmath.findroot(
+            lambda b: mpmath.fsum(mpmath.cos(2 * b ** (-mpmath.mpf(i) / 16)) for i in range(16)),
+            1.7,
+        )
+    base = float(root)
+    for _ in range(3):
+        base = np.nextafter(base, 0)
+    for _ in range(7):
+        base = float(np.nextafter(base, np.inf))
+        assert bound.is_feasible(base, 3, 32) == (base > root)
+
+
+# --- stable base and intervals ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length, head_dim", [(64, 64), (256, 128), (1024, 128), (500, 32)])
+def test_every_base_above_the_stable_one_is_feasible(length, head_dim):
+    stable = bound.stable_base(length, head_dim)
+    assert stable.high <= stable.low * (1 + 1e-8)
+    above = stable.high * np.exp(np.append(0, np.random.default_rng(0).exponential(3, 200)))
+    assert direct(above, length, head_dim).min() > -1e-9
+    with mpmath.workdps(50):
+        assert exact(mpmath.log(stable.low), stable.witness, head_dim) < 0
+    below = stable.low * np.exp(-np.array([1e-8, 1e-7, 1e-6]))
+    assert direct(below, length, head_dim).max() < 0
+
+
+@pytest.mark.parametrize("length, head_dim", [(300, 32), (512, 128)])
+def test_intervals_are_those_of_a_grid(length, head_dim):
+    """A grid decides nothing, but may not contradict: 2,000 bases from 0.8 b* on."""
+    high = bound.smallest_base(length, head_dim).high
+    intervals = bound.intervals(family.rope_base(head_dim), length, high)
+    lows, highs = np.array(intervals.feasible).T
+    assert lows[0] == high and highs[-1] == np.inf
+    assert np.all(lows[1:] > highs[:-1]) and np.all(highs > lows)
+    bases = np.geomspace(0.8 * high, 2 * lows[-1], 2000)
+    inside = np.array([((lows <= b) & (b <= highs)).any() for b in bases])
+    assert inside.any() and not inside.all()
+    values = direct(bases, length, head_dim)
+    assert values[inside].min() > 0
+    assert values[~inside].max() < 0
+    # The ends are sharp.
+    gaps = np.log(lows[1:] / highs[:-1])
+    assert direct(lows[1:] * np.exp(-np.minimum(gaps / 2, 1e-7)), length, head_dim).max() < 0
+    assert lows[-1] == pytest.approx(bound.stable_base(length, head_dim).high, rel=1e-8)
+
+
+def test_slivers_are_shown():
+    """At 2048 tokens and 128 features a third of all feasible intervals are narrower than 1%."""
+    high = bound.smallest_base(2048).high
+    found = bound.intervals(family.rope_base(128), 2048, high)
+    intervals = np.array(found.feasible[:-1])
+    widths = np.log(intervals[:, 1] / intervals[:, 0])
+    assert len(widths) > 3 and widths.min() < 0.01
+    # Each cell that is infeasible names its witness.
+    for left, right, m in found.infeasible[::3]:
+        for x in (left, (left + right) / 2, right):
+            assert 0 < m < 2048 and exact(x, m, 128) < 0
+    # Together they leave out next to nothing.
+    covered = sum(right - left for left, right, _ in found.infeasible)
+    whole = math.log(found.feasible[-1][0] / high) - widths.sum()
+    assert covered == pytest.approx(whole, abs=1e-7)
+
+
+# --- other families -----------------------------------------------------------------------------
+
+FAMILIES = {
+    "rope(base=?,rotary_fraction=0.75)": family.rope_base(64, 0.75),
+    "position_interpolation(base=?,factor=4)": family.interpolation_base(64, 4.0),
+    "position_interpolation(base=100,factor=?)": family.interpolation_factor(64, 100.0),
+    "ntk_aware(base=?,factor=4)": family.ntk_aware_base(64, 4.0),
+    "ntk_aware(base=100,factor=?)": family.ntk_aware_factor(64, 100.0),
+    "yarn(base=?,factor=8,original_context_length=512)": family.yarn_base(64, 8.0, 512),
+    "yarn(base=1000,factor=?,original_context_length=512)": family.yarn_factor(64, 1000.0, 512),
+}
+
+
+@pytest.mark.parametrize("text", FAMILIES)
+def test_a_family_is_its_schedule(text):
+    for x in np.random.default_rng(0).uniform(0.01, 12, 60):
+        schedule = rotary.parse(text.replace("?", repr(math.exp(x))))
+        piece = next(piece for piece in FAMILIES[text] if x < piece.stop)
+        ours = np.append(piece.inv_freq(x), np.zeros(piece.at_rest))
+        np.testing.assert_allclose(ours, schedule.inv_freq(64), rtol=1e-9)
+
+
+@pytest.mark.parametrize("text", FAMILIES)
+def test_the_smallest_number_of_a_family(text):
+    """The schedule of `high` covers the length, no smaller one of three hundred does."""
+    length = 700
+    (answer,) = bound.smallest(FAMILIES[text], [length])
+
+    def lowest(number):
+        inv_freq = rotary.parse(text.replace("?", repr(float(number)))).inv_freq(64)
+        return np.cos(np.outer(np.arange(length), inv_freq)).sum(axis=1).min()
+
+    assert answer.low > 1
+    assert lowest(answer.high) > -1e-9
+    assert max(map(lowest, np.geomspace(1.0001, answer.low * (1 - 1e-9), 300))) < 0
+    stable = bound.stable(FAMILIES[text], length)
+    assert stable.high >= answer.low
+    assert min(map(lowest, stable.high * np.geomspace(1.0001, 1e6, 100))) > -1e-9
+
+
+def test_ntk_raises_the_base_by_its_formula():
+    """Its smallest base is plain RoPE's over factor^(d/(d-2))."""
+    (ntk,) = bound.smallest(family.ntk_aware_base(64, 4.0), [700])
+    assert ntk.high * 4 ** (64 / 62) == pytest.approx(bound.smallest_base(700, 64).high, rel=1e-8)
+
+
+def test_length_of_every_layer():
+    """Local and global layers in turn, and one that never turns."""
+    local, far = (rotary.parse(f"rope(base={base})").inv_freq(64) for base in (100, 10_000))
+    layers = np.stack([local, local, far, np.zeros(32)])
+    assert bound.length_of(layers) == [46, 46, 725, None]
+    assert bound.length_of(far) == [725]
+    assert bound.length_of(far, limit=725) == [None]
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [-1, 0, 1, 2**31 + 1])
+def test_lengths_out_of_range(length):
+    for function in (bound.smallest_base, bound.stable_base):
+        with pytest.raises(
+            ValueError, match=f"length must be from 2 to 2\\^31 tokens, got {length}"
+        ):
+            function(length)
+
+
+def test_lengths_must_not_fall():
+    with pytest.raises(ValueError, match="lengths must not fall"):
+        bound.smallest(family.rope_base(16), [20, 10])
+
+
+def test_what_float64_cannot_decide_is_said():
+    """Two pairs: cos 355 is -1 + 5e-10, so B_355 creeps to zero."""
+    with pytest.raises(ArithmeticError, match="float64 cannot decide"):
+        bound.smallest_base(400, 4)
+
+
+def test_a_single_pair_covers_nothing():
+    """cos 2 < 0 whatever the base."""
+    for function in (bound.smallest_base, bound.stable_base):
+        with pytest.raises(ValueError, match="no number below"):
+            function(3, 2)
+
+
+# --- the proof must be needed -------------------------------------------------------------------
+
+LOOSE = {
+    "no second-order term": lambda taylor: setattr(taylor, "curvature", 0 * taylor.curvature),
+    "a tenth of it": lambda taylor: setattr(taylor, "curvature", taylor.curvature / 10),
+    "no slope": lambda taylor: setattr(taylor, "rate", 0 * taylor.rate),
+    "wrong sign of the slope": lambda taylor: setattr(taylor, "rate", -taylor.rate),
+}
+
+
+@pytest.mark.parametrize("mutation", LOOSE)
+def test_a_loosened_bound_is_caught(mutation, monkeypatch):
+    class Loose(bound._Taylor):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            LOOSE[mutation](self)
+
+    monkeypatch.setattr(bound, "_Taylor", Loose)
+    with pytest.raises((AssertionError, ValueError, ArithmeticError)):
+        check(bound.smallest_base(1024).certificate, 1024, 128, samples=20)
+
+
+def test_error_bounds_hold():
+    """What the proof adds to its float64 numbers covers their distance from fifty digits."""
+    rng = np.random.default_rng(0)
+    (piece,) = family.rope_base(128)
+    for length in (10**3, 10**6, 2**31):
+        m = rng.integers(1, length, 6)
+        x = rng.uniform(0.1, 25, 6)
+        taylor = bound._Taylor(piece, x, m)
+        for k in range(6):
+            with mpmath.workdps(50):
+                s = [mpmath.mpf(i) / 64 for i in range(64)]
+                angles = [int(m[k]) * mpmath.exp(-si * mpmath.mpf(x[k])) for si in s]
+                value = mpmath.fsum(map(mpmath.cos, angles))
+                rate = mpmath.fsum(si * a * mpmath.sin(a) for si, a in zip(s, angles, strict=True))
+                second = mpmath.fsum(
+                    -(si**2) * (a * mpmath.sin(a) + a * a * mpmath.cos(a))
+                    for si, a in zip(s, angles, strict=True)
+                )
+            assert abs(value - taylor.value[k]) < taylor.value_error[k]
+            assert abs(rate - taylor.rate[k]) < taylor.rate_error[k]
+            assert abs(second) < taylor.curvature[k]
+
+
+@pytest.mark.parametrize("name", ["value_error", "rate_error"])
+def test_error_bounds_are_used(name, monkeypatch):
+    """Larger errors give shorter steps, and none once they exceed the values themselves."""
+    (piece,) = family.rope_base(128)
+    witnesses = np.array([59, 60, 61])
+    steps = [bound.reach(piece, math.log(100), witnesses)]
+    for size in (0.01, 1e9):
+
+        class Rough(bound._Taylor):
+            def __init__(self, *arguments, size=size):
+                super().__init__(*arguments)
+                setattr(self, name, size)
+
+        monkeypatch.setattr(bound, "_Taylor", Rough)
+        steps.append(bound.reach(piece, math.log(100), witnesses))
+    assert np.all(steps[0] > steps[1]) and np.all(steps[2] < 1e-6)
+
+
+def test_a_point_just_below_the_answer_is_not_feasible(smallest):
+    """B_m is -1e-3 or so there, at one distance only."""
+    (piece,) = family.rope_base(128)
+    for length, answer in smallest.items():
+        assert bound.surely_feasible((piece,), answer.high, length)
+        assert not bound.surely_feasible((piece,), answer.low * (1 - 1e-7), length)
+
+
+@pytest.mark.parametrize(
+    "length, head_dim, resolution", [(300, 128, 0.04), (1024, 32, 0.02), (1024, 128, 1e-3)]
+)
+def test_undecided_cells_are_not_counted_as_feasible(length, head_dim, resolution, monkeypatch):
+    """With coarse cells the stable base moves up, never down: nothing is decided by default."""
+    sharp = bound.stable_base(length, head_dim)
+    monkeypatch.setattr(bound, "_RESOLUTION", resolution)
+    coarse = bound.stable_base(length, head_dim)
+    assert sharp.high < coarse.high
+    assert direct([coarse.low], length, head_dim).max() < 0
+    left = bound.smallest_base(length, head_dim).high
+    found = bound.intervals(family.rope_base(head_dim), length, left)
+    for low, high in found.feasible[:-1]:
+        assert direct(np.geomspace(low, high, 20), length, head_dim).min() > -1e-9

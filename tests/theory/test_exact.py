@@ -1,0 +1,74 @@
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from theory import exact
+
+
+def reference(inv_freq, distance, at_rest=0):
+    with mpmath.workdps(80):
+        return at_rest + mpmath.fsum(mpmath.cos(distance * mpmath.mpf(w)) for w in inv_freq)
+
+
+def test_two_pi_to_a_thousand_bits():
+    with mpmath.workprec(1200):
+        assert abs(exact.two_pi(1000) - 2 * mpmath.pi * 2**1000) < 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(1e-9, 3.0), min_size=1, max_size=8),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 3),
+)
+def test_signs_agree_with_eighty_digits(inv_freq, distance, at_rest):
+    expected = reference(inv_freq, distance, at_rest)
+    angles = exact.products(inv_freq, distance)
+    assert exact.sign_of_cosine_sum(angles, at_rest) == mpmath.sign(expected)
+
+
+@pytest.mark.parametrize("split", [0.25, 0.7, 1.0, 1.5])
+def test_signs_that_float64_cannot_see(split):
+    """cos(a) + cos(fl(pi - a)) is some 1e-17, of either sign: 0.0 or a guess in float64."""
+    pair = [split, math.pi - split]
+    value = reference(pair, 1)
+    assert 0 < abs(value) < 3e-16
+    assert exact.sign_of_cosine_sum(exact.products(pair, 1)) == mpmath.sign(value)
+
+
+def test_more_bits_are_taken_where_the_first_do_not_decide():
+    """Angles a and pi - a + 2^-300: only the third precision sees the difference."""
+    tiny, precisions = Fraction(1, 2**300), []
+
+    def angles(bits):
+        precisions.append(bits)
+        half_turn = Fraction(exact.two_pi(2000), 2**2001)
+        return [math.floor(a * 2**bits) for a in (Fraction(1), half_turn - 1 + tiny)]
+
+    assert exact.sign_of_cosine_sum(angles) == -1
+    tiny = -tiny
+    assert exact.sign_of_cosine_sum(angles) == 1
+    assert precisions == [128, 256, 512] * 2
+
+
+def test_what_no_precision_decides_is_said():
+    def angles(bits):
+        return [0, exact.two_pi(bits + 8) >> 9]  # cos 0 + cos pi, exactly zero
+
+    with pytest.raises(ArithmeticError, match="undecided at 1024 bits"):
+        exact.sign_of_cosine_sum(angles, max_bits=1024)
+
+
+def test_cosines_of_fixed_point_angles_are_within_their_bound():
+    rng = np.random.default_rng(0)
+    for bits in (128, 512):
+        for fraction in rng.uniform(-3.15, 3.15, 50):
+            angle = int(fraction * 2**60) << (bits - 60)
+            with mpmath.workprec(bits + 60):
+                expected = mpmath.cos(mpmath.mpf(angle) / 2**bits) * 2**bits
+            assert abs(exact._cosine(angle, bits) - expected) < bits

@@ -1,0 +1,480 @@
+"""The smallest base whose B_m stays non-negative below a length, with a proof.
+
+Men et al. 2024 (arXiv 2405.14591), Eq. 18, and Su 2024 ask for
+
+    b*(L) = inf { b > 1 : B_m(b) >= 0 for all m < L },  B_m(b) = Σ cos(m b^(-2i/d)).
+
+The set of such b is no interval, so a grid proves nothing. Here every b below the answer lies in
+an interval of x = ln b that names one distance m, its witness, whose B_m is negative on all of it:
+
+    B_m(x + t) <= B_m(x) + B_m'(x) t + M t²/2  for t >= 0,
+
+where M >= |B_m''| at x and, as every term's bound falls with x, to the right of it. The values on
+the right are float64 results plus bounds on their errors (`_Taylor`), and the quadratic is convex:
+negative at both ends of an interval, it is negative between them. See docs/theory.md.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from decimal import Decimal, localcontext
+
+import numpy as np
+
+from model.rotary.rope import Rope
+from theory import decay, exact
+from theory.family import Family, Piece, rope_base
+
+_UNIT = 2.0**-53
+_LAST_X = 500.0  # e^500: no number beyond it is tried
+_GAPS = (2e-9, 8e-9, 5e-10, 1e-10, 2e-11)  # how far right of the proof feasibility is checked
+_POOL = 24  # witnesses kept for the next steps
+_FOUND = 16  # of them from one search
+_NEAR = 16384  # tokens around the last witness, where the next one is looked for first
+_SHORT = 4  # a step below 4 / m (30 / m is usual) calls for another witness
+_FIRST_CELL = 2**-5  # width in x, before halving
+_CHUNK = 2**12  # distances at once: arrays of a few MiB
+_RESOLUTION = 1e-9  # of feasible intervals, in ln(base)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Certificate:
+    """Why no number in (exp(edges[0]), exp(edges[-1])) is feasible.
+
+    B_m of `witnesses[k]` is negative for all x in [edges[k], edges[k + 1]].
+
+    Attributes:
+      edges: float64 `[K + 1]`, ascending, x = ln(number).
+      witnesses: int64 `[K]`, distances in tokens.
+    """
+
+    edges: np.ndarray
+    witnesses: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class SmallestBase:
+    """b*(length) lies in [low, high].
+
+    Attributes:
+      length: context in tokens; distances below it count.
+      low: every base in (1, low) is infeasible, as `certificate` proves.
+      high: feasible at every distance, and at most 1e-8 above `low`.
+      critical: the distance that turns non-negative at b*; None if every base is feasible.
+      certificate: intervals and witnesses.
+    """
+
+    length: int
+    low: float
+    high: float
+    critical: int | None
+    certificate: Certificate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StableBase:
+    """The base from which on every base is feasible lies in [low, high].
+
+    Attributes:
+      low: infeasible; None if no base is.
+      high: every base above it is feasible.
+      witness: the distance whose B_m is negative at `low` and on some interval left of it.
+    """
+
+    low: float | None
+    high: float
+    witness: int | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Intervals:
+    """Which numbers are feasible.
+
+    Attributes:
+      feasible: (low, high) of each feasible interval, ascending; the last one's high is inf.
+      infeasible: (left, right, witness), ascending: B_m of the witness is negative for all x in
+        [left, right], x = ln(number). What lies in neither list is less than 1e-9 wide (in x)
+        next to each end of a feasible interval, or undecided and as narrow.
+    """
+
+    feasible: list[tuple[float, float]]
+    infeasible: list[tuple[float, float, int]]
+
+
+class _Taylor:
+    """B_m, its derivative and curvature in x, for pairs of x `[K]` and m `[K]`, with error bounds.
+
+    With u = 2^-53, y = |offset| + slope x and angle a = m inv_freq: the exponent is off by at most
+    8 u y + 16 u (which includes reading x back from a number rounded to float64), exp by 8 u, the
+    products by 8 u; reducing to a turn and the cosine add 24 u, n terms summed n² u.
+    """
+
+    def __init__(self, piece: Piece, x: np.ndarray, m: np.ndarray):
+        x, m = np.asarray(x, dtype=np.float64)[:, None], np.asarray(m, dtype=np.float64)[:, None]
+        n, s = piece.slope.size, piece.slope
+        moving = np.exp(piece.offset - s * x)
+        inv_freq = moving + piece.constant
+        turns = m * (inv_freq * (1 / (2 * np.pi)))
+        phase = (turns - np.rint(turns)) * (2 * np.pi)
+        self.terms = np.cos(phase)
+        self.rates = m * (s * moving) * np.sin(phase)
+        moved = m * moving
+        self.curvatures = s * s * moved * np.sqrt(1 + moved * moved)
+        relative = 8 * (np.abs(piece.offset) + s * x) + 32
+        angle = m[:, 0] * (inv_freq * relative).sum(axis=1)
+        self.value = self.terms.sum(axis=1) + piece.at_rest
+        self.value_error = _UNIT * (angle + n * (24 + n) + n * piece.at_rest)
+        self.rate = self.rates.sum(axis=1)
+        speed = s * moving * (relative + 24 + n)
+        twist = s * moving * inv_freq * relative
+        self.rate_error = _UNIT * (m[:, 0] * speed.sum(axis=1) + m[:, 0] ** 2 * twist.sum(axis=1))
+        self.curvature = self.curvatures.sum(axis=1) * (1 + 1e-9)
+
+
+def reach(piece: Piece, x: float, witnesses: np.ndarray) -> np.ndarray:
+    """How far to the right of x each witness's B_m is proved negative; 0 where it is not at x.
+
+    Returns:
+      float64 `[K]`: B_m < 0 on [x, x + reach].
+    """
+    taylor = _Taylor(piece, np.array([x]), witnesses)
+    value = taylor.value + taylor.value_error
+    rate = taylor.rate + taylor.rate_error
+    root = np.sqrt(np.maximum(rate * rate - 2 * taylor.curvature * value, 0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # The positive root of value + rate t + curvature t²/2, less one part in a thousand: far
+        # more than the roundings made here. Each form is used where nothing cancels.
+        step = np.where(rate > 0, -2 * value / (rate + root), (root - rate) / taylor.curvature)
+    step = np.where(np.isnan(step), np.inf, step)  # B_m does not depend on x at all
+    return np.where(value < 0, 0.999 * step, 0.0)
+
+
+def _values(piece: Piece, x: float, first: int, length: int):
+    """Blocks of (first distance, B_m, error bound by distance) for first <= m < length at x."""
+    inv_freq = piece.inv_freq(x)
+    exponent = np.abs(piece.offset) + piece.slope * x
+    # As in `_Taylor`; a pair that turns one radian a token for every x has no error.
+    exactly_one = (exponent == 0) & (piece.constant == 0)
+    relative = np.where(exactly_one, 0, 8 * exponent + 32)
+    drift = _UNIT * float((inv_freq * relative).sum())
+    resting = np.concatenate([inv_freq, np.zeros(piece.at_rest)])
+    for start, values, error in decay.scan(resting, first, length):
+        yield start, values, error + drift * np.arange(start, start + values.size)
+
+
+def _find_witnesses(piece: Piece, x: float, first: int, length: int) -> np.ndarray:
+    """Distances first <= m < length that are negative at x, the longest steps first."""
+    found = np.zeros(0, dtype=np.int64)
+    for start, values, error in _values(piece, x, first, length):
+        negative = np.flatnonzero(values < -error)
+        promise = np.sqrt(-values[negative]) / (start + negative)
+        found = np.append(found, start + negative[np.argsort(-promise)[:_FOUND]])
+        # Near distances make long steps: later blocks are asked only if these do not.
+        if found.size and (reach(piece, x, found) * found).max() > _SHORT:
+            break
+    return found[np.argsort(-reach(piece, x, found))[:_FOUND]]
+
+
+def _is_feasible(piece: Piece, x: float, length: int) -> bool:
+    """Whether B_m > 0 for all m < length is certain at x and whatever number rounds to it."""
+    return _all_positive(piece) or all(
+        (values > error).all() for _, values, error in _values(piece, x, 0, length)
+    )
+
+
+def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
+    """The smallest number of a family for each of ascending lengths, in one sweep over x.
+
+    Raises:
+      ValueError: for lengths outside [2, 2**31], that fall, or that no number below e^500 covers.
+      ArithmeticError: if float64 leaves the answer undecided: heads of two or three pairs, whose
+        B_m hardly depends on the number where it crosses zero.
+    """
+    for length in lengths:
+        check_length(length)
+    if list(lengths) != sorted(lengths):
+        raise ValueError(f"lengths must not fall, got {list(lengths)}")
+    index, x = 0, family[0].start
+    edges, witnesses = [x], []
+    pool = np.zeros(0, dtype=np.int64)
+    answers = []
+    for length in lengths:
+        while True:
+            piece = family[index]
+            if _all_positive(piece):
+                high = _feasible_above(family, x, length)
+                break
+            steps = reach(piece, x, pool)
+            near = max(0, witnesses[-1] - _NEAR) if witnesses else 0
+            for first, last in ((near, near + 2 * _NEAR), (0, length)):
+                if (steps * pool).max(initial=0) < _SHORT:
+                    found = _find_witnesses(piece, x, first, min(last, length))
+                    pool = np.concatenate([found, pool[~np.isin(pool, found)]])[:_POOL]
+                    steps = reach(piece, x, pool)
+            if steps.max(initial=0) < _GAPS[-1] / 4:
+                high = _feasible_above(family, x, length)
+                break
+            best = int(steps.argmax())
+            x = min(x + float(steps[best]), piece.stop)
+            edges.append(x)
+            witnesses.append(int(pool[best]))
+            if x > _LAST_X:
+                raise ValueError(f"no number below e^{_LAST_X:g} covers {length} tokens")
+            if x == piece.stop:
+                index += 1
+        certificate = Certificate(edges=np.array(edges), witnesses=np.array(witnesses, np.int64))
+        answers.append(
+            SmallestBase(
+                length=length,
+                low=math.exp(x),
+                high=math.exp(high),
+                critical=witnesses[-1] if witnesses else None,
+                certificate=certificate,
+            )
+        )
+    return answers
+
+
+def _feasible_above(family: Family, x: float, length: int) -> float:
+    """A feasible point within 8e-9 to the right of x."""
+    for gap in _GAPS:
+        if _is_feasible(_piece_at(family, x + gap), x + gap, length):
+            return x + gap
+    raise ArithmeticError(f"float64 cannot decide ln(base) = {x!r} at {length} tokens")
+
+
+def _piece_at(family: Family, x: float) -> Piece:
+    return next(piece for piece in family if x < piece.stop)
+
+
+def surely_feasible(family: Family, number: float, length: int) -> bool:
+    """Whether B_m > 0 for all m < length is certain in float64; see `is_feasible` for the rest."""
+    x = math.log(number)
+    return _is_feasible(_piece_at(family, x), x, length)
+
+
+def _all_positive(piece: Piece) -> bool:
+    """Whether the pairs at rest outweigh all others: Su's observation on partial rotation."""
+    return piece.at_rest >= piece.slope.size
+
+
+def _surely_positive(piece: Piece, x: float, length: int) -> int:
+    """A distance M <= length such that B_m > 0 for all m < M, at x and everywhere right of it.
+
+    cos is replaced by cos on [0, π] and -1 beyond, which never rises with the angle, and angles
+    never rise with x. Pairs whose frequency has a limit above 0 (those that do not depend on x,
+    or only in part) count with their least sum at the limit, less all they can still move.
+    """
+    moving = np.exp(piece.offset - piece.slope * x)
+    fixed = (piece.slope == 0) | (piece.constant > 0)
+    least = float(piece.at_rest)
+    if fixed.any():
+        limit = (np.where(piece.slope == 0, moving, 0) + piece.constant)[fixed]
+        still = np.where(piece.slope == 0, 0, moving)[fixed].sum()
+        drift = length * (still + _UNIT * (limit * (8 * np.abs(piece.offset[fixed]) + 32)).sum())
+        blocks = decay.scan(limit, 0, length)
+        least += min(float(values.min()) - error for _, values, error in blocks)
+        least -= float(drift) * (1 + 1e-9)
+    inv_freq = moving[~fixed] * (1 + 1e-12)  # more than its relative error
+
+    def positive(m: int) -> bool:
+        minorant = np.cos(np.minimum(m * inv_freq, np.pi))
+        return minorant.sum() + least > 1e-12 * (1 + piece.slope.size)
+
+    low, high = 0, length
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if positive(middle) else (low, middle)
+    return low
+
+
+def _closed_threshold(family: Family, length: int) -> float:
+    """An x above which every number is feasible, by `_surely_positive`, to 1e-3."""
+    last = family[-1]
+    low, high = last.start, last.start
+    while _surely_positive(last, high, length) < length:
+        low, high = high, high + 4
+        if high > _LAST_X:
+            raise ValueError(f"no number below e^{_LAST_X:g} is stable at {length} tokens")
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        covered = _surely_positive(last, middle, length) == length
+        low, high = (low, middle) if covered else (middle, high)
+    return high
+
+
+def is_feasible(
+    base: float, length: int, head_dim: int = 128, rotary_fraction: float = 1.0
+) -> bool:
+    """Whether B_m >= 0 for all m < length under plain RoPE of exactly this base; never guessed.
+
+    Raises:
+      ValueError: as `smallest_base`, or for a base not above 1.
+    """
+    check_length(length)
+    Rope(base=base)  # refuses what is no base
+    (piece,) = rope_base(head_dim, rotary_fraction)
+    if _all_positive(piece):
+        return True
+    for start, values, error in _values(piece, math.log(base), 0, length):
+        if (values < -error).any():
+            return False
+        for index in np.flatnonzero(values <= error).tolist():
+            angles = _power_angles(base, piece.slope.size, start + index)
+            if exact.sign_of_cosine_sum(angles, piece.at_rest) < 0:
+                return False
+    return True
+
+
+def _power_angles(base: float, num_pairs: int, m: int) -> exact.Angles:
+    """m base^(-i / num_pairs) to any precision: the exact powers, not their float64 values."""
+
+    def angles(bits: int) -> list[int]:
+        with localcontext() as context:
+            context.prec = bits // 3 + 40
+            logarithm = Decimal(base).ln()
+            powers = [(-logarithm * i / num_pairs).exp() for i in range(num_pairs)]
+            return [int(power * m * 2**bits) for power in powers]
+
+    return angles
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cell:
+    left: float
+    right: float
+    distances: np.ndarray  # B_m > 0 on the cell is proved for all others
+
+
+def _cells(
+    piece: Piece, length: int, left: float, right: float
+) -> Iterator[tuple[float, float, bool, int | None]]:
+    """Branch and bound over [left, right]: (left, right, feasible, witness), right to left.
+
+    A cell is feasible if every B_m is positive on all of it, and has a witness if that one's B_m
+    is negative on all of it. Otherwise it is halved, and the halves look only at the distances
+    still in doubt; a cell too narrow for that is neither.
+    """
+    edges = np.linspace(left, right, math.ceil((right - left) / _FIRST_CELL) + 1)
+    for stop, start in itertools.pairwise(edges[::-1].tolist()):
+        distances = np.arange(_surely_positive(piece, start, length), length)
+        stack = [_Cell(start, stop, distances)]
+        while stack:
+            cell = stack.pop()
+            remaining, witness = _in_doubt(piece, cell)
+            if witness is None and remaining.size and cell.right - cell.left > _RESOLUTION:
+                middle = (cell.left + cell.right) / 2
+                stack.append(_Cell(cell.left, middle, remaining))
+                stack.append(_Cell(middle, cell.right, remaining))
+            else:
+                yield cell.left, cell.right, witness is None and not remaining.size, witness
+
+
+def _in_doubt(piece: Piece, cell: _Cell) -> tuple[np.ndarray, int | None]:
+    """The distances whose B_m is not positive on all of the cell; one that is negative on it."""
+    middle, half = (cell.left + cell.right) / 2, (cell.right - cell.left) / 2
+    remaining = [cell.distances[:0]]
+    for first in range(0, cell.distances.size, _CHUNK):
+        m = cell.distances[first : first + _CHUNK]
+        lowest, highest = _range(piece, middle, half * (1 + 1e-9), m)
+        if highest.min() < 0:
+            return m, int(m[highest.argmin()])
+        remaining.append(m[lowest <= 0])
+    return np.concatenate(remaining), None
+
+
+def _range(piece: Piece, x: float, half: float, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of B_m over [x - half, x + half], float64 `[K]` each, by Taylor's formula at x."""
+    taylor = _Taylor(piece, np.array([x]), m)
+    # Curvatures at the left end: there every angle is at most exp(slope · half) larger.
+    quadratic = math.exp(2 * half * float(piece.slope.max())) * half * half / 2
+    error = taylor.value_error + taylor.rate_error * half
+    swing = np.abs(taylor.rate) * half + taylor.curvature * quadratic + error
+    # In wide cells it is better to bound each cosine alone, and none goes below -1.
+    swings = np.abs(taylor.rates) * half + taylor.curvatures * (quadratic * (1 + 1e-9))
+    each = np.maximum(taylor.terms - swings, -1).sum(axis=1) + piece.at_rest - error
+    return np.maximum(taylor.value - swing, each), taylor.value + swing
+
+
+def stable(family: Family, length: int) -> StableBase:
+    """The number above which every number of a family is feasible, with a proof for all of them.
+
+    Raises:
+      ValueError: for a length outside [2, 2**31], or that no number covers.
+    """
+    check_length(length)
+    if all(map(_all_positive, family)):
+        return StableBase(low=None, high=math.exp(family[0].start), witness=None)
+    boundary = _closed_threshold(family, length)
+    for piece in reversed(family):
+        if piece.start >= boundary or _all_positive(piece):
+            continue
+        stop = min(boundary, piece.stop)
+        for left, right, feasible, witness in _cells(piece, length, piece.start, stop):
+            if witness is not None:
+                return StableBase(low=math.exp(right), high=math.exp(boundary), witness=witness)
+            if feasible and right == boundary:
+                boundary = left
+    return StableBase(low=None, high=math.exp(boundary), witness=None)
+
+
+def intervals(family: Family, length: int, left: float) -> Intervals:
+    """Every feasible interval of numbers above `left`, and why there are no others."""
+    check_length(length)
+    end = _closed_threshold(family, length)
+    good, bad = [(end, math.inf)], []
+    for piece in reversed(family):
+        start, stop = max(piece.start, math.log(left)), min(piece.stop, end)
+        if start >= stop:
+            continue
+        cells = [(start, stop, True, None)] if _all_positive(piece) else None
+        for low, high, feasible, witness in cells or _cells(piece, length, start, stop):
+            if witness is not None:
+                bad.append((low, high, witness))
+            elif feasible and high == good[-1][0]:
+                good[-1] = (low, good[-1][1])
+            elif feasible:
+                good.append((low, high))
+    return Intervals(
+        feasible=[(math.exp(low), math.exp(high)) for low, high in reversed(good)],
+        infeasible=bad[::-1],
+    )
+
+
+def check_length(length: int) -> None:
+    """Raises ValueError unless 2 <= length <= 2**31."""
+    if not 2 <= length <= decay.LONGEST:
+        raise ValueError(f"length must be from 2 to 2^31 tokens, got {length}")
+
+
+def smallest_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0) -> SmallestBase:
+    """b*(length) of plain RoPE, to 1e-8.
+
+    Args:
+      length: context in tokens: B_m is asked to be non-negative for all m < length.
+      head_dim: features of a head, even.
+      rotary_fraction: share of them that turn; the others add 1 each pair.
+
+    Raises:
+      ValueError: for a length outside [2, 2**31], a head without a turning pair, or a length
+        that no base covers (a single turning pair).
+    """
+    return smallest(rope_base(head_dim, rotary_fraction), [length])[0]
+
+
+def length_of(inv_freq: np.ndarray, limit: int = decay.LONGEST) -> list[int | None]:
+    """The first violation of every layer of a model, in tokens; None if there is none.
+
+    Args:
+      inv_freq: float64 `[L, R]`, one schedule a layer, or `[R]`, one for all.
+      limit: distances below this are tested.
+    """
+    layers = [tuple(layer) for layer in np.atleast_2d(inv_freq).tolist()]
+    found = {layer: decay.first_negative(np.array(layer), limit) for layer in set(layers)}
+    return [found[layer] for layer in layers]
+
+
+def stable_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0) -> StableBase:
+    """The base of plain RoPE from which on every base covers `length`; see `smallest_base`."""
+    return stable(rope_base(head_dim, rotary_fraction), length)

@@ -1,0 +1,83 @@
+"""The figures of docs/theory.md, each drawn from numbers computed on the spot."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from theory import decay
+
+# Okabe and Ito's colours: told apart with every kind of colour vision.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MOST_POINTS = 20_000  # of a curve: more are not seen
+
+
+def base_against_length(rows: Sequence[Mapping]) -> Figure:
+    """The smallest base by length: certified, published, asymptotic.
+
+    Args:
+      rows: of `python -m theory table --json`.
+    """
+    figure = Figure(figsize=(7.5, 5), layout="constrained")
+    ax = figure.subplots()
+    lengths = np.array([row["length"] for row in rows])
+    ax.plot(lengths, [row["high"] for row in rows], "o-", color=_COLORS[0], label="certified")
+    for key, marker, color, label in (
+        ("men_2024", "s", _COLORS[1], "Men et al. 2024, Table 2"),
+        ("su_2024", "x", _COLORS[2], "Su 2024"),
+    ):
+        points = [(row["length"], row[key]) for row in rows if row[key] is not None]
+        if points:
+            ax.plot(*zip(*points, strict=True), marker, color=color, mfc="none", ms=9, label=label)
+    asymptotic = [row["asymptotic"] for row in rows]
+    ax.plot(lengths, asymptotic, "--", color=_COLORS[6], label="$L/x_0$: infinitely many pairs")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_xlabel("context length L (tokens)")
+    ax.set_ylabel("smallest base with $B_m \\geq 0$ for all m < L")
+    ax.grid(alpha=0.3)
+    ax.legend()
+    return figure
+
+
+def decay_curves(curves: Mapping[str, np.ndarray], length: int) -> Figure:
+    """B_m for 0 <= m < length, each curve named and its first negative distance marked.
+
+    Args:
+      curves: name to inverse frequencies, float64 `[R]`, radians per token.
+      length: tokens.
+    """
+    figure = Figure(figsize=(8.5, 4.5), layout="constrained")
+    ax = figure.subplots()
+    distances = np.unique(np.linspace(0, length - 1, min(length, _MOST_POINTS)).astype(np.int64))
+    colors = itertools.cycle(_COLORS)
+    for (name, inv_freq), color in zip(curves.items(), colors, strict=False):
+        values = decay.cosine_sum(inv_freq, distances)
+        first = decay.first_negative(inv_freq, length)
+        label = f"{name}: " + ("no violation" if first is None else f"first violation at {first:,}")
+        ax.plot(distances, values, color=color, lw=0.8, label=label)
+        if first is not None:
+            ax.plot(first, decay.cosine_sum(inv_freq, np.array([first])), "v", color=color, ms=9)
+    ax.axhline(0, color="black", lw=1)
+    ax.set_xlabel("distance m (tokens)")
+    ax.set_ylabel("$B_m=\\sum_i\\cos(m\\,\\omega_i)$")
+    ax.set_xlim(0, length)
+    ax.grid(alpha=0.3)
+    ax.legend(loc="upper right", fontsize=8.5)
+    return figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes a figure in the format its name says.
+
+    Raises:
+      ValueError: for a format matplotlib does not write.
+    """
+    canvas = FigureCanvasAgg(figure)
+    if path.suffix[1:] not in canvas.get_supported_filetypes():
+        raise ValueError(f"--out and --figure take a .png, .svg or .pdf file, got {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
