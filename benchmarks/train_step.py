@@ -4,6 +4,9 @@ Same sizes, float32, same batch, gradient clipping on both sides. Both libraries
 process and take turns; each may use all cores.
 """
 
+# torch and transformers belong to an extra.
+# pyright: reportMissingImports=false
+
 import dataclasses
 import functools
 
