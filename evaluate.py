@@ -273,8 +273,8 @@ def context_table(results: Results) -> Table:
         collapse_padding=True,
         pad_edge=False,
     )
-    for name in ("run", "task"):
-        table.add_column(name, no_wrap=True)
+    table.add_column("run", overflow="fold")  # a long name takes two lines, not the numbers' room
+    table.add_column("task", no_wrap=True)
     for name in ("length", "effective context\n[95% CI]", "ceiling"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("theory\nlength", "quarter\nperiod", "full\nperiod"):

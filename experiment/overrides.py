@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import itertools
 import pkgutil
+import re
 import types
 import typing
 from collections.abc import Sequence
@@ -177,9 +178,13 @@ def member_name(varying: Sequence[str]) -> str:
 
     A name too long for a file system ends in a hash of all of it.
     """
-    split = [override.partition("=") for override in varying]
-    parts = [f"{path.rpartition('.')[2]}={value}" for path, _, value in split]
-    name = ",".join(parts).replace("/", "_").replace(" ", "")
+    parts = []
+    for override in varying:
+        path, _, value = override.partition("=")
+        if value.startswith("["):  # checkpoints cannot lie where a path has brackets
+            value = "+".join(split_commas(value.strip("[]")))
+        parts.append(f"{path.rpartition('.')[2]}={value}")
+    name = re.sub(r"[/*?\[\]]", "_", ",".join(parts)).replace(" ", "")
     if len(name) <= 120:
         return name
     return f"{name[:110]}~{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -36,7 +36,14 @@ class RunDirectory:
     """One run: config.json, metrics.jsonl, checkpoints/, tokenizer.model, results.jsonl."""
 
     def __init__(self, path: str | Path):
+        """Raises ValueError if checkpoints could not be kept at `path`."""
         self.path = Path(path)
+        pattern = set("*?[]") & set(str(self.path))
+        if pattern:
+            raise ValueError(
+                f"{path}: orbax takes {''.join(sorted(pattern))} in a path for a pattern and would "
+                "not find its checkpoints; use another directory"
+            )
 
     @property
     def name(self) -> str:

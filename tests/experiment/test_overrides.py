@@ -3,6 +3,7 @@
 import pytest
 
 from experiment import overrides
+from experiment.run import RunDirectory
 from model import rotary
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
@@ -128,3 +129,11 @@ def test_long_member_names_stay_file_names_and_stay_apart():
     names = [overrides.member_name([f"model.rotary={vector}"]) for vector in vectors]
     assert len(set(names)) == 2
     assert all(len(name) < 255 and name.startswith("rotary=explicit") for name in names)
+
+
+def test_the_name_of_a_pattern_has_no_brackets():
+    # Orbax reads brackets in a path as a pattern, and then finds no checkpoint there.
+    members = overrides.grid(["model.rotary=[rope(base=100),nope],nope"])
+    assert [name for name, _ in members] == ["rotary=rope(base=100)+nope", "rotary=nope"]
+    with pytest.raises(ValueError, match="use another directory"):
+        RunDirectory("runs/base[10]")
