@@ -157,7 +157,12 @@ def length_command(args: argparse.Namespace) -> tuple[dict, str]:
         raise ValueError(f"--limit must be at least 1 token, got {args.limit}")
     if args.run:
         return _length_of_run(args.run, args.limit)
-    schedule = rotary.parse(args.rotary) if args.rotary else Rope(base=args.base)
+    if args.rotary and args.rotary_fraction != 1:
+        raise ValueError("with --rotary, write rotary_fraction=... in the expression")
+    if args.rotary:
+        schedule = rotary.parse(args.rotary)
+    else:
+        schedule = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
     (first,) = bound.length_of(schedule.inv_freq(args.head_dim), args.limit)
     result = {
         "rotary": rotary.expression(schedule),
@@ -178,7 +183,7 @@ def _length_of_run(path: Path, limit: int) -> tuple[dict, str]:
     first = max(reaches) if len(reaches) == len(layers) else None
     result = {
         "run": str(path),
-        "head_dim": model.head_dim,
+        "head_dim": model.rope_head_dim,
         "first_violation": first,  # of the layer that sees farthest
         "checked_up_to": limit - 1 if first is None else first,
         "layers": layers,
@@ -355,6 +360,11 @@ def main() -> None:
             "--head-dim", type=int, default=128, help="features of a head, even (default: 128)"
         )
 
+    def add_rotary_fraction(command):
+        command.add_argument(
+            "--rotary-fraction", type=float, default=1.0, help="share of the head that turns"
+        )
+
     command = add(
         "bound",
         bound_command,
@@ -364,9 +374,7 @@ def main() -> None:
     )
     command.add_argument("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
     add_head_dim(command)
-    command.add_argument(
-        "--rotary-fraction", type=float, default=1.0, help="share of the head that turns"
-    )
+    add_rotary_fraction(command)
     command.add_argument(
         "--rotary",
         metavar="EXPR",
@@ -395,6 +403,7 @@ def main() -> None:
     )
     schedule.add_argument("run", nargs="?", type=Path, help="a run directory: each layer's own")
     add_head_dim(command)
+    add_rotary_fraction(command)
     command.add_argument(
         "--limit",
         type=tokens,

@@ -238,3 +238,14 @@ def test_128k_takes_seconds():
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 15
     result = json.loads(done.stdout)
     assert 4.85e6 < result["low"] < result["high"] <= result["low"] * (1 + 1e-8) < 4.95e6
+
+
+def test_length_of_a_fraction_is_that_of_the_expression(theory):
+    # Half of the pairs at rest outweigh the other half: B_m >= 0 everywhere.
+    code, out, _ = theory("length", "--base", "100", "--rotary-fraction", "0.5", "--json")
+    assert code == 0 and json.loads(out)["first_violation"] is None
+    _, plain, _ = theory("length", "--base", "100", "--rotary-fraction", "0.75")
+    _, written, _ = theory("length", "--rotary", "rope(base=100,rotary_fraction=0.75)")
+    assert plain == written and int(plain) > 59  # 59 where all pairs of 128 turn
+    code, _, err = theory("length", "--rotary", "nope", "--rotary-fraction", "0.5")
+    assert code == 2 and "in the expression" in err
