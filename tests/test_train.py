@@ -24,6 +24,7 @@ from experiment.run import RunDirectory
 from model.positions import position_table
 
 ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.slow  # each compiles a train step, or starts processes that do
 TIMING = {"seconds", "tokens_per_second", "mfu"}
 
 
@@ -175,7 +176,6 @@ def wait_for_rows(process: subprocess.Popen, metrics: Path, rows: int) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.slow
 def test_killed_ten_times_ends_bit_identical(tmp_path, tiny_data, environment, run_script):
     arguments = ["tiny", *tiny_data, "train.num_steps=40", "train.save_every=3", "--workdir"]
     run_script("train.py", *arguments, tmp_path / "whole")
@@ -192,7 +192,6 @@ def test_killed_ten_times_ends_bit_identical(tmp_path, tiny_data, environment, r
     assert_same_run(tmp_path / "whole", killed)
 
 
-@pytest.mark.slow
 def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment, run_script):
     # Saves would come only at the end: what is resumed is the signal's own checkpoint.
     arguments = ["tiny", *tiny_data, "train.num_steps=400", "train.save_every=400", "--workdir"]
@@ -211,7 +210,6 @@ def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment, r
     assert_same_run(tmp_path / "whole", run)
 
 
-@pytest.mark.slow
 def test_another_config_in_the_same_directory_is_refused(tmp_path, tiny_data, run_script):
     run_script("train.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=3")
     before = (tmp_path / "metrics.jsonl").read_bytes()

@@ -15,6 +15,8 @@ from model.positions import cos_sin, position_table
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
 
+pytestmark = pytest.mark.slow  # many compilations
+
 CONFIG = ModelConfig(
     vocab_size=64,
     embed_dim=16,
