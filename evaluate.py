@@ -39,7 +39,7 @@ EPILOG = """\
 examples:
   python evaluate.py runs/demo            every member, with the tasks and lengths of its config
   python evaluate.py runs/demo/base=10 --tasks kv,lines --lengths 128,256 --documents 256
-  python evaluate.py runs/demo --rotary 'yarn(base=1e4,factor=4)' --lengths 1024
+  python evaluate.py runs/demo --rotary 'ntk_aware(base=1e4,factor=4)' --lengths 1024
 
 Rows are written to results.jsonl in each run directory and replace those of the same task, length,
 step and schedule. Effective context [95% CI]: the distance in tokens at which accuracy has fallen
