@@ -1,45 +1,46 @@
-"""Asks trained models how far they see: run directories -> result rows and a table."""
+"""Asks trained models how far they see: run directories -> result rows and tables."""
 
 import argparse
 import dataclasses
 import functools
 import itertools
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
 import numpy as np
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 import evals
-from data.retrieval import RetrievalDocument
 from data.tokenizer import Tokenizer
-from evals import effective_context, rows
+from evals import rows
 from evals.rows import Rows
-from evals.score import AnswerScores, score
+from evals.score import AnswerScores, Subject, check_fits, score
+from evals.task import Document
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.positions import PositionTable, position_table
-from model.rotary import Pattern, Rotary
+from model.rotary import Pattern, split_commas
 from model.rotary.nope import Nope
 from model.transformer import Params
-from theory.predictions import predict
+from reporting.tables import tables
 
-Results = list[tuple[RunDirectory, Rows]]
+Results = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 
 EPILOG = """\
 examples:
   python evaluate.py runs/demo            every member, with the tasks and lengths of its config
   python evaluate.py runs/demo/base=10 --tasks kv,lines --lengths 128,256 --documents 256
-  python evaluate.py runs/demo --rotary 'ntk_aware(base=1e4,factor=4)' --lengths 1024
+  python evaluate.py runs/demo --tasks "needle(haystack=noise),perplexity"
+  python evaluate.py runs/demo --rotary trained,dynamic_yarn,dynamic_ntk_aware --lengths 256,1024
+                                          a matrix: trained with x evaluated with
+  python evaluate.py runs/demo --step1 base=1e3,1e4,1e5 --lengths 1024
+                                          loss of the first batch before any update, by schedule
 
 Rows are written to results.jsonl in each run directory and replace those of the same task, length,
 step and schedule. Effective context [95% CI]: the distance in tokens at which accuracy has fallen
@@ -49,13 +50,20 @@ is too low to ask. "> 250": still right at the longest distance there is.
 
 
 class Member(NamedTuple):
-    """A run to evaluate, its schedule already replaced where --rotary says so."""
+    """A checkpoint to evaluate.
+
+    Attributes:
+      run: where it lies.
+      config: in force at its step.
+      schedules: to evaluate it with.
+    """
 
     run: RunDirectory
     config: ExperimentConfig
     tokenizer: Tokenizer
     params: Params
     step: int
+    schedules: tuple[Pattern, ...]
 
 
 class Questions(NamedTuple):
@@ -64,7 +72,7 @@ class Questions(NamedTuple):
     task: str
     length: int
     chance: float
-    documents: list[RetrievalDocument]
+    documents: Sequence[Document]
 
 
 def evaluate(
@@ -72,7 +80,7 @@ def evaluate(
     tasks: Sequence[str] | None = None,
     lengths: Sequence[int] | None = None,
     documents: int | None = None,
-    rotary: str | None = None,
+    schedules: Sequence[str] = (),
     step: int | None = None,
     *,
     console: Console | None = None,
@@ -81,24 +89,26 @@ def evaluate(
 
     Args:
       run_paths: run directories and sweep directories.
-      tasks: files of `evals/`; None: the config's, less those that cannot be asked.
+      tasks: expressions, `needle(haystack=noise)`; None: the config's, less those that cannot be
+        asked.
       lengths: context lengths in tokens; None: the config's.
       documents: documents a task and length; None: the config's.
-      rotary: schedule to evaluate with, as an expression; None: the trained one.
+      schedules: to evaluate with, as expressions; parameters left out are the trained schedule's,
+        and "trained" is all of it. Empty: the trained one.
       step: checkpoint; None: the newest.
       console: where progress and notices go; None: nowhere.
 
     Returns:
-      Each run and its new rows.
+      Each run, its config at that step, and its new rows.
 
     Raises:
       ValueError: for a directory that is no run, an unknown task, a length at which a task cannot
-        be asked, a schedule or step that does not exist, a results file of another schema.
+        be asked or that does not fit the memory, a schedule or step that does not exist, a results
+        file of another schema.
     """
     console = console or Console(quiet=True)
-    schedule = rotary_lib.parse_pattern(rotary) if rotary else None
     for task in tasks or ():
-        _check_task(task)
+        evals.parse(task)
     if documents is not None and documents < 1:
         raise ValueError(f"documents must be at least 1, got {documents}")
     if any(length < 2 for length in lengths or ()):
@@ -107,16 +117,51 @@ def evaluate(
     # Once, however many of the paths lead to it.
     runs = list({run.path.resolve(): run for run in find_runs(run_paths)}.values())
     # Read before hours of work: a file that cannot be added to is an error now.
-    old_rows = [_old_rows(run) for run in runs]
-    members = [_member(run, schedule, step) for run in runs]
+    for run in runs:
+        _old_rows(run)
+    members = _members(runs, schedules or ["trained"], step, console)
     groups = _by_key(members, _shared)
     asked = [_questions(group[0], tasks, lengths, documents, console) for group in groups]
-
     if not any(asked):
         raise ValueError("no task of the config can be asked here; name others with --tasks")
+    subjects = [[_subjects(member) for member in group] for group in groups]
+    for group, questions, each_member in zip(groups, asked, subjects, strict=True):
+        network, flat = _network(group[0].config.model), list(itertools.chain(*each_member))
+        for each in sorted(questions, key=lambda each: -each.length):
+            check_fits(network, flat, len(each.documents), each.length)
 
-    new_rows: dict[Path, list[Rows]] = {run.path: [] for run in runs}
-    progress = Progress(
+    results = {run.path: rows.columns([]) for run in runs}
+    total = sum(
+        sum(map(len, each_member)) * sum(len(each.documents) for each in questions)
+        for questions, each_member in zip(asked, subjects, strict=True)
+    )
+    with _progress(console) as progress:
+        bar = progress.add_task("", total=total)
+        for group, questions, each_member in zip(groups, asked, subjects, strict=True):
+            network, flat = _network(group[0].config.model), list(itertools.chain(*each_member))
+            for each in questions:
+                progress.update(bar, description=f"{each.task} at {each.length}")
+                scores = score(
+                    network,
+                    flat,
+                    each.documents,
+                    each.length,
+                    advance=functools.partial(progress.advance, bar),
+                )
+                answers = map(AnswerScores._make, zip(*scores, strict=True))
+                # Written as soon as they are known: whoever stops here keeps what there is.
+                for member in group:
+                    new = rows.concatenate(
+                        [_rows(member, rotary, each, next(answers)) for rotary in member.schedules]
+                    )
+                    rows.write(member.run.results_path, rows.replace(_old_rows(member.run), new))
+                    path = member.run.path
+                    results[path] = rows.concatenate([results[path], new])
+    return [(member.run, member.config, results[member.run.path]) for member in members]
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -125,43 +170,52 @@ def evaluate(
         transient=True,
         disable=not console.is_terminal,
     )
-    with progress:
-        bar = progress.add_task(
-            "", total=sum(len(each.documents) for questions in asked for each in questions)
-        )
-        for group, questions in zip(groups, asked, strict=True):
-            params = jax.tree.map(lambda *leaves: np.stack(leaves), *(m.params for m in group))
-            params = jax.device_put(params)
-            for each in questions:
-                progress.update(bar, description=f"{each.task} at {each.length}")
-                scores = score(
-                    _network(group[0].config.model),
-                    params,
-                    functools.partial(_tables, group),
-                    each.documents,
-                    each.length,
-                    advance=functools.partial(progress.advance, bar),
-                )
-                for member, *fields in zip(group, *scores, strict=True):
-                    new_rows[member.run.path].append(_rows(member, each, AnswerScores(*fields)))
-
-    results = [(run, rows.concatenate(new_rows[run.path])) for run in runs]
-    for (run, new), old in zip(results, old_rows, strict=True):
-        rows.write(run.results_path, rows.replace(old, new))
-    return results
 
 
 def _old_rows(run: RunDirectory) -> Rows:
     return rows.read(run.results_path) if run.results_path.exists() else rows.columns([])
 
 
-def _member(run: RunDirectory, schedule: Pattern | None, step: int | None) -> Member:
-    params, step = restore_params(run, step)
-    config = run.config
-    if schedule:
-        model = dataclasses.replace(config.model, rotary=schedule)
-        config = dataclasses.replace(config, model=model)
-    return Member(run, config, Tokenizer(run.tokenizer_path), params, step)
+def _members(
+    runs: Sequence[RunDirectory], schedules: Sequence[str], step: int | None, console: Console
+) -> list[Member]:
+    """The checkpoints, each with the schedules it can take.
+
+    Raises:
+      ValueError: for a schedule that no run can take.
+    """
+    members, refusals = [], {text: [] for text in schedules}
+    for run in runs:
+        params, loaded = restore_params(run, step)
+        config, chosen = run.config, {}
+        for text in schedules:
+            try:
+                chosen[_schedule(text, config)] = None
+            except ValueError as error:
+                refusals[text].append((run, error))
+        tokenizer = Tokenizer(run.tokenizer_path)
+        members.append(Member(run, config, tokenizer, params, loaded, tuple(chosen)))
+    for refused in refusals.values():
+        if len(refused) == len(runs):
+            raise refused[0][1]
+        for run, error in refused:
+            _notice(console, f"{run.name}: left out: {error}")
+    return [member for member in members if member.schedules]
+
+
+def _schedule(text: str, config: ExperimentConfig) -> Pattern:
+    """The schedule of `text`, completed by the trained one; refused if heads do not fit it."""
+    trained = config.model.rotary
+    if text == "trained":
+        return trained
+    given = rotary_lib.inherited(trained, config.data.context_length)
+    schedule = rotary_lib.parse_pattern(text, given)
+    dataclasses.replace(config.model, rotary=schedule)
+    return schedule
+
+
+def _notice(console: Console, text: str) -> None:
+    console.print(text, style="yellow", markup=False, highlight=False)
 
 
 def _by_key(members: Iterable[Member], key: Callable[[Member], Hashable]) -> list[list[Member]]:
@@ -188,59 +242,51 @@ def _shared(member: Member):
     return _network(config.model), config.data, config.evals, member.tokenizer
 
 
-def _tables(group: Sequence[Member], row_lengths: Sequence[int]) -> PositionTable:
-    """Tables of all members, stacked; one a row only where a dynamic schedule tells rows apart."""
+def _subjects(member: Member) -> list[Subject]:
+    """The member under each of its schedules."""
+    config = member.config
 
-    def stack(tables) -> PositionTable:
-        return PositionTable(*map(np.stack, zip(*tables, strict=True)))
+    def table(schedule: Pattern, row_length: int) -> PositionTable:
+        model = dataclasses.replace(config.model, rotary=schedule)
+        return position_table(model, config.data.context_length, row_length)
 
-    def one(member: Member, row_length: int) -> PositionTable:
-        config = member.config
-        return position_table(config.model, config.data.context_length, row_length)
-
-    layers = {rotary for member in group for rotary in _schedules(member)}
-    if all(rotary.at_length(length) is rotary for rotary in layers for length in row_lengths):
-        return stack(one(member, row_lengths[0]) for member in group)
-    return stack(stack(one(member, length) for length in row_lengths) for member in group)
-
-
-def _schedules(member: Member) -> tuple[Rotary, ...]:
-    model = member.config.model
-    return rotary_lib.over_layers(model.rotary, model.num_layers)
+    return [
+        Subject(member.params, functools.lru_cache(functools.partial(table, schedule)))
+        for schedule in member.schedules
+    ]
 
 
 def _questions(member: Member, task_names, lengths, count, console) -> list[Questions]:
     config = member.config
     lengths = lengths or config.evals.lengths or (config.data.context_length,)
     questions = []
-    for task, length in itertools.product(task_names or config.evals.tasks, lengths):
-        module = _check_task(task)
+    for name, length in itertools.product(task_names or config.evals.tasks, lengths):
+        task = evals.parse(name)
+        numbers = range(count or config.evals.documents)
         try:
-            documents = module.documents(
-                config, member.tokenizer, length, count or config.evals.documents
-            )
+            documents = task.documents(config, member.tokenizer, length, numbers)
         except ValueError as error:
             if task_names:
                 raise
-            console.print(f"left out: {error}", style="yellow", markup=False, highlight=False)
+            _notice(console, f"left out: {error}")
             continue
-        chance = module.chance(member.tokenizer)
-        questions.append(Questions(task, length, chance, documents))
+        chance = task.chance(member.tokenizer)
+        questions.append(Questions(evals.expression(task), length, chance, documents))
     return questions
 
 
-def _check_task(name: str):
-    found = evals.tasks()
-    if name not in found:
-        raise ValueError(f"unknown task {name!r}; {rotary_lib.nearest(name, found)}")
-    return found[name]
+def _rows(member: Member, rotary: Pattern, questions: Questions, scores: AnswerScores) -> Rows:
+    """Columns of one member's answers under one schedule."""
+    documents = questions.documents
+    answers = np.concatenate([document.answers for document in documents])
+    counts = [len(document.answers) for document in documents]
 
+    def each_answer(of_document: Callable[[Document], np.ndarray | int | None]) -> np.ndarray:
+        values = [of_document(document) for document in documents]
+        return np.concatenate(
+            [np.full(n, 0 if x is None else x) for n, x in zip(counts, values, strict=True)]
+        )
 
-def _rows(member: Member, questions: Questions, scores: AnswerScores) -> Rows:
-    """Columns of one member's answers."""
-    answers = np.concatenate([document.answers for document in questions.documents])
-    per_document = [len(document.answers) for document in questions.documents]
-    rotary = member.config.model.rotary
     constants = {
         "task": questions.task,
         "split": "validation",
@@ -256,76 +302,25 @@ def _rows(member: Member, questions: Questions, scores: AnswerScores) -> Rows:
     columns = {name: np.full(len(answers), value) for name, value in constants.items()}
     columns |= {
         "distance": answers[:, 2],
-        "document": np.repeat(np.arange(len(per_document)), per_document),
-        "query": np.concatenate([np.arange(count) for count in per_document]),
+        "document": each_answer(lambda document: document.number),
+        "query": each_answer(lambda d: d.first_query + np.arange(len(d.answers))),
         "num_tokens": answers[:, 1],
+        "num_bytes": each_answer(lambda document: document.num_bytes),
+        "num_words": each_answer(lambda document: document.num_words),
         **scores._asdict(),
     }
     return {name: columns[name] for name in rows.SCHEMA}
 
 
-def context_table(results: Results) -> Table:
-    """Effective context of every run, task and length, beside what theory says."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title="Effective context, tokens",
-        title_justify="left",
-        collapse_padding=True,
-        pad_edge=False,
-    )
-    table.add_column("run", overflow="fold")  # a long name takes two lines, not the numbers' room
-    table.add_column("task", no_wrap=True)
-    for name in ("length", "effective context\n[95% CI]", "ceiling"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("theory\nlength", "quarter\nperiod", "full\nperiod"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for run, task, chosen in _evaluations(results):
-        if task == "perplexity":
-            continue
-        estimate = effective_context.estimate(chosen)
-        evaluated = dataclasses.replace(
-            run.config.model, rotary=rotary_lib.parse_pattern(str(chosen["rotary"][0]))
-        )
-        predicted = predict(evaluated.rotary_table(run.config.data.context_length).inv_freq)
-        table.add_row(
-            run.name,
-            task,
-            str(estimate.length),
-            str(estimate),
-            f"{estimate.ceiling:.2f}",
-            str(predicted.first_negative or "none"),
-            f"{predicted.quarter_period:.0f}",
-            f"{predicted.full_period:.0f}",
-        )
-    return table
-
-
-def perplexity_table(results: Results) -> Table:
-    """Mean nats a token of every run and length."""
-    table = Table(box=box.SIMPLE_HEAD, title="Perplexity", title_justify="left")
-    table.add_column("run")
-    for name in ("length", "documents", "nats a token", "perplexity"):
-        table.add_column(name, justify="right")
-    for run, task, chosen in _evaluations(results):
-        if task == "perplexity":
-            nll = np.average(chosen["nll"], weights=chosen["num_tokens"])
-            num_documents = chosen["document"].max() + 1
-            cells = chosen["length"][0], num_documents, f"{nll:.4f}", f"{np.exp(nll):.2f}"
-            table.add_row(run.name, *map(str, cells))
-    return table
-
-
-def _evaluations(results: Results) -> Iterator[tuple[RunDirectory, str, Rows]]:
-    """The rows of each task, length and run; runs innermost, to be compared."""
-    keys = {}
-    for _, run_rows in results:
-        tasks_lengths = zip(run_rows["task"].tolist(), run_rows["length"].tolist(), strict=True)
-        keys |= dict.fromkeys(tasks_lengths)
-    for task, length in keys:
-        for run, run_rows in results:
-            chosen = rows.select(run_rows, task=task, length=length)
-            if len(chosen["task"]):
-                yield run, task, chosen
+def candidates(text: str) -> list[str]:
+    """The schedules of `--step1 base=1e3,1e4,ntk_aware(factor=4)`, the trained one first."""
+    schedules = ["trained"]
+    for part in split_commas(text.removeprefix("base=")):
+        try:
+            schedules.append(f"rope(base={float(part):.17g})")
+        except ValueError:
+            schedules.append(part)
+    return schedules
 
 
 def _integers(text: str) -> list[int]:
@@ -350,8 +345,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--tasks",
-        type=lambda text: text.split(","),
-        help=f"comma list of {', '.join(sorted(evals.tasks()))} (default: the config's)",
+        type=split_commas,
+        help=f"comma list of {', '.join(sorted(evals.tasks()))}, with parameters in brackets "
+        "(default: the config's)",
     )
     parser.add_argument(
         "--lengths",
@@ -363,31 +359,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(
         "--rotary",
-        metavar="EXPR",
-        help=f"evaluate with this schedule instead; one of {', '.join(rotary_lib.schedules())}, "
-        "with parameters in brackets",
+        type=split_commas,
+        default=[],
+        metavar="EXPR[,EXPR...]",
+        help=f"evaluate with these schedules: trained, {', '.join(rotary_lib.schedules())}, "
+        "with parameters in brackets; those left out are the trained schedule's",
+    )
+    parser.add_argument(
+        "--step1",
+        metavar="base=B[,B...]",
+        help="loss of the first training batch under these bases (or --rotary's expressions), "
+        "before any update; with --lengths, of rows of that context",
     )
     parser.add_argument("--step", type=int, help="checkpoint (default: the newest)")
     args = parser.parse_args(arguments)
 
     console = Console(stderr=True)
     try:
+        if args.step1 and (args.tasks or args.rotary):
+            raise ValueError("--step1 chooses its own task and schedules: no --tasks, no --rotary")
         results = evaluate(
             args.paths,
-            args.tasks,
+            ["step1"] if args.step1 else args.tasks,
             args.lengths,
             args.documents,
-            args.rotary,
+            candidates(args.step1) if args.step1 else args.rotary,
             args.step,
             console=console,
         )
     except ValueError as error:
         print(f"evaluate.py: error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     out = Console(width=max(Console().width, 110))  # wider than a pipe's 80: rows stay lines
-    for table in (context_table(results), perplexity_table(results)):
-        if table.row_count:
-            out.print(table)
+    for table in tables(results):
+        out.print(table)
     paths = " ".join(map(str, args.paths))
     out.print(f"rows: results.jsonl of each run; figures: python report.py {paths}", soft_wrap=True)
     return 0

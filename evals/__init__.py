@@ -1,27 +1,41 @@
 """WHAT is asked of a checkpoint: one task a file, found by walking this folder.
 
-A task is a module with two functions:
-
-  documents(config: ExperimentConfig, tokenizer, length, count) -> list[RetrievalDocument]
-      Ids with questions in them, of validation data, no longer than length + 1 ids. ValueError
-      if it cannot ask at this length or without this data; it says what would help.
-  chance(tokenizer) -> float
-      Exact matches of a guess.
-
+A task is a frozen dataclass (`evals.task.Task`) that makes documents with questions in them.
 Questions are scored by ids, teacher-forced, in one forward pass (`evals.score`), every answer
 becomes a row of one schema (`evals.rows`), and effective context is estimated from rows alone
-(`evals.effective_context`).
+(`evals.effective_context`). On a command line and in rows a task is written as an expression,
+`needle(haystack=noise)`: the file's name, then the fields that differ from their defaults.
 """
 
+import dataclasses
 import functools
 import importlib
 import pkgutil
-from types import ModuleType
+
+from evals.task import Task
+from model.rotary import expressions
 
 
 @functools.cache
-def tasks() -> dict[str, ModuleType]:
-    """Every task by its name, that of its file."""
-    names = [module_info.name for module_info in pkgutil.iter_modules(__path__)]
-    modules = {name: importlib.import_module(f"{__name__}.{name}") for name in names}
-    return {name: module for name, module in modules.items() if hasattr(module, "documents")}
+def tasks() -> dict[str, type[Task]]:
+    """Every task by the name of its file."""
+    found = {}
+    for module_info in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{module_info.name}")
+        for value in vars(module).values():
+            own = isinstance(value, type) and value.__module__ == module.__name__
+            if own and issubclass(value, Task) and value is not Task:
+                found[module_info.name] = value
+    return found
+
+
+@functools.cache
+def parse(text: str) -> Task:
+    """The task that `text` names; raises ValueError as `model.rotary.expressions.build` does."""
+    return expressions.build(text, tasks(), kind="task")
+
+
+def expression(task: Task) -> str:
+    """The task as text, defaults left out; `parse` reads it back."""
+    fields = [field.name for field in dataclasses.fields(task)]
+    return expressions.render(type(task).__module__.rpartition(".")[2], task, fields)

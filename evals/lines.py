@@ -3,24 +3,35 @@
 The main metric of Men et al. (arXiv 2405.14591), five digits, without a question in words: a
 base model completes the line."""
 
+import dataclasses
+import functools
+
 from data import retrieval
-from data.retrieval import RetrievalDocument
 from data.tokenizer import Tokenizer
+from evals.task import Document, Task
 from experiment.config import ExperimentConfig
 
 
-def documents(
-    config: ExperimentConfig, tokenizer: Tokenizer, length: int, count: int
-) -> list[RetrievalDocument]:
-    """See `evals`."""
-    return [
-        retrieval.make(
-            "lines", tokenizer, length, seed=config.evals.seed, split="validation", index=index
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lines(Task):
+    """See the module."""
+
+    kind = "retrieval"
+
+    def documents(
+        self,
+        config: ExperimentConfig,
+        tokenizer: Tokenizer,
+        length: int,
+        numbers: range,
+        distances: tuple[int, int] | None = None,
+    ) -> list[Document]:
+        """See `Task.documents`."""
+        make = functools.partial(
+            retrieval.make, "lines", tokenizer, length, seed=config.evals.seed, split="validation"
         )
-        for index in range(count)
-    ]
+        return [Document.of(make(index=number), number) for number in numbers]
 
-
-def chance(tokenizer: Tokenizer) -> float:
-    """See `evals`."""
-    return retrieval.chance("lines", tokenizer)
+    def chance(self, tokenizer: Tokenizer) -> float:
+        """See `Task.chance`."""
+        return retrieval.chance("lines", tokenizer)

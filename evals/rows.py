@@ -16,7 +16,7 @@ from data.files import write_atomically
 Rows = dict[str, np.ndarray]
 
 SCHEMA: dict[str, type] = {
-    "task": str,
+    "task": str,  # as an expression, `needle(haystack=noise)`
     "split": str,
     "run": str,  # name of the run directory
     "step": int,  # of the checkpoint
@@ -34,6 +34,8 @@ SCHEMA: dict[str, type] = {
     "nll": float,  # nats, mean over the answer's tokens
     "rank": int,  # of the answer's first token, 0 is best
     "chance": float,  # exact_match of a guess
+    "num_bytes": int,  # of the answer's text, where the task measures text; else 0
+    "num_words": int,
 }
 
 # Rows that agree in these are one evaluation: a new one replaces the old.

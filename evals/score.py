@@ -1,4 +1,4 @@
-"""Scores answers in documents: one forward pass for a batch, all members of a sweep at once.
+"""Scores answers in documents, teacher-forced: one forward pass for a batch of them.
 
 Teacher-forced exact match is greedy decoding: if the argmax after the true prefix is right at
 every position of the answer, greedy decoding writes that answer, and if it does not, the first
@@ -6,26 +6,39 @@ wrong id is where greedy decoding leaves it.
 """
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from data.retrieval import RetrievalDocument
+from evals.task import Document
 from model import loss, transformer
 from model.config import ModelConfig
 from model.loss import TokenScores
 from model.positions import PositionTable
 from model.transformer import Params
 
-# Tokens of a forward pass, over all members: enough to fill a small machine's matrix products.
-_TOKENS_PER_PASS = 2**14
+# Tokens of a forward pass: enough to fill the matrix units, few enough to stay in small memories.
+_TOKENS_PER_PASS = {"cpu": 2**14}
+_TOKENS_PER_ACCELERATOR_PASS = 2**17
+
+
+class Subject(NamedTuple):
+    """A checkpoint under one schedule.
+
+    Attributes:
+      params: as `transformer.init` makes them.
+      table_for: from a row's number of tokens to its table; dynamic schedules tell rows apart.
+    """
+
+    params: Params
+    table_for: Callable[[int], PositionTable]
 
 
 class AnswerScores(NamedTuple):
-    """How members do on answers, each field `[members, answers]`.
+    """How subjects do on answers, each field `[subjects, answers]`.
 
     Attributes:
       exact_match: bool, every id of the answer is the argmax.
@@ -40,76 +53,189 @@ class AnswerScores(NamedTuple):
     rank: np.ndarray
 
 
+class Batch(NamedTuple):
+    """Documents padded to one length, `[B, T]` int32 each; segment 0 is padding."""
+
+    tokens_BT: Any
+    targets_BT: Any
+    positions_BT: Any
+    segment_ids_BT: Any
+
+
 def score(
     config: ModelConfig,
-    params: Params,
-    tables_for: Callable[[Sequence[int]], PositionTable],
-    documents: Sequence[RetrievalDocument],
+    subjects: Sequence[Subject],
+    documents: Sequence[Document],
     length: int,
     *,
     advance: Callable[[int], None] = lambda documents_done: None,
 ) -> AnswerScores:
-    """Scores every answer of `documents`, in order.
+    """Scores every answer of `documents`, in order, for every subject.
+
+    A row's scores depend on nothing that shares its batch. On accelerators several subjects take
+    one pass; on a CPU one after another is faster.
 
     Args:
-      config: the network; its schedule and window are not read, the tables are.
-      params: of all members, stacked in front (`[members, ...]`).
-      tables_for: from the numbers of tokens of a batch's rows to the tables of all members,
-        stacked: `[members, L, ...]`, or `[members, rows, L, ...]` where rows have their own.
+      config: the network; its schedule and window are not read, the subjects' tables are.
+      subjects: of that network.
       documents: at most length + 1 ids each.
       length: what every document is padded to, so that there is one compilation.
-      advance: called with the number of documents just done.
+      advance: called with the number of documents just done, by one subject.
+
+    Raises:
+      ValueError: if a pass would not fit the memory, before it is tried.
     """
-    num_members = len(jax.tree.leaves(params)[0])
-    B = min(len(documents), max(1, _TOKENS_PER_PASS // (num_members * length)))
-    parts = []
-    for start in range(0, len(documents), B):
-        batch = documents[start : start + B]
-        tokens_BT = np.zeros((B, length + 1), np.int32)
-        segment_ids_BT = np.zeros((B, length), np.int32)
-        for row, document in enumerate(batch):
-            tokens_BT[row, : len(document.tokens)] = document.tokens
-            segment_ids_BT[row, : len(document.tokens) - 1] = 1
-        row_lengths = np.full(B, length)
-        row_lengths[: len(batch)] = [len(document.tokens) - 1 for document in batch]
-        tables = tables_for(row_lengths.tolist())
-        nll, correct, rank = jax.device_get(
-            _token_scores(
-                config, params, tables, tokens_BT[:, :-1], tokens_BT[:, 1:], segment_ids_BT
-            )
-        )
-        for row, document in enumerate(batch):
-            parts.append(
+    together, B = _pass_shape(len(subjects), len(documents), length)
+    starts = range(0, len(documents), B)
+    scores = []
+    for first in range(0, len(subjects), together):
+        chosen = list(subjects[first : first + together])
+        # The last pass may be short of subjects; one compiled program serves it all the same.
+        padded = chosen + [chosen[-1]] * (together - len(chosen))
+        params = jax.device_put(jax.tree.map(_stack, *(subject.params for subject in padded)))
+        parts = []
+        for start in starts:
+            rows = documents[start : start + B]
+            batch = _batch(rows, B, length)
+            token_scores = _program(config, params, _tables(padded, rows, B), batch)
+            nll, correct, rank = (x[: len(chosen)] for x in jax.device_get(token_scores))
+            parts += [
                 score_answers(nll[:, row], correct[:, row], rank[:, row], document.answers)
-            )
-        advance(len(batch))
-    return AnswerScores(*(np.concatenate(part, axis=1) for part in zip(*parts, strict=True)))
+                for row, document in enumerate(rows)
+            ]
+            advance(len(rows) * len(chosen))
+        scores.append([np.concatenate(part, axis=1) for part in zip(*parts, strict=True)])
+    return AnswerScores(*map(np.concatenate, zip(*scores, strict=True)))
 
 
-@functools.partial(jax.jit, static_argnames="config")
-def _token_scores(config, params, tables, tokens_BT, targets_BT, segment_ids_BT) -> TokenScores:
-    """Scores of every position, `[members, B, T]`."""
-    positions_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
+def check_fits(
+    config: ModelConfig, subjects: Sequence[Subject], num_documents: int, length: int
+) -> None:
+    """Compiles what `score` will run.
 
-    def member(params, table):
+    Raises:
+      ValueError: if it needs more memory than there is; it names a length that would fit.
+    """
+    together, B = _pass_shape(len(subjects), num_documents, length)
+    padded = [subjects[0]] * together
+    shapes = jax.eval_shape(lambda: jax.tree.map(_stack, *(subject.params for subject in padded)))
+    batch = Batch(*np.zeros((4, B, length), np.int32))
+    table = subjects[0].table_for(length)
+    tables = PositionTable(*(_stack(*[leaf] * together) for leaf in table))
+    _compiled(config, *_signature(shapes, tables, batch))
+
+
+def _pass_shape(num_subjects: int, num_documents: int, length: int) -> tuple[int, int]:
+    """Subjects and documents of one forward pass."""
+    backend = jax.default_backend()
+    tokens = _TOKENS_PER_PASS.get(backend, _TOKENS_PER_ACCELERATOR_PASS)
+    together = 1 if backend == "cpu" else max(1, min(num_subjects, tokens // length))
+    return together, max(1, min(num_documents, tokens // (together * length)))
+
+
+def _stack(*leaves):
+    return leaves[0][None] if len(leaves) == 1 else np.stack(leaves)
+
+
+def _batch(documents: Sequence[Document], B: int, length: int) -> Batch:
+    tokens_BT = np.zeros((B, length + 1), np.int32)
+    positions_BT, segment_ids_BT = np.zeros((2, B, length), np.int32)
+    for row, document in enumerate(documents):
+        count = len(document.tokens) - 1
+        tokens_BT[row, : count + 1] = document.tokens
+        if document.segment_ids is None:
+            segment_ids_BT[row, :count] = 1
+            positions_BT[row, :count] = np.arange(count)
+        else:
+            segment_ids_BT[row, :count] = document.segment_ids
+            sizes = [len(list(run)) for _, run in itertools.groupby(document.segment_ids)]
+            positions_BT[row, :count] = np.concatenate([np.arange(size) for size in sizes])
+    return Batch(tokens_BT[:, :-1], tokens_BT[:, 1:], positions_BT, segment_ids_BT)
+
+
+def _tables(subjects: Sequence[Subject], documents: Sequence[Document], B: int) -> PositionTable:
+    """Tables `[subjects, L, ...]`, or `[subjects, B, L, ...]` where rows have their own."""
+    sizes = [len(document.tokens) - 1 for document in documents]
+    sizes += sizes[:1] * (B - len(sizes))
+    tables = [{size: subject.table_for(size) for size in set(sizes)} for subject in subjects]
+
+    def equal(one: PositionTable, other: PositionTable) -> bool:
+        return all(map(np.array_equal, one, other))
+
+    if all(equal(table, each[sizes[0]]) for each in tables for table in each.values()):
+        stacked = [each[sizes[0]] for each in tables]
+    else:
+        stacked = [PositionTable(*map(_stack, *(each[size] for size in sizes))) for each in tables]
+    return PositionTable(*map(_stack, *stacked))
+
+
+def _program(config: ModelConfig, params: Params, tables: PositionTable, batch: Batch):
+    return _compiled(config, *_signature(params, tables, batch))(params, tables, batch)
+
+
+def _signature(params: Params, tables: PositionTable, batch: Batch):
+    """Shapes and dtypes, in a form that can be looked up."""
+    leaves, structure = jax.tree.flatten((params, tables, batch))
+    return tuple((leaf.shape, leaf.dtype) for leaf in leaves), structure
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(config: ModelConfig, leaves, structure):
+    abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
+    arguments = jax.tree.unflatten(structure, abstract)
+    compiled = jax.jit(functools.partial(_token_scores, config)).lower(*arguments).compile()
+    _check_memory(compiled, arguments[2].tokens_BT.shape[1])
+    return compiled
+
+
+def _check_memory(compiled, length: int) -> None:
+    sizes, available = compiled.memory_analysis(), _available_bytes()
+    needed = sizes.temp_size_in_bytes + sizes.output_size_in_bytes
+    if available is not None and needed > available:
+        fitting = max(1, int(length * available / needed))
+        raise ValueError(
+            f"length {length} does not fit: one row needs {needed / 2**30:.1f} GiB and "
+            f"{available / 2**30:.1f} GiB are free; try --lengths {2 ** (fitting.bit_length() - 1)}"
+        )
+
+
+def _available_bytes() -> int | None:
+    """Free memory of the device; None where nothing tells."""
+    stats = jax.devices()[0].memory_stats()
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"] - stats["bytes_in_use"]
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            lines = dict(line.split(":") for line in file)
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError):
+        return None
+
+
+def _token_scores(
+    config: ModelConfig, params: Params, tables: PositionTable, batch: Batch
+) -> TokenScores:
+    """Scores of every position, `[subjects, B, T]`."""
+
+    def subject(params, table):
         hidden = functools.partial(transformer.hidden, config, params)
+        rows = batch.tokens_BT, batch.positions_BT, batch.segment_ids_BT
         if table.window.ndim == 1:
-            hidden_BTD = hidden(table, tokens_BT, positions_BT, segment_ids_BT)
+            hidden_BTD = hidden(table, *rows)
         else:  # a table a row: each is a batch of one
-            rows = tokens_BT[:, None], positions_BT[:, None], segment_ids_BT[:, None]
-            hidden_BTD = jax.vmap(hidden)(table, *rows)[:, 0]
-        return loss.token_scores(config, params, hidden_BTD, targets_BT)
+            hidden_BTD = jax.vmap(hidden)(table, *(x[:, None] for x in rows))[:, 0]
+        return loss.token_scores(config, params, hidden_BTD, batch.targets_BT)
 
     # Accelerators multiply float32 in fewer bits unless told otherwise, and then logits tie.
     with jax.default_matmul_precision("highest"):
-        return jax.vmap(member)(params, tables)
+        return jax.vmap(subject)(params, tables)
 
 
 def score_answers(nll, correct, rank, answers) -> AnswerScores:
     """From scores of a document's positions to scores of its answers.
 
     Args:
-      nll, correct, rank: `[members, T]`; position p is about id p + 1.
+      nll, correct, rank: `[subjects, T]`; position p is about id p + 1.
       answers: `[Q, 3]`: index of the answer's first id, number of ids, distance.
     """
     first, count = answers[:, 0] - 1, answers[:, 1]

@@ -1,23 +1,21 @@
 import dataclasses
-import functools
 import json
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from rich.console import Console
 
 import evaluate as cli
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
-from data.retrieval import RetrievalDocument
 from evals import effective_context, rows
 from evals import score as score_lib
+from evals.task import Document
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from experiment.run import RunDirectory, find_runs
 from model import loss, transformer
-from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
@@ -93,60 +91,58 @@ def sweep(tmp_path, tokenizer_bytes):
 def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, static):
     """Each document as with its own static factor, whatever lies beside it in the batch."""
     (run,) = find_runs([sweep / "base=10"])
-    member = cli._member(
-        run, rotary_lib.parse(f"{dynamic}(base=100,original_context_length=16)"), None
-    )
+    lengths = (8, 64, 16, 33)
+    texts = {
+        length: static.format(f"base=100,factor={length / 16}") if length > 16 else "rope(base=100)"
+        for length in lengths
+    }
+
+    def subject_of(text):
+        [member] = cli._members([run], [text], None, Console(quiet=True))
+        return member, *cli._subjects(member)
+
+    member, subject = subject_of(f"{dynamic}(base=100,original_context_length=16)")
     random = np.random.default_rng(0)
     documents = [
-        RetrievalDocument(
+        Document(
             tokens=random.integers(0, 300, length + 1).astype(np.int32),
             answers=np.array([[length - 1, 2, 1]], np.int32),
+            number=number,
         )
-        for length in (8, 64, 16, 33)
+        for number, length in enumerate(lengths)
     ]
     network = cli._network(member.config.model)
-    params = jax.tree.map(lambda leaf: leaf[None], member.params)
-    tables_for = functools.partial(cli._tables, [member])
-    together = score_lib.score(network, params, tables_for, documents, 64)
-    for index, each in enumerate(documents):
-        length = len(each.tokens) - 1
-        factor = f"base=100,factor={length / 16}"
-        text = static.format(factor) if length > 16 else "rope(base=100)"
-        alone = member._replace(
-            config=dataclasses.replace(
-                member.config,
-                model=dataclasses.replace(member.config.model, rotary=rotary_lib.parse(text)),
-            )
-        )
-        tables = cli._tables([alone], [length])
-        assert tables.window.ndim == 2  # one table for all rows
-        expected = score_lib.score(network, params, lambda _, t=tables: t, [each], 64)
+    together = score_lib.score(network, [subject], documents, 64)
+    for index, (length, each) in enumerate(zip(lengths, documents, strict=True)):
+        _, alone = subject_of(texts[length])
+        expected = score_lib.score(network, [alone], [each], 64)
         np.testing.assert_allclose(together.nll[:, index], expected.nll[:, 0], atol=1e-5)
         assert together.rank[0, index] == expected.rank[0, 0]
-    assert cli._tables([member], [8, 16]).window.ndim == 2
-    assert cli._tables([member], [8, 17]).window.ndim == 3
+    # A table a row only where rows differ in theirs.
+    assert score_lib._tables([subject], documents[::2], 2).window.ndim == 2
+    assert score_lib._tables([subject], documents[:2], 2).window.ndim == 3
 
 
 def test_every_member_gets_the_rows_it_gets_alone(sweep, monkeypatch):
     side_by_side = []
 
-    def score(config, params, tables, *args, **kwargs):
-        side_by_side.append(len(params["embedding"]))
-        return score_lib.score(config, params, tables, *args, **kwargs)
+    def score(config, subjects, *args, **kwargs):
+        side_by_side.append(len(subjects))
+        return score_lib.score(config, subjects, *args, **kwargs)
 
     monkeypatch.setattr(cli, "score", score)
     results = cli.evaluate([sweep, sweep / "base=10"], tasks=["kv", "lagcopy"])
     assert side_by_side == [3, 3, 1, 1]  # the wider one is another network
-    assert [run.name for run, _ in results] == list(MEMBERS)
-    for run, _ in results:
+    assert [run.name for run, _, _ in results] == list(MEMBERS)
+    for run, _, _ in results:
         written = rows.read(run.results_path)
         run.results_path.unlink()
-        [(_, alone)] = cli.evaluate([run.path], tasks=["kv", "lagcopy"])
+        [(_, _, alone)] = cli.evaluate([run.path], tasks=["kv", "lagcopy"])
         for name in set(rows.SCHEMA) - {"nll"}:
             assert written[name].tolist() == alone[name].tolist() or name == "base", name
         np.testing.assert_allclose(written["nll"], alone["nll"], atol=1e-4)
 
-    tens, thousands, nope, _ = (new for _, new in results)
+    tens, thousands, nope, _ = (new for _, _, new in results)
     assert set(tens["rotary"]) == {"rope(base=10)"} and set(tens["base"]) == {10.0}
     assert set(nope["rotary"]) == {"nope"} and np.isnan(nope["base"]).all()
     # kv at 96 asks for 24 keys a document; its documents are the same for all, their scores not.
@@ -176,7 +172,7 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
     cli.evaluate(run, tasks=["kv"], documents=1)
     cli.evaluate(run, tasks=["kv"], documents=1, step=2)
     cli.evaluate(run, tasks=["kv"], documents=1, lengths=[64, 32])
-    cli.evaluate(run, tasks=["kv"], documents=1, rotary="nope")
+    cli.evaluate(run, tasks=["kv"], documents=1, schedules=["nope"])
     assert evaluations() == before | {
         ("kv", 32, 4, "rope(base=10000)"): 8,
         ("kv", 64, 4, "rope(base=10000)"): 16,
@@ -189,10 +185,40 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
 def test_another_schedule_at_evaluation_is_that_schedule(sweep):
     """The members start from the same parameters, so base 10 read as NoPE is NoPE."""
     runs = [sweep / "base=10", sweep / "rotary=nope"]
-    [(_, as_nope), _] = cli.evaluate(runs, tasks=["kv"], rotary="nope")
-    [(_, nope)] = cli.evaluate(runs[1:], tasks=["kv"])
+    [(_, _, as_nope), _] = cli.evaluate(runs, tasks=["kv"], schedules=["nope"])
+    [(_, _, nope)] = cli.evaluate(runs[1:], tasks=["kv"])
     np.testing.assert_allclose(as_nope["nll"], nope["nll"], atol=1e-5)
     assert set(as_nope["rotary"]) == {"nope"} and np.isnan(as_nope["base"]).all()
+
+
+def test_train_with_a_evaluate_with_b_is_a_matrix(sweep, capsys):
+    """What a schedule's expression leaves out is each member's own."""
+    paths = [str(sweep / name) for name in ("base=10", "rotary=nope")]
+    arguments = ["--rotary=trained,dynamic_yarn,rope(base=500)", "--tasks=kv", "--lengths=192"]
+    assert cli.main([*paths, *arguments]) == 0
+    tens, nope = (rows.read(sweep / name / "results.jsonl") for name in ("base=10", "rotary=nope"))
+    assert list(dict.fromkeys(tens["rotary"].tolist())) == [
+        "rope(base=10)",
+        "dynamic_yarn(base=10,original_context_length=96)",
+        "rope(base=500)",
+    ]
+    # The one without a base has none to stretch: said, and the cell stays empty.
+    assert list(dict.fromkeys(nope["rotary"].tolist())) == ["nope", "rope(base=500)"]
+    captured = capsys.readouterr()
+    assert "rotary=nope: left out: dynamic_yarn needs base" in captured.err
+    assert "kv at 192: effective context" in captured.out
+    assert "dynamic_yarn" in captured.out and "(base=500)" in captured.out
+    row = next(line for line in captured.out.splitlines() if line.strip().startswith("rotary=nope"))
+    assert row.count("NOT_LEARNED") == 2
+
+
+def test_step1_lists_the_trained_schedule_then_the_candidates():
+    assert cli.candidates("base=1e3,500,ntk_aware(factor=4)") == [
+        "trained",
+        "rope(base=1000)",
+        "rope(base=500)",
+        "ntk_aware(factor=4)",
+    ]
 
 
 def test_a_window_of_33_tokens_has_an_effective_context_of_32(
@@ -257,14 +283,16 @@ def test_nothing_to_ask_is_a_mistake(tmp_path, tokenizer_bytes, capsys):
     ("arguments", "message"),
     [
         (["--tasks=kv,line"], "unknown task 'line'; did you mean 'lines'?"),
-        (["--tasks=needle"], "unknown task 'needle'; "),
+        (["--tasks=kv(keys=4)"], "kv has no parameter 'keys'"),
         (["--tasks=perplexity"], "perplexity needs text"),
         (["--tasks=lines", "--lengths=8"], "lines does not fit length=8; the shortest that works"),
         (["--lengths=1"], "lengths must be at least 2 tokens, got 1"),
         (["--documents=0"], "documents must be at least 1, got 0"),
         (["--step=3"], "has no checkpoint of step 3; it has [4]"),
         (["--rotary=ropee(base=10)"], "unknown rotary schedule 'ropee'; did you mean 'rope'?"),
-        (["--rotary=rope"], "rope needs base: write rope(base=...)"),
+        (["--rotary=ntk_aware"], "ntk_aware needs factor: write ntk_aware(factor=...)"),
+        (["--rotary=nope,yarn"], "yarn needs factor"),
+        (["--step1=base=10", "--tasks=kv"], "--step1 chooses its own task and schedules"),
     ],
 )
 def test_mistakes_are_named_on_one_line(tmp_path, tokenizer_bytes, capsys, arguments, message):
@@ -298,7 +326,7 @@ def test_help_teaches(capsys):
         cli.main(["--help"])
     assert stop.value.code == 0
     out = capsys.readouterr().out
-    assert "kv, lagcopy, lines, perplexity" in out and "examples:" in out and "NOT_LEARNED" in out
+    assert "kv, lagcopy, lines" in out and "examples:" in out and "NOT_LEARNED" in out
 
 
 def test_lengths_must_be_numbers(capsys):

@@ -24,10 +24,11 @@ ALLOWED = {
     "evals": {"numpy", "jax", "scipy", "model", "data", "experiment"},
     "probes": {"numpy", "jax", "matplotlib", "model", "data", "experiment"},
     "configs": {"experiment", "model", "data"},
-    "reporting": {"numpy", "matplotlib", "evals", "theory", "experiment", "model", "data"},
+    "reporting": {"numpy", "matplotlib", "rich", "evals", "theory", "experiment"}
+    | {"model", "data"},
     "train": {"numpy", "jax", "optax", "rich", "model", "data", "experiment"},
     "sweep": {"rich", "train", "model", "data", "experiment"},
-    "evaluate": {"numpy", "jax", "rich", "evals", "theory", "model", "data", "experiment"},
+    "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
     "report": {"numpy", "matplotlib", "rich", "reporting", "evals", "theory", "experiment"}
     | {"model", "data"},
     "tpu": {"jax", "numpy", "rich", "train", "model", "data", "experiment", "configs"},

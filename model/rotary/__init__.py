@@ -7,24 +7,27 @@ name, then the dataclass's fields. A pattern over layers is a list of them, `[ro
 repeated from the first layer to the last.
 """
 
-import ast
 import dataclasses
-import difflib
 import functools
 import importlib
 import math
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from model.rotary import expressions
 from model.rotary.base import Rotary
+from model.rotary.expressions import nearest, split_commas
 
 __all__ = [
     "Pattern",
     "Rotary",
     "RotaryTable",
     "expression",
+    "inherited",
+    "nearest",
     "over_layers",
     "parse",
     "parse_pattern",
@@ -51,84 +54,48 @@ def schedules() -> dict[str, type[Rotary]]:
     return found
 
 
-def expression(rotary: Pattern) -> str:
-    """`name(parameter=value,...)`, defaults left out, or `[a,b]`; `parse_pattern` reads it back."""
-    if isinstance(rotary, tuple):
-        return f"[{','.join(map(expression, rotary))}]"
-    name = type(rotary).__module__.rpartition(".")[2]
-    # The schedule's own parameters first, then those every schedule shares.
-    fields = dataclasses.fields(rotary)
-    shared = [field.name for field in dataclasses.fields(Rotary)]
-    ordered = sorted(fields, key=lambda field: field.name in shared)
-    parts = []
-    for field in ordered:
-        value = getattr(rotary, field.name)
-        if value != field.default:
-            text = f"{value:.17g}" if isinstance(value, float) else repr(value)
-            if isinstance(value, float) and float(f"{value:g}") == value:
-                text = f"{value:g}"
-            parts.append(f"{field.name}={text}")
-    return f"{name}({','.join(parts)})" if parts else name
+def expression(rotary: Pattern, given: Mapping[str, Any] | None = None) -> str:
+    """`name(parameter=value,...)`, or `[a,b]`; `parse_pattern` reads it back.
 
-
-def parse(text: str) -> Rotary:
-    """Builds the schedule that `text` names.
-
-    Args:
-      text: `name` or `name(parameter=value, ...)`, values as Python literals; a bare word is
-        taken as a string (`log_n=train`).
-
-    Raises:
-      ValueError: for an unknown schedule or parameter (with the nearest valid one), a value that
-        is not a literal, a missing parameter, or a value the schedule refuses.
+    Parameters whose value is their default (or the `given` one) are left out.
     """
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise ValueError(
-            f"rotary expression {text!r} is not of the form name(parameter=value,...)"
-        ) from error
-    call = tree if isinstance(tree, ast.Call) else ast.Call(func=tree, args=[], keywords=[])
-    if not isinstance(call.func, ast.Name) or call.args:
-        raise ValueError(f"rotary expression {text!r} is not of the form name(parameter=value,...)")
-    name = call.func.id
-    if name not in schedules():
-        raise ValueError(f"unknown rotary schedule {name!r}; {nearest(name, schedules())}")
-    schedule = schedules()[name]
-    fields = {field.name: field for field in dataclasses.fields(schedule)}
-    arguments = {}
-    for keyword in call.keywords:
-        if keyword.arg not in fields:
-            raise ValueError(
-                f"{name} has no parameter {keyword.arg!r}; {nearest(str(keyword.arg), fields)}"
-            )
-        if keyword.arg in arguments:
-            raise ValueError(f"rotary expression {text!r} gives {keyword.arg} twice")
-        arguments[keyword.arg] = _literal(keyword.value, f"{name}({keyword.arg}=...)")
-    missing = [
-        field.name
-        for field in fields.values()
-        if field.default is dataclasses.MISSING
-        and field.default_factory is dataclasses.MISSING
-        and field.name not in arguments
-    ]
-    if missing:
-        example = ",".join(f"{parameter}=..." for parameter in missing)
-        raise ValueError(f"{name} needs {', '.join(missing)}: write {name}({example})")
-    try:
-        return schedule(**arguments)
-    except TypeError as error:
-        raise ValueError(f"{text}: {error}") from error
+    if isinstance(rotary, tuple):
+        return f"[{','.join(expression(each, given) for each in rotary)}]"
+    # The schedule's own parameters first, then those every schedule shares.
+    names = [field.name for field in dataclasses.fields(rotary)]
+    shared = [field.name for field in dataclasses.fields(Rotary)]
+    ordered = sorted(names, key=lambda name: name in shared)
+    name = type(rotary).__module__.rpartition(".")[2]
+    return expressions.render(name, rotary, ordered, given)
 
 
-def parse_pattern(text: str) -> Pattern:
+def parse(text: str, given: Mapping[str, Any] | None = None) -> Rotary:
+    """Builds the schedule that `text` names; see `model.rotary.expressions.build`."""
+    return expressions.build(text, schedules(), kind="rotary schedule", given=given)
+
+
+def parse_pattern(text: str, given: Mapping[str, Any] | None = None) -> Pattern:
     """Builds one schedule, or the tuple that `[a,b]` names; raises ValueError as `parse` does."""
     text = text.strip()
     if not text.startswith("["):
-        return parse(text)
+        return parse(text, given)
     if not text.endswith("]"):
         raise ValueError(f"rotary pattern {text!r} lacks its closing bracket")
-    return tuple(parse(part) for part in split_commas(text[1:-1]))
+    return tuple(parse(part, given) for part in split_commas(text[1:-1]))
+
+
+def inherited(trained: Pattern, context_length: int) -> dict[str, Any]:
+    """Parameters that a schedule takes over from the one a model was trained with.
+
+    As `given` of `parse_pattern` and `expression` it makes `dynamic_yarn` a whole schedule for
+    every member of a sweep over bases, and one label for all of them.
+
+    Args:
+      trained: the schedule of training. From one that differs by layers only the length is taken.
+      context_length: of training, tokens.
+    """
+    own = {} if isinstance(trained, tuple) else dict(vars(trained))
+    return {"original_context_length": context_length} | own
 
 
 def over_layers(pattern, num_layers: int) -> tuple:
@@ -141,36 +108,6 @@ def over_layers(pattern, num_layers: int) -> tuple:
     if not 1 <= len(values) <= num_layers:
         raise ValueError(f"a pattern of {len(values)} does not fit num_layers={num_layers}")
     return tuple(values[layer % len(values)] for layer in range(num_layers))
-
-
-def split_commas(text: str) -> list[str]:
-    """Splits at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`."""
-    parts, depth, current = [], 0, ""
-    for character in text:
-        depth += (character in "([") - (character in ")]")
-        if character == "," and depth == 0:
-            parts.append(current)
-            current = ""
-        else:
-            current += character
-    return [*parts, current]
-
-
-def _literal(node: ast.expr, where: str):
-    if isinstance(node, ast.Name) and node.id not in ("True", "False", "None"):
-        return node.id
-    try:
-        return ast.literal_eval(node)
-    except ValueError as error:
-        raise ValueError(f"{where} must be a number, string or tuple") from error
-
-
-def nearest(name: str, valid) -> str:
-    """`did you mean X? (valid: ...)`, for error messages."""
-    valid = sorted(valid)
-    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}(valid: {', '.join(valid)})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from data import retrieval
-from data.retrieval import RetrievalDocument
 from evals import score as score_lib
+from evals.score import Subject
+from evals.task import Document
 from model import transformer
 from model.config import ModelConfig
-from model.positions import PositionTable, position_table
+from model.positions import position_table
 from model.rotary.rope import Rope
 
 CONFIG = ModelConfig(
@@ -25,19 +26,18 @@ CONFIG = ModelConfig(
 )
 
 
-def stacked(configs, seeds):
-    params = [transformer.init(CONFIG, seed) for seed in seeds]
+def subjects(configs, seeds):
+    """Each config's table, with the parameters of each seed."""
     tables = [position_table(config, 16) for config in configs]
-    stacked_tables = PositionTable(*map(np.stack, zip(*tables, strict=True)))
-    return (
-        jax.tree.map(lambda *leaves: np.stack(leaves), *params),
-        lambda row_lengths: stacked_tables,
-    )
+    return [
+        Subject(transformer.init(CONFIG, seed), lambda row_length, table=table: table)
+        for table, seed in zip(tables, seeds, strict=True)
+    ]
 
 
 def document(tokens, *answers):
-    return RetrievalDocument(
-        tokens=np.asarray(tokens, np.int32), answers=np.array(answers, np.int32)
+    return Document(
+        tokens=np.asarray(tokens, np.int32), answers=np.array(answers, np.int32), number=0
     )
 
 
@@ -75,7 +75,7 @@ def test_teacher_forced_exact_match_is_greedy_decoding():
         for parts in zip(prompts, answers, tail, strict=True)
     ]
 
-    result = score_lib.score(CONFIG, *stacked([CONFIG], [7]), documents, 16)
+    result = score_lib.score(CONFIG, subjects([CONFIG], [7]), documents, 16)
     expected = (greedy == answers).all(axis=1)
     assert 40 < expected.sum() < 160
     assert result.exact_match[0].tolist() == expected.tolist()
@@ -89,7 +89,7 @@ def test_nll_and_rank_are_those_of_the_logits():
     each = np.asarray(logits(params, tokens[None])[0], np.float64)
     log_p = each - np.log(np.exp(each).sum(-1, keepdims=True))
     result = score_lib.score(
-        CONFIG, *stacked([CONFIG], [3]), [document(tokens, (3, 2, 1), (6, 1, 5))], 10
+        CONFIG, subjects([CONFIG], [3]), [document(tokens, (3, 2, 1), (6, 1, 5))], 10
     )
     expected = [-(log_p[2, 2] + log_p[3, 0]) / 2, -log_p[5, 1]]
     np.testing.assert_allclose(result.nll[0], expected, atol=1e-5)
@@ -105,10 +105,10 @@ def test_neighbours_padding_and_other_members_change_no_score():
     windowed = dataclasses.replace(CONFIG, window=3)
     slow = dataclasses.replace(CONFIG, rotary=Rope(base=1e6))
     members = [(CONFIG, 0), (windowed, 0), (slow, 0), (CONFIG, 5)]
-    together = score_lib.score(CONFIG, *stacked(*zip(*members, strict=True)), documents, 17)
+    together = score_lib.score(CONFIG, subjects(*zip(*members, strict=True)), documents, 17)
     for index, (config, seed) in enumerate(members):
-        alone = stacked([config], [seed])
-        parts = [score_lib.score(CONFIG, *alone, [each], 17) for each in documents]
+        alone = subjects([config], [seed])
+        parts = [score_lib.score(CONFIG, alone, [each], 17) for each in documents]
         nll = np.concatenate([part.nll[0] for part in parts])
         np.testing.assert_allclose(together.nll[index], nll, atol=1e-5)
         for name in ("exact_match", "first_token_correct", "rank"):
@@ -121,11 +121,11 @@ def test_neighbours_padding_and_other_members_change_no_score():
 def test_documents_are_scored_in_order_whatever_the_batch(monkeypatch):
     random = np.random.default_rng(2)
     documents = [document(random.integers(0, 5, 9), (4, 1, 1), (7, 2, 2)) for _ in range(7)]
-    members = stacked([CONFIG], [0])
-    whole = score_lib.score(CONFIG, *members, documents, 8)
+    members = subjects([CONFIG], [0])
+    whole = score_lib.score(CONFIG, members, documents, 8)
     done = []
-    monkeypatch.setattr(score_lib, "_TOKENS_PER_PASS", 16)
-    pairs = score_lib.score(CONFIG, *members, documents, 8, advance=done.append)
+    monkeypatch.setattr(score_lib, "_TOKENS_PER_PASS", {"cpu": 16})
+    pairs = score_lib.score(CONFIG, members, documents, 8, advance=done.append)
     assert done == [2, 2, 2, 1]
     np.testing.assert_allclose(pairs.nll, whole.nll, atol=1e-6)
 
@@ -146,13 +146,53 @@ def test_a_copying_oracle_is_always_right_and_answers_off_by_one_are_not(
         for each in documents:
             answers = each.answers + np.array([shift, 0, 0])
             answers = answers[answers[:, 0] < len(each.tokens)]
-            moved.append(RetrievalDocument(tokens=each.tokens, answers=answers))
-        return score_lib.score(config, *stacked([CONFIG], [0]), moved, 128).exact_match.mean()
+            moved.append(document(each.tokens, *answers))
+        return score_lib.score(config, subjects([CONFIG], [0]), moved, 128).exact_match.mean()
 
     assert accuracy(0) == 1
     if task == "kv":  # in lagcopy the answers' neighbours are answers too
         assert accuracy(1) < 0.1
         assert accuracy(-1) < 0.1
+
+
+def test_packed_rows_are_scored_as_each_document_alone():
+    """Positions restart and attention stops where the segment changes."""
+    random = np.random.default_rng(3)
+    parts = [random.integers(0, 5, size) for size in (6, 9)]
+    packed = dataclasses.replace(
+        document(np.concatenate(parts), (2, 3, 0), (8, 6, 0)),
+        segment_ids=np.repeat([1, 2], [6, 8]).astype(np.int32),
+    )
+    members = subjects([CONFIG], [0])
+    together = score_lib.score(CONFIG, members, [packed], 20)
+    alone = [document(parts[0], (2, 3, 0)), document(parts[1], (2, 6, 0))]
+    expected = score_lib.score(CONFIG, members, alone, 20)
+    np.testing.assert_allclose(together.nll, expected.nll, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_together", [1, 2, 3])
+def test_subjects_that_share_a_pass_get_the_scores_they_get_alone(monkeypatch, num_together):
+    """As on an accelerator; the last pass is short of subjects."""
+    random = np.random.default_rng(4)
+    documents = [document(random.integers(0, 5, 9), (4, 2, 1)) for _ in range(3)]
+    members = subjects([CONFIG, dataclasses.replace(CONFIG, window=2), CONFIG], [0, 1, 2])
+    expected = score_lib.score(CONFIG, members, documents, 8)
+    monkeypatch.setattr(score_lib, "_pass_shape", lambda *sizes: (num_together, 2))
+    shared = score_lib.score(CONFIG, members, documents, 8)
+    assert shared.nll.shape == (3, 3)
+    np.testing.assert_allclose(shared.nll, expected.nll, atol=1e-5)
+
+
+def test_a_length_that_does_not_fit_is_refused_with_one_that_would(monkeypatch):
+    monkeypatch.setattr(score_lib, "_available_bytes", lambda: 2**20)
+    config = dataclasses.replace(CONFIG, norm_epsilon=0.25)  # not compiled by others
+    with pytest.raises(
+        ValueError, match=r"length 4096 does not fit: .* try --lengths \d+$"
+    ) as error:
+        score_lib.check_fits(config, subjects([CONFIG], [0]), 1, 4096)
+    fitting = int(str(error.value).split()[-1])
+    assert 2 <= fitting < 4096
+    score_lib.check_fits(config, subjects([CONFIG], [0]), 1, fitting // 4)
 
 
 def test_a_model_that_diverged_is_right_about_nothing():

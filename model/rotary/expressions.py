@@ -1,0 +1,114 @@
+"""Frozen dataclasses written as text: `name(parameter=value,...)`, and read back.
+
+Rotary schedules are written so on command lines and in results, and so are evaluation tasks.
+"""
+
+import ast
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def build(
+    text: str, classes: Mapping[str, type], *, kind: str, given: Mapping[str, Any] | None = None
+) -> Any:
+    """The object that `text` names.
+
+    Args:
+      text: `name` or `name(parameter=value, ...)`, values as Python literals; a bare word is
+        taken as a string (`log_n=train`).
+      classes: dataclasses by name.
+      kind: what they are, for error messages: "rotary schedule".
+      given: values of parameters that `text` leaves out; those a class lacks are not looked at.
+
+    Raises:
+      ValueError: for an unknown name or parameter (with the nearest valid one), a value that is
+        not a literal, a missing parameter, or a value the class refuses.
+    """
+    malformed = f"{kind} {text!r} is not of the form name(parameter=value,...)"
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(malformed) from error
+    call = tree if isinstance(tree, ast.Call) else ast.Call(func=tree, args=[], keywords=[])
+    if not isinstance(call.func, ast.Name) or call.args:
+        raise ValueError(malformed)
+    name = call.func.id
+    if name not in classes:
+        raise ValueError(f"unknown {kind} {name!r}; {nearest(name, classes)}")
+    fields = {field.name: field for field in dataclasses.fields(classes[name])}
+    arguments: dict[str, Any] = {}
+    for keyword in call.keywords:
+        if keyword.arg not in fields:
+            raise ValueError(
+                f"{name} has no parameter {keyword.arg!r}; {nearest(str(keyword.arg), fields)}"
+            )
+        if keyword.arg in arguments:
+            raise ValueError(f"{kind} {text!r} gives {keyword.arg} twice")
+        arguments[keyword.arg] = _literal(keyword.value, f"{name}({keyword.arg}=...)")
+    arguments = {n: value for n, value in (given or {}).items() if n in fields} | arguments
+    missing = [
+        field.name
+        for field in fields.values()
+        if field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+        and field.name not in arguments
+    ]
+    if missing:
+        example = ",".join(f"{parameter}=..." for parameter in missing)
+        raise ValueError(f"{name} needs {', '.join(missing)}: write {name}({example})")
+    try:
+        return classes[name](**arguments)
+    except TypeError as error:
+        raise ValueError(f"{text}: {error}") from error
+
+
+def render(
+    name: str, value: Any, fields: Iterable[str], given: Mapping[str, Any] | None = None
+) -> str:
+    """`name(parameter=value,...)` of a dataclass, in the order of `fields`.
+
+    Parameters whose value is their default or, where there is one, the `given` one are left out.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(value)}
+    defaults |= given or {}
+    parts = []
+    for field in fields:
+        item = getattr(value, field)
+        if item != defaults[field]:
+            text = f"{item:.17g}" if isinstance(item, float) else repr(item)
+            if isinstance(item, float) and float(f"{item:g}") == item:
+                text = f"{item:g}"
+            parts.append(f"{field}={text}")
+    return f"{name}({','.join(parts)})" if parts else name
+
+
+def split_commas(text: str) -> list[str]:
+    """Splits at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`."""
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    return [*parts, current]
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """`did you mean X? (valid: ...)`, for error messages."""
+    valid = sorted(valid)
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.4)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}(valid: {', '.join(valid)})"
+
+
+def _literal(node: ast.expr, where: str):
+    if isinstance(node, ast.Name) and node.id not in ("True", "False", "None"):
+        return node.id
+    try:
+        return ast.literal_eval(node)
+    except ValueError as error:
+        raise ValueError(f"{where} must be a number, string or tuple") from error

@@ -1,0 +1,215 @@
+"""Results as tables for a terminal: one for each kind of task, and matrices of schedules."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+import evals
+from evals import effective_context, rows
+from evals.rows import Rows
+from experiment.config import ExperimentConfig
+from experiment.run import RunDirectory
+from model import rotary as rotary_lib
+from theory.predictions import predict
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The rows of one run, under one schedule, at one task and length.
+
+    Attributes:
+      run: the run evaluated.
+      config: in force at the step evaluated.
+      task: as an expression.
+      length: context length, tokens.
+      schedule: what was evaluated with, said relative to what the run was trained with: "trained",
+        or an expression without the parameters that were taken over.
+      rows: of this evaluation only.
+    """
+
+    run: RunDirectory
+    config: ExperimentConfig
+    task: str
+    length: int
+    schedule: str
+    rows: Rows
+
+    @property
+    def kind(self) -> str:
+        """`Task.kind`."""
+        return evals.parse(self.task).kind
+
+    @property
+    def value(self) -> str:
+        """The one number of it, as text."""
+        return SUMMARIES[self.kind](self.rows)
+
+
+def evaluations(
+    results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]],
+) -> Iterator[Evaluation]:
+    """What was evaluated, task and length first, runs innermost, to be compared."""
+    keys = {}
+    for _, _, new in results:
+        columns = (new[name].tolist() for name in ("task", "length"))
+        keys |= dict.fromkeys(zip(*columns, strict=True))
+    for task, length in keys:
+        for run, config, new in results:
+            asked = rows.select(new, task=task, length=length)
+            for rotary in dict.fromkeys(asked["rotary"].tolist()):
+                yield Evaluation(
+                    run=run,
+                    config=config,
+                    task=task,
+                    length=length,
+                    schedule=relative(rotary, config),
+                    rows=rows.select(asked, rotary=rotary),
+                )
+
+
+def relative(rotary: str, config: ExperimentConfig) -> str:
+    """A schedule said relative to the one of training, so that members of a sweep share names."""
+    trained = config.model.rotary
+    schedule = rotary_lib.parse_pattern(rotary)
+    if schedule == trained:
+        return "trained"
+    given = rotary_lib.inherited(trained, config.data.context_length)
+    return rotary_lib.expression(schedule, given)
+
+
+def _nats(chosen: Rows) -> str:
+    return f"{np.average(chosen['nll'], weights=chosen['num_tokens']):.4f}"
+
+
+def _share(name: str) -> Callable[[Rows], str]:
+    return lambda chosen: f"{chosen[name].mean():.3f}"
+
+
+SUMMARIES: dict[str, Callable[[Rows], str]] = {
+    "retrieval": lambda chosen: str(effective_context.estimate(chosen)),
+    "score": _share("exact_match"),
+    "accuracy": _share("first_token_correct"),
+    "likelihood": _nats,
+}
+
+
+def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> list[Table]:
+    """All that results have to say, in tables no wider than a terminal."""
+    found = list(evaluations(results))
+    made = []
+    for kind, make in (
+        ("retrieval", context_table),
+        ("score", score_table),
+        ("accuracy", score_table),
+        ("likelihood", perplexity_table),
+    ):
+        chosen = [evaluation for evaluation in found if evaluation.kind == kind]
+        if chosen and len({evaluation.schedule for evaluation in chosen}) > 1:
+            keys = dict.fromkeys((each.task, each.length) for each in chosen)
+            made += [
+                matrix([each for each in chosen if (each.task, each.length) == key]) for key in keys
+            ]
+        elif chosen:
+            made.append(make(chosen))
+    return made
+
+
+def _table(title: str, **options) -> Table:
+    return Table(
+        box=box.SIMPLE_HEAD,
+        title=title,
+        title_justify="left",
+        collapse_padding=True,
+        pad_edge=False,
+        **options,
+    )
+
+
+def context_table(found: Sequence[Evaluation]) -> Table:
+    """Effective context of every run, task and length, beside what theory says."""
+    table = _table("Effective context, tokens")
+    table.add_column("run", overflow="fold")  # a long name takes two lines, not the numbers' room
+    table.add_column("task", overflow="fold")
+    for name in ("length", "effective context\n[95% CI]", "ceiling"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("theory\nlength", "quarter\nperiod", "full\nperiod"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in found:
+        estimate = effective_context.estimate(each.rows)
+        schedule = rotary_lib.parse_pattern(str(each.rows["rotary"][0]))
+        evaluated = dataclasses.replace(each.config.model, rotary=schedule)
+        frequencies = evaluated.rotary_table(each.config.data.context_length, each.length)
+        predicted = predict(frequencies.inv_freq)
+        table.add_row(
+            each.run.name,
+            each.task,
+            str(each.length),
+            str(estimate),
+            f"{estimate.ceiling:.2f}",
+            str(predicted.first_negative or "none"),
+            f"{predicted.quarter_period:.0f}",
+            f"{predicted.full_period:.0f}",
+        )
+    return table
+
+
+def score_table(found: Sequence[Evaluation]) -> Table:
+    """Share of right answers of every run, task and length."""
+    table = _table("Share of answers that are right")
+    table.add_column("run", overflow="fold")
+    table.add_column("task", overflow="fold")
+    for name in ("length", "answers", "right", "chance"):
+        table.add_column(name, justify="right")
+    for each in found:
+        cells = str(each.length), f"{len(each.rows['task']):,}", each.value
+        table.add_row(each.run.name, each.task, *cells, f"{each.rows['chance'][0]:.3g}")
+    return table
+
+
+def perplexity_table(found: Sequence[Evaluation]) -> Table:
+    """Mean nats a token of every run, task and length; bits a byte where bytes were counted."""
+    table = _table("Perplexity, weighted by tokens")
+    table.add_column("run", overflow="fold")
+    table.add_column("task", overflow="fold")
+    for name in ("length", "documents", "nats a token", "perplexity", "bits a byte"):
+        table.add_column(name, justify="right")
+    for each in found:
+        nats = np.sum(each.rows["nll"] * each.rows["num_tokens"])
+        mean, num_bytes = nats / each.rows["num_tokens"].sum(), each.rows["num_bytes"].sum()
+        table.add_row(
+            each.run.name,
+            each.task,
+            str(each.length),
+            str(len(np.unique(each.rows["document"]))),
+            f"{mean:.4f}",
+            f"{np.exp(mean):.2f}",
+            f"{nats / np.log(2) / num_bytes:.4f}" if num_bytes else "",
+        )
+    return table
+
+
+MATRIX_TITLES = {
+    "retrieval": "effective context, tokens [95% CI]",
+    "score": "share of answers that are right",
+    "accuracy": "share of tokens that are right",
+    "likelihood": "nats a token",
+}
+
+
+def matrix(found: Sequence[Evaluation]) -> Table:
+    """Trained (rows) x evaluated with (columns), for one task and length."""
+    first = found[0]
+    about = f"{first.task} at {first.length}: {MATRIX_TITLES[first.kind]}"
+    table = _table(f"{about}, by schedule evaluated with")
+    table.add_column("trained as", overflow="fold")
+    schedules = list(dict.fromkeys(each.schedule for each in found))
+    for schedule in schedules:
+        table.add_column(schedule.replace("(", "\n("), justify="right", overflow="fold")
+    cells = {(each.run.path, each.schedule): each.value for each in found}
+    for run in {each.run.path: each.run for each in found}.values():
+        values = (cells.get((run.path, schedule), "") for schedule in schedules)
+        table.add_row(run.name, *(value.replace(" [", "\n[") for value in values))
+    return table
