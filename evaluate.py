@@ -18,6 +18,7 @@ from data.tokenizer import Tokenizer
 from evals import rows
 from evals.rows import Rows
 from evals.score import AnswerScores, Subject, check_fits, score
+from evals.sequential import next_round
 from evals.task import Document
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig
@@ -31,6 +32,9 @@ from model.transformer import Params
 from reporting.tables import tables
 
 Results = list[tuple[RunDirectory, ExperimentConfig, Rows]]
+
+# However wide an interval stays, no more than this many times the documents first asked.
+_MOST_ROUNDS = 16
 
 EPILOG = """\
 examples:
@@ -75,6 +79,23 @@ class Questions(NamedTuple):
     documents: Sequence[Document]
 
 
+class Group(NamedTuple):
+    """Members that read the same documents in one program.
+
+    Attributes:
+      questions: asked of all of them.
+      network: what they share.
+      owners: every member with every schedule of its own.
+      subjects: the same, as `evals.score` reads them.
+    """
+
+    members: list[Member]
+    questions: list[Questions]
+    network: ModelConfig
+    owners: list[tuple[Member, Pattern]]
+    subjects: list[Subject]
+
+
 def evaluate(
     run_paths: Sequence[str | Path],
     tasks: Sequence[str] | None = None,
@@ -83,6 +104,7 @@ def evaluate(
     schedules: Sequence[str] = (),
     step: int | None = None,
     *,
+    precision: float | None = None,
     console: Console | None = None,
 ) -> Results:
     """Evaluates runs, members of the same shape side by side, and writes their result rows.
@@ -96,6 +118,8 @@ def evaluate(
       schedules: to evaluate with, as expressions; parameters left out are the trained schedule's,
         and "trained" is all of it. Empty: the trained one.
       step: checkpoint; None: the newest.
+      precision: ask more documents, near where accuracy falls, until every 95% interval of an
+        effective context is narrower than this many octaves, or 16 times the documents are asked.
       console: where progress and notices go; None: nowhere.
 
     Returns:
@@ -109,6 +133,8 @@ def evaluate(
     console = console or Console(quiet=True)
     for task in tasks or ():
         evals.parse(task)
+    if precision is not None and precision <= 0:
+        raise ValueError(f"precision must be a positive number of octaves, got {precision:g}")
     if documents is not None and documents < 1:
         raise ValueError(f"documents must be at least 1, got {documents}")
     if any(length < 2 for length in lengths or ()):
@@ -120,44 +146,72 @@ def evaluate(
     for run in runs:
         _old_rows(run)
     members = _members(runs, schedules or ["trained"], step, console)
-    groups = _by_key(members, _shared)
-    asked = [_questions(group[0], tasks, lengths, documents, console) for group in groups]
-    if not any(asked):
+    groups = [_group(group, console, tasks, lengths, documents) for group in _by_shape(members)]
+    if not any(group.questions for group in groups):
         raise ValueError("no task of the config can be asked here; name others with --tasks")
-    subjects = [[_subjects(member) for member in group] for group in groups]
-    for group, questions, each_member in zip(groups, asked, subjects, strict=True):
-        network, flat = _network(group[0].config.model), list(itertools.chain(*each_member))
-        for each in sorted(questions, key=lambda each: -each.length):
-            check_fits(network, flat, len(each.documents), each.length)
+    for group in groups:
+        for each in sorted(group.questions, key=lambda each: -each.length):
+            check_fits(group.network, group.subjects, len(each.documents), each.length)
 
     results = {run.path: rows.columns([]) for run in runs}
-    total = sum(
-        sum(map(len, each_member)) * sum(len(each.documents) for each in questions)
-        for questions, each_member in zip(asked, subjects, strict=True)
-    )
     with _progress(console) as progress:
+        total = sum(
+            len(each.documents) * len(group.subjects)
+            for group in groups
+            for each in group.questions
+        )
         bar = progress.add_task("", total=total)
-        for group, questions, each_member in zip(groups, asked, subjects, strict=True):
-            network, flat = _network(group[0].config.model), list(itertools.chain(*each_member))
-            for each in questions:
+        advance = functools.partial(progress.advance, bar)
+        for group in groups:
+            for each in group.questions:
                 progress.update(bar, description=f"{each.task} at {each.length}")
-                scores = score(
-                    network,
-                    flat,
-                    each.documents,
-                    each.length,
-                    advance=functools.partial(progress.advance, bar),
-                )
-                answers = map(AnswerScores._make, zip(*scores, strict=True))
+                new = _ask(group, each, advance)
+                while precision and (more := _more(group, each, new, precision)):
+                    total += len(more.documents) * len(group.subjects)
+                    progress.update(bar, total=total)
+                    new = list(map(_joined, new, _ask(group, more, advance)))
                 # Written as soon as they are known: whoever stops here keeps what there is.
-                for member in group:
-                    new = rows.concatenate(
-                        [_rows(member, rotary, each, next(answers)) for rotary in member.schedules]
-                    )
-                    rows.write(member.run.results_path, rows.replace(_old_rows(member.run), new))
-                    path = member.run.path
-                    results[path] = rows.concatenate([results[path], new])
+                for member in group.members:
+                    answered = zip(new, group.owners, strict=True)
+                    own = rows.concatenate([found for found, of in answered if of[0] is member])
+                    path = member.run.results_path
+                    rows.write(path, rows.replace(_old_rows(member.run), own))
+                    results[member.run.path] = _joined(results[member.run.path], own)
     return [(member.run, member.config, results[member.run.path]) for member in members]
+
+
+def _ask(group: Group, asked: Questions, advance: Callable[[int], None]) -> list[Rows]:
+    """The rows of every subject of a group."""
+    scores = score(group.network, group.subjects, asked.documents, asked.length, advance=advance)
+    return [
+        _rows(member, rotary, asked, AnswerScores(*fields))
+        for (member, rotary), *fields in zip(group.owners, *scores, strict=True)
+    ]
+
+
+def _joined(first: Rows, second: Rows) -> Rows:
+    return rows.concatenate([first, second])
+
+
+def _more(
+    group: Group, asked: Questions, found: Sequence[Rows], precision: float
+) -> Questions | None:
+    """What another round asks, if one is needed: near where accuracy falls."""
+    task = evals.parse(asked.task)
+    if task.kind != "retrieval":
+        return None
+    together = rows.concatenate(found)
+    most = _MOST_ROUNDS * len({document.number for document in asked.documents})
+    bands = next_round(together, octaves=precision, max_documents=most)
+    member, documents = group.members[0], []
+    first = int(together["document"].max()) + 1
+    for band in bands:
+        numbers = range(first, first + band.num_documents)
+        first = numbers.stop
+        documents += task.documents(
+            member.config, member.tokenizer, asked.length, numbers, (band.low, band.high)
+        )
+    return asked._replace(documents=documents) if documents else None
 
 
 def _progress(console: Console) -> Progress:
@@ -218,12 +272,25 @@ def _notice(console: Console, text: str) -> None:
     console.print(text, style="yellow", markup=False, highlight=False)
 
 
-def _by_key(members: Iterable[Member], key: Callable[[Member], Hashable]) -> list[list[Member]]:
-    """Members in groups of one key, both in order of appearance."""
+def _by_shape(members: Iterable[Member]) -> list[list[Member]]:
+    """Members that can share a program, together; in order of appearance."""
     groups: dict[Hashable, list[Member]] = {}
     for member in members:
-        groups.setdefault(key(member), []).append(member)
+        config = member.config
+        shared = _network(config.model), config.data, config.evals, member.tokenizer
+        groups.setdefault(shared, []).append(member)
     return list(groups.values())
+
+
+def _group(members: list[Member], console: Console, tasks, lengths, documents) -> Group:
+    owners = [(member, rotary) for member in members for rotary in member.schedules]
+    return Group(
+        members=members,
+        questions=_questions(members[0], tasks, lengths, documents, console),
+        network=_network(members[0].config.model),
+        owners=owners,
+        subjects=[_subject(member, rotary) for member, rotary in owners],
+    )
 
 
 def _network(config: ModelConfig) -> ModelConfig:
@@ -236,24 +303,15 @@ def _network(config: ModelConfig) -> ModelConfig:
     )
 
 
-def _shared(member: Member):
-    """Members that agree in this read the same documents in one program."""
+def _subject(member: Member, rotary: Pattern) -> Subject:
     config = member.config
-    return _network(config.model), config.data, config.evals, member.tokenizer
+    model = dataclasses.replace(config.model, rotary=rotary)
 
-
-def _subjects(member: Member) -> list[Subject]:
-    """The member under each of its schedules."""
-    config = member.config
-
-    def table(schedule: Pattern, row_length: int) -> PositionTable:
-        model = dataclasses.replace(config.model, rotary=schedule)
+    @functools.lru_cache
+    def table(row_length: int) -> PositionTable:
         return position_table(model, config.data.context_length, row_length)
 
-    return [
-        Subject(member.params, functools.lru_cache(functools.partial(table, schedule)))
-        for schedule in member.schedules
-    ]
+    return Subject(member.params, table)
 
 
 def _questions(member: Member, task_names, lengths, count, console) -> list[Questions]:
@@ -323,6 +381,16 @@ def candidates(text: str) -> list[str]:
     return schedules
 
 
+def _listed_tasks() -> str:
+    """Every task with its parameters and what it is, for --help."""
+    lines = ["\ntasks:"]
+    for name, task in sorted(evals.tasks().items()):
+        parameters = [f"{field.name}={field.default}" for field in dataclasses.fields(task)]
+        lines.append(f"  {name}({', '.join(parameters)})" if parameters else f"  {name}")
+        lines.append(f"      {(sys.modules[task.__module__].__doc__ or '').splitlines()[0]}")
+    return "\n".join(lines)
+
+
 def _integers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
@@ -337,7 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="evaluate.py",
         description=__doc__,
-        epilog=EPILOG,
+        epilog=EPILOG + _listed_tasks(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -346,8 +414,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--tasks",
         type=split_commas,
-        help=f"comma list of {', '.join(sorted(evals.tasks()))}, with parameters in brackets "
-        "(default: the config's)",
+        help="comma list of those below, with parameters in brackets (default: the config's)",
     )
     parser.add_argument(
         "--lengths",
@@ -371,6 +438,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="loss of the first training batch under these bases (or --rotary's expressions), "
         "before any update; with --lengths, of rows of that context",
     )
+    parser.add_argument(
+        "--precision",
+        type=float,
+        metavar="OCTAVES",
+        help="ask on, near where accuracy falls, until every effective context is known this well: "
+        "0.1 is to 7%% (default: --documents, and no more)",
+    )
     parser.add_argument("--step", type=int, help="checkpoint (default: the newest)")
     args = parser.parse_args(arguments)
 
@@ -385,6 +459,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args.documents,
             candidates(args.step1) if args.step1 else args.rotary,
             args.step,
+            precision=args.precision,
             console=console,
         )
     except ValueError as error:

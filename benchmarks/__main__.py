@@ -1,4 +1,4 @@
-"""`python -m benchmarks {train-step,compile,pipeline,members,phases}`: each prints ratios."""
+"""`python -m benchmarks NAME`: each prints ratios of things that took turns in one run."""
 
 import argparse
 import importlib
@@ -10,6 +10,7 @@ BENCHMARKS = {
     "compile": "compile time of paper_2b's step at 4 and at 32 layers",
     "pipeline": "tokens/s of the input pipeline beside what the demo consumes",
     "members": "a sweep step of four members beside four steps of one",
+    "evaluation": "scoring beside a bare forward pass; eight members, four tasks, three lengths",
     "phases": "a step with exact phases beside one with a plain float32 product",
 }
 

@@ -52,7 +52,14 @@ class RetrievalDocument:
 
 
 def make(
-    task: str, tokenizer: Tokenizer, length: int, *, seed: int, split: str, index: int
+    task: str,
+    tokenizer: Tokenizer,
+    length: int,
+    *,
+    seed: int,
+    split: str,
+    index: int,
+    distances: tuple[int, int] | None = None,
 ) -> RetrievalDocument:
     """Document number `index` of `task`: a pure function of the arguments.
 
@@ -61,15 +68,20 @@ def make(
       length: positions a model sees; the document has up to length + 1 ids.
       split: "train", or anything else for documents that training never holds ("lines" then also
         uses nouns never seen in training).
+      distances: ask at these, first and last, in tokens, as far as there is room for them; the
+        other questions stand at the nearest distances that do fit.
 
     Raises:
       ValueError: if there is no such task, or the document does not fit `length`; it names the
-        shortest length that does.
+        shortest length that does. If no question can be asked at these `distances`.
     """
     task_maker = _maker(task)
-    key = hashlib.blake2b(repr((seed, task, split, index, length)).encode(), digest_size=16)
+    arguments = (seed, task, split, index, length)
+    if distances is not None:
+        arguments += (int(distances[0]), int(distances[1]))
+    key = hashlib.blake2b(repr(arguments).encode(), digest_size=16)
     bits = np.random.Philox(key=int.from_bytes(key.digest(), "little"))
-    return task_maker(tokenizer, length, split, np.random.Generator(bits))
+    return task_maker(tokenizer, length, split, np.random.Generator(bits), distances)
 
 
 def chance(task: str, tokenizer: Tokenizer) -> float:
@@ -85,6 +97,17 @@ def _maker(task: str) -> Callable[..., RetrievalDocument]:
     return makers[task]
 
 
+def _possible(distances: tuple[int, int], shortest: int, longest: int) -> tuple[int, int]:
+    """The part of `distances` at which a document can ask; all in tokens, last ones included."""
+    low, high = max(distances[0], shortest), min(distances[1], longest)
+    if low > high:
+        raise ValueError(
+            f"no question can be asked at distances {distances[0]} to {distances[1]}; at this "
+            f"length there are {shortest} to {longest}"
+        )
+    return low, high
+
+
 def _distances(rng: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
     """int64 `[count]` in [low, high): half of them log-uniform, half uniform, in no order."""
     u, uniform = rng.random((2, count))
@@ -97,14 +120,22 @@ def _distances(rng: np.random.Generator, count: int, low: int, high: int) -> np.
 
 
 def _kv(
-    tokenizer: Tokenizer, length: int, split: str, rng: np.random.Generator
+    tokenizer: Tokenizer,
+    length: int,
+    split: str,
+    rng: np.random.Generator,
+    distances: tuple[int, int] | None,
 ) -> RetrievalDocument:
     """Slots of two ids: pairs of the wished distances where they fit, filler in the rest."""
     if length < 4:
         raise ValueError(f"kv does not fit length={length}; the shortest that works is 4")
     num_slots = length // 2
     num_pairs = min(NUM_KEYS, num_slots // 2)
-    wished = _distances(rng, num_pairs, 1, num_slots)
+    nearest, farthest = 1, num_slots - 1  # in slots: keys stand 2 tokens a slot apart, less one
+    if distances is not None:
+        low, high = _possible(distances, 1, 2 * farthest - 1)
+        nearest, farthest = low // 2 + 1, max(low // 2 + 1, (high + 1) // 2)
+    wished = _distances(rng, num_pairs, nearest, farthest + 1)
     slots = _place(-np.sort(-wished), num_slots, rng)  # far ones first: they have the fewest places
 
     keys = tokenizer.keys[rng.permutation(NUM_KEYS)[:num_pairs]]
@@ -155,7 +186,11 @@ def _lowest(bits: int) -> int:
 
 
 def _lagcopy(
-    tokenizer: Tokenizer, length: int, split: str, rng: np.random.Generator
+    tokenizer: Tokenizer,
+    length: int,
+    split: str,
+    rng: np.random.Generator,
+    distances: tuple[int, int] | None,
 ) -> RetrievalDocument:
     """Random pieces repeated to fill the length; every id that the past determines is an answer.
 
@@ -163,7 +198,11 @@ def _lagcopy(
     """
     if length < 4:
         raise ValueError(f"lagcopy does not fit length={length}; the shortest that works is 4")
-    lag = int(_distances(rng, 1, 2, length - 1)[0])
+    shortest, longest = 2, length - 2
+    if distances is not None:  # one less than the lag
+        low, high = _possible(distances, shortest - 1, longest - 1)
+        shortest, longest = low + 1, high + 1
+    lag = int(_distances(rng, 1, shortest, longest + 1)[0])
     fillers = tokenizer.fillers
     blocks = [rng.permutation(len(fillers)) for _ in range(0, lag, len(fillers))]
     text = fillers[np.concatenate(blocks)[:lag]]
@@ -204,7 +243,11 @@ def _line_parts(tokenizer: Tokenizer, held_out: bool) -> _LineParts:
 
 
 def _lines(
-    tokenizer: Tokenizer, length: int, split: str, rng: np.random.Generator
+    tokenizer: Tokenizer,
+    length: int,
+    split: str,
+    rng: np.random.Generator,
+    distances: tuple[int, int] | None,
 ) -> RetrievalDocument:
     """Lines with keys of their own, then up to four lines that repeat some of them."""
     parts = _line_parts(tokenizer, split != "train")
@@ -241,7 +284,13 @@ def _lines(
 
     unasked = np.array(contents_at)
     answers = []
-    for wished in _distances(rng, num_queries, 1, length).tolist():
+    nearest, farthest = 1, length - 1
+    if distances is not None:
+        # A line is chosen from where its repetition begins; its content is asked a head later.
+        head = len(lines[0][0]) - 1
+        low, high = _possible(distances, head + 1, length - 1)
+        nearest, farthest = max(low - head, 1), high - head
+    for wished in _distances(rng, num_queries, nearest, farthest + 1).tolist():
         asked = int(np.argmin(np.abs(len(tokens) - unasked - wished)))
         before, after = lines[contents_at.index(unasked[asked])]
         tokens += before

@@ -108,6 +108,26 @@ class Tokenizer:
         return self._processor.decode([int(i) for i in ids])
 
     @functools.cached_property
+    def piece_bytes(self) -> list[bytes]:
+        """Of each id the UTF-8 bytes of text it stands for; none of control and unknown pieces."""
+        p = self._processor
+        found = []
+        for i in range(p.vocab_size()):
+            piece = p.id_to_piece(i)
+            if p.is_byte(i):
+                found.append(bytes([int(piece[3:5], 16)]))
+            elif p.is_control(i) or p.is_unknown(i) or p.is_unused(i):
+                found.append(b"")
+            else:
+                found.append(piece.replace(_SPACE, " ").encode())
+        return found
+
+    @property
+    def adds_space(self) -> bool:
+        """Whether the ids of a document begin with a space that its text does not have."""
+        return self._inner_processor is not self._processor
+
+    @functools.cached_property
     def digit_ids(self) -> np.ndarray:
         """int32 `[10]`: the piece of each digit.
 

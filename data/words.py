@@ -1,4 +1,8 @@
-"""Words of the keys in `lines` documents. Held-out nouns occur in no training document."""
+"""Words and names of documents made on the spot.
+
+Keys of `lines` documents are adjective-noun; held-out nouns occur in no training document. Names
+are those of the phone book.
+"""
 
 _ADJECTIVES = """
     able amber ancient autumn bitter black blue bold brave brief bright bronze calm careful cheap
@@ -31,6 +35,35 @@ _HELD_OUT_NOUNS = """
     winter wolf wool yard
 """
 
+_FIRST_NAMES = """
+    Adam Agnes Alan Alice Amy Andrew Ann Arthur Barbara Ben Betty Brian Carl Carol Cathy Charles
+    Clara Colin Craig Daisy Daniel David Dean Diana Donald Dora Doris Duncan Earl Edith Edward
+    Eileen Ellen Emily Emma Eric Esther Eva Felix Fiona Flora Frank Fred Gary George Gerald Gina
+    Gloria Gordon Grace Greta Harold Harry Hazel Helen Henry Holly Hugh Ian Ida Irene Iris Isaac
+    Ivan Jack James Jane Janet Jason Jean Joan John Joyce Judy Julia Karen Keith Kevin Kim Larry
+    Laura Leo Leon Linda Lisa Louis Lucy Luke Lynn Mabel Marie Mark Martha Martin Mary Max Megan
+    Michael Mona Nancy Neil Nina Nora Norman Olga Oscar Owen Pamela Paul Peggy Peter Philip Rachel
+    Ralph Ray Rita Robert Roger Rosa Ruth Sally Sam Sarah Simon Sofia Stella Steve Susan Sylvia
+    Teresa Thomas Tina Tom Vera Victor Viola Walter Wanda William Yvonne
+"""
+
+_LAST_NAMES = """
+    Abbott Adams Allen Archer Atkins Bailey Baker Barker Barnes Barton Bell Bennett Berry Bishop
+    Blake Boyd Bradley Brooks Brown Bryant Burke Burns Butler Byrne Carey Carter Chapman Clark
+    Cole Collins Cooper Cox Craft Cross Curtis Dalton Davis Dawson Dixon Doyle Drake Duffy Dunn
+    Eaton Ellis Evans Farrell Fisher Fleming Fletcher Ford Foster Fowler Fox Freeman Gardner
+    Gibson Gilbert Graham Grant Gray Green Griffin Hale Hall Harper Harris Hart Hayes Hicks Hill
+    Hobbs Holmes Howard Hudson Hughes Hunt Ingram Irwin Jackson Jenkins Johnson Jones Jordan Kane
+    Keller Kelly Kennedy Kerr Knight Lambert Lane Lawson Lewis Lloyd Logan Long Lowe Lynch Marsh
+    Mason Meyer Miller Moore Morgan Morris Murphy Nash Nelson Newton Norris Nolan Oliver Osborne
+    Page Palmer Parker Payne Perry Porter Potter Price Quinn Reed Reid Reynolds Rhodes Riley
+    Roberts Rogers Ross Russell Ryan Sanders Shaw Sims Smith Snow Spencer Stewart Stone Sutton
+    Taylor Thorne Todd Tucker Turner Vance Vaughn Wade Walker Wallace Walsh Ward Watson Webb Wells
+    West White Wilson Wood Wright Wyatt York Young
+"""
+
 ADJECTIVES = tuple(_ADJECTIVES.split())
 NOUNS = tuple(_NOUNS.split())
 HELD_OUT_NOUNS = tuple(_HELD_OUT_NOUNS.split())
+FIRST_NAMES = tuple(_FIRST_NAMES.split())
+LAST_NAMES = tuple(_LAST_NAMES.split())

@@ -29,7 +29,7 @@ class Kv(Task):
         make = functools.partial(
             retrieval.make, "kv", tokenizer, length, seed=config.evals.seed, split="validation"
         )
-        return [Document.of(make(index=number), number) for number in numbers]
+        return [Document.of(make(index=number, distances=distances), number) for number in numbers]
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""

@@ -1,22 +1,65 @@
-"""LongEval's lines (LongChat, 2023) as a completion: the number of a line named before.
+"""LongEval's lines (LongChat, 2023): the number of a line named before.
 
-The main metric of Men et al. (arXiv 2405.14591), five digits, without a question in words: a
-base model completes the line."""
+The main metric of Men et al. (arXiv 2405.14591). `template`:
+
+    completion  lines, then the start of some of them again, of which the number is asked: no
+                question in words, so a base model can answer it, and small ones learn it
+    official    LongEval's prompt word for word, with its question at the end, then the cue that
+                LongChat gave to its base model, 'Line <red-fox>: <REGISTER_CONTENT> is', and " <"
+
+Numbers have five digits, so that no line is easier. `cases` reads a file of official test cases
+(.jsonl, .jsonl.gz or .jsonl.zst, each line with `prompt`, `correct_line`, `expected_number` and
+`random_idx`) and asks them as they are, numbers of one to five digits and all, with the same cue;
+document n is the file's line n, from 0. A case has as many lines as it has: `length` only has to
+fit them. LongEval decodes 100 tokens and takes the last number in them; here the first ids after
+the cue must be the number's.
+"""
 
 import dataclasses
 import functools
+import json
+from pathlib import Path
+from typing import Literal
 
-from data import retrieval
+import numpy as np
+
+from data import retrieval, sources
 from data.tokenizer import Tokenizer
+from data.words import ADJECTIVES, HELD_OUT_NOUNS
+from evals import prompts
 from evals.task import Document, Task
 from experiment.config import ExperimentConfig
+
+_INTRO = (
+    "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "
+    "and contains a '<REGISTER_CONTENT>' at the end of the line as a numerical value. For each "
+    "line index, memorize its corresponding <REGISTER_CONTENT>. At the end of the record, I will "
+    "ask you to retrieve the corresponding <REGISTER_CONTENT> of a certain line index. Now the "
+    "record start:\n\n"
+)
+_CUE_END = ">: <REGISTER_CONTENT> is <"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lines(Task):
-    """See the module."""
+    """See the module.
+
+    Attributes:
+      template: "completion" or "official".
+      cases: a file of official test cases; None: lines are made on the spot.
+    """
 
     kind = "retrieval"
+    template: Literal["completion", "official"] = "completion"
+    cases: str | None = None
+
+    def __post_init__(self):
+        if self.template not in ("completion", "official"):
+            raise ValueError(
+                f"lines(template=...) must be completion or official, got {self.template!r}"
+            )
+        if self.cases is not None and self.template != "official":
+            raise ValueError("lines(cases=...) holds official prompts: add template=official")
 
     def documents(
         self,
@@ -27,11 +70,180 @@ class Lines(Task):
         distances: tuple[int, int] | None = None,
     ) -> list[Document]:
         """See `Task.documents`."""
-        make = functools.partial(
-            retrieval.make, "lines", tokenizer, length, seed=config.evals.seed, split="validation"
-        )
-        return [Document.of(make(index=number), number) for number in numbers]
+        if self.cases is not None:
+            return _cases(self.cases, tokenizer, length, numbers)
+        if self.template == "completion":
+            make = functools.partial(
+                retrieval.make,
+                "lines",
+                tokenizer,
+                length,
+                seed=config.evals.seed,
+                distances=distances,
+            )
+            return [
+                Document.of(make(split="validation", index=number), number) for number in numbers
+            ]
+        parts = _parts(tokenizer)
+        prompts.check_length("lines(template=official)", length, parts.shortest)
+        return [
+            _document(
+                parts,
+                tokenizer,
+                length,
+                number,
+                distances,
+                prompts.generator(self, config.evals.seed, length, number),
+            )
+            for number in numbers
+        ]
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""
-        return retrieval.chance("lines", tokenizer)
+        return retrieval.chance("lines", tokenizer) if self.cases is None else 1 / 50_000
+
+
+@dataclasses.dataclass(frozen=True)
+class _Parts:
+    """Ids of every part of the official prompt, encoded once."""
+
+    intro: list[int]
+    line: tuple[list[int], list[int], list[int]]  # around the key and the number
+    question: tuple[list[int], list[int], list[int]]  # around the key, twice
+    adjectives: list[list[int]]
+    cue_adjectives: list[list[int]]  # in the cue, where no space comes before them
+    nouns: list[list[int]]
+    longest_key: int
+    longest_cue_key: int
+
+    @property
+    def shortest(self) -> int:
+        """Shortest length for two lines and the question."""
+        line = sum(map(len, self.line)) + self.longest_key + 5
+        keys = self.longest_key + self.longest_cue_key
+        return len(self.intro) + 2 * line + sum(map(len, self.question)) + keys + 5 - 1
+
+
+@functools.lru_cache(maxsize=8)
+def _parts(tokenizer: Tokenizer) -> _Parts:
+    encode = prompts.encoder(tokenizer)
+    adjectives, bare = [encode(" " + w) for w in ADJECTIVES], [encode(w) for w in ADJECTIVES]
+    nouns = [encode("-" + word) for word in HELD_OUT_NOUNS]
+    noun = max(map(len, nouns))
+    return _Parts(
+        [tokenizer.bos_id, *tokenizer.encode(_INTRO)],
+        (encode("line"), encode(": REGISTER_CONTENT is <"), encode(">\n")),
+        (
+            encode(
+                "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line",
+            ),
+            encode("? I need the number. Line <"),
+            encode(_CUE_END),
+        ),
+        adjectives,
+        bare,
+        nouns,
+        max(map(len, adjectives)) + noun,
+        max(map(len, bare)) + noun,
+    )
+
+
+def _document(parts, tokenizer, length, number, distances, random) -> Document:
+    num_keys = len(parts.adjectives) * len(parts.nouns)
+    shortest = sum(map(len, parts.line)) + 2 + 5
+    count = min(length // shortest + 1, num_keys)
+    keys = [
+        divmod(key, len(parts.nouns))
+        for key in random.choice(num_keys, size=count, replace=False).tolist()
+    ]
+    start, middle, end = parts.line
+    lines = []
+    for (adjective, noun), content in zip(
+        keys, random.integers(10_000, 100_000, size=count).tolist(), strict=True
+    ):
+        before = start + parts.adjectives[adjective] + parts.nouns[noun] + middle
+        lines.append((before, prompts.digits(tokenizer, content, task="lines")))
+
+    sizes = np.array([len(before) + 5 + len(end) for before, _ in lines])
+    question_size = sum(map(len, parts.question)) + parts.longest_key + parts.longest_cue_key + 5
+    room = length + 1 - len(parts.intro) - question_size
+    num_lines = int(np.searchsorted(np.cumsum(sizes), room, side="right"))
+    if num_lines == num_keys:
+        raise ValueError(f"lines does not fit length={length}: it has {num_keys} different keys")
+    tokens = list(parts.intro)
+    said = []
+    for before, digits in lines[:num_lines]:
+        tokens += before
+        said.append(len(tokens))
+        tokens += digits + end
+
+    far = len(tokens) + question_size - 5 - 1 - np.array(said)
+    wished = prompts.distance(random, int(far.min()), int(far.max()), distances)
+    asked = int(np.abs(far - wished).argmin())
+    adjective, noun = keys[asked]
+    before, middle, after = parts.question
+    tokens += before + parts.adjectives[adjective] + parts.nouns[noun] + middle
+    tokens += parts.cue_adjectives[adjective] + parts.nouns[noun] + after
+    answer = len(tokens), 5, len(tokens) - 1 - said[asked]
+    return Document(
+        tokens=np.array(tokens + lines[asked][1], np.int32),
+        answers=np.array([answer], np.int32),
+        number=number,
+    )
+
+
+def _cases(path: str, tokenizer: Tokenizer, length: int, numbers: range) -> list[Document]:
+    """The official cases of these numbers, as far as the file has them."""
+    records = _read_cases(path)
+    documents = [
+        _case(records[number], f"{path}:{number + 1}", tokenizer, number)
+        for number in numbers
+        if number < len(records)
+    ]
+    longest = max((len(document.tokens) for document in documents), default=0)
+    if longest > length + 1:
+        raise ValueError(
+            f"lines: the cases of {path} have up to {longest} tokens with this tokenizer and do "
+            f"not fit length={length}; ask for --lengths {longest - 1} or a file with fewer lines"
+        )
+    return documents
+
+
+@functools.lru_cache(maxsize=8)
+def _read_cases(path: str) -> list[dict]:
+    if not Path(path).is_file():
+        raise ValueError(f"lines: no file of cases at {path}")
+    records = []
+    chunks = sources._chunks(Path(path), lambda count: None)
+    for line, data in enumerate(sources._lines(chunks), start=1):
+        try:
+            record = json.loads(data)
+        except ValueError as error:
+            raise ValueError(f"{path}:{line}: not JSON ({error})") from None
+        for name in ("prompt", "correct_line", "expected_number", "random_idx"):
+            if not isinstance(record, dict) or name not in record:
+                raise ValueError(f"{path}:{line}: a case without {name!r}")
+        records.append(record)
+    return records
+
+
+def _case(record: dict, where: str, tokenizer: Tokenizer, number: int) -> Document:
+    encode = prompts.encoder(tokenizer)
+    prompt, line, value = record["prompt"], record["correct_line"], str(record["expected_number"])
+    start, end = prompt.find("\n" + line) + 1, line.rfind(f"<{value}>") + 1
+    if not start or not end:
+        raise ValueError(
+            f"{where}: its prompt does not hold its line, with its number, as one line"
+        )
+    digits = prompts.digits(tokenizer, int(value), task="lines")
+    said = start + end
+    before = [tokenizer.bos_id, *tokenizer.encode(prompt[:said])]
+    between = encode(prompt[said + len(value) :])
+    cue = encode(f"Line <{record['random_idx'][0]}{_CUE_END}")
+    tokens = before + digits + between + cue
+    answer = len(tokens), len(digits), len(tokens) - 1 - len(before)
+    return Document(
+        tokens=np.array(tokens + digits, np.int32),
+        answers=np.array([answer], np.int32),
+        number=number,
+    )

@@ -32,9 +32,8 @@ class Perplexity(Task):
         distances: tuple[int, int] | None = None,
     ) -> list[Document]:
         """See `Task.documents`."""
-        store = text.validation(config, tokenizer, task="perplexity")
-        crops = text.crops(store, length, numbers, seed=config.evals.seed, task="perplexity")
-        return [document(np.append(store.bos_id, crop), number) for number, crop in crops]
+        crops = text.crops(config, tokenizer, length, numbers, task="perplexity")
+        return [text.sized(document(tokens, number), sizes) for number, tokens, sizes in crops]
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""
@@ -48,6 +47,4 @@ def document(tokens: np.ndarray, number: int) -> Document:
     low, high = edges[:-1], edges[1:]
     centre = np.rint(np.sqrt(low * (high - 1)))
     answers = np.stack([low, high - low, centre], axis=1)
-    return Document(
-        tokens=tokens.astype(np.int32), answers=answers.astype(np.int32), number=number
-    )
+    return Document(tokens=tokens.astype(np.int32), answers=answers.astype(np.int32), number=number)

@@ -130,7 +130,9 @@ def _pass_shape(num_subjects: int, num_documents: int, length: int) -> tuple[int
     backend = jax.default_backend()
     tokens = _TOKENS_PER_PASS.get(backend, _TOKENS_PER_ACCELERATOR_PASS)
     together = 1 if backend == "cpu" else max(1, min(num_subjects, tokens // length))
-    return together, max(1, min(num_documents, tokens // (together * length)))
+    # A power of two where documents are few, so that a few more need no other program.
+    enough = 2 ** (num_documents - 1).bit_length()
+    return together, max(1, min(enough, tokens // (together * length)))
 
 
 def _stack(*leaves):

@@ -1,11 +1,35 @@
-"""Held-out text of a run: what the tasks that need real text share."""
+"""Held-out text of a run, and its size in bytes and words: what tasks that need text share."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from data.prepare import prepare
 from data.store import TokenStore
 from data.tokenizer import Tokenizer
+from evals.task import Document
 from experiment.config import ExperimentConfig
+
+
+def prepared(config: ExperimentConfig, tokenizer: Tokenizer, *, task: str) -> Path:
+    """The folder of `data.prepare` with what the run was trained on.
+
+    Raises:
+      ValueError: if that is not to be had here, or is something else here.
+    """
+    try:
+        folder = prepare(config.data)
+    except ValueError as error:
+        raise ValueError(f"{task} needs the text the run was trained on: {error}") from error
+    if Tokenizer(folder / "tokenizer.model") != tokenizer:
+        raise ValueError(
+            f"{task} needs the text the run was trained on, but {folder} has another "
+            f"tokenizer: data.source={config.data.source} is not the same on this machine"
+        )
+    return folder
 
 
 def validation(config: ExperimentConfig, tokenizer: Tokenizer, *, task: str) -> TokenStore:
@@ -16,40 +40,104 @@ def validation(config: ExperimentConfig, tokenizer: Tokenizer, *, task: str) -> 
     """
     if config.data.source == "retrieval":
         raise ValueError(f"{task} needs text, and data.source=retrieval has none")
-    try:
-        prepared = prepare(config.data)
-    except ValueError as error:
-        raise ValueError(f"{task} needs the text the run was trained on: {error}") from error
-    if Tokenizer(prepared / "tokenizer.model") != tokenizer:
-        raise ValueError(
-            f"{task} needs the text the run was trained on, but {prepared} has another "
-            f"tokenizer: data.source={config.data.source} is not the same on this machine"
-        )
-    return TokenStore(prepared / "validation")
+    return TokenStore(prepared(config, tokenizer, task=task) / "validation")
 
 
-def crops(store: TokenStore, length: int, numbers: range, *, seed: int, task: str):
-    """One crop of `length` ids from a random place of each of `numbers` documents, without BOS.
+def order(store: TokenStore, *, seed: int) -> tuple[np.ndarray, np.random.Generator]:
+    """The store's documents in the order of their numbers, and what else `seed` decides."""
+    random = np.random.Generator(np.random.Philox(seed))
+    return random.permutation(store.num_documents), random
+
+
+def crops(
+    config: ExperimentConfig, tokenizer: Tokenizer, length: int, numbers: range, *, task: str
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """One crop of `length` ids from a random place of each of `numbers` held-out documents.
 
     Yields:
-      (number, int32 `[length]`); documents in an order that `seed` decides, the too short ones
-      left out; fewer than asked for where there are no more.
+      (number, int32 `[length + 1]` ids, BOS in front, and their `sizes`), documents in an order
+      that `config.evals.seed` decides, the too short ones left out; fewer than asked for where
+      there are no more.
 
     Raises:
-      ValueError: if every document is shorter; it names the longest.
+      ValueError: as `validation`; if every document is shorter, naming the longest.
     """
-    random = np.random.Generator(np.random.Philox(seed))
+    store = validation(config, tokenizer, task=task)
+    indices, random = order(store, seed=config.evals.seed)
     number, longest = 0, 0
-    for index in random.permutation(store.num_documents).tolist():
+    for index in indices.tolist():
         start, end = store.document_span(index)
-        longest = max(longest, end - start)
-        if end - start > length:
-            place = int(random.integers(start + 1, end - length, endpoint=True))
-            if number in numbers:
-                yield number, store.read(place, length)
-            number += 1
+        longest = max(longest, end - start - 1)
+        if end - start <= length:
+            continue
+        if number == numbers.stop:
+            return
+        place = int(random.integers(start + 1, end - length, endpoint=True))
+        if number in numbers:
+            # With the id before the crop: whether a word goes on or starts is seen there.
+            ids = store.read(place - 1, length + 1)
+            sizes_N2 = sizes(tokenizer, ids)
+            ids[0] = tokenizer.bos_id
+            yield number, ids, sizes_N2
+        number += 1
     if not number:
-        raise ValueError(
-            f"{task} at length {length} needs longer documents: the longest of validation has "
-            f"{longest} tokens; ask for --lengths {max(longest - 1, 1)} or less"
-        )
+        raise too_short(task, length, longest)
+
+
+def too_short(
+    task: str, length: int, longest: int, *, what: str = "document of validation"
+) -> ValueError:
+    """What to say where every document has fewer than `length` tokens, the longest `longest`."""
+    if longest < 2:
+        return ValueError(f"{task} needs text, and there is no {what}")
+    return ValueError(
+        f"{task} at length {length} needs more text in one piece: the longest {what} has "
+        f"{longest} tokens; ask for --lengths {longest} or less"
+    )
+
+
+def sizes(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
+    """Bytes of text each id stands for, and words that start in them.
+
+    Words are what lies between ASCII whitespace, as `bytes.split` has it. Exact where decoding
+    gives the text back: what a tokenizer without byte pieces does not know has no bytes here.
+
+    Args:
+      ids: `[n]`; whether a word goes on is seen for all but the first.
+
+    Returns:
+      int32 `[n, 2]`; summed over a whole document they are `len(text)` and `len(text.split())` of
+      its bytes, wherever it is cut into answers.
+    """
+    pieces_V4 = _pieces(tokenizer)
+    num_bytes, num_words, begins_inside, ends_inside = pieces_V4[ids].T
+    sizes_N2 = np.stack([num_bytes, num_words], axis=1)
+    sizes_N2[1:, 1] -= begins_inside[1:] & ends_inside[:-1]  # one word over two ids
+    if tokenizer.adds_space:
+        sizes_N2[1:, 0] -= (ids[:-1] == tokenizer.bos_id) & (num_bytes[1:] > 0)
+    return sizes_N2
+
+
+@functools.lru_cache(maxsize=8)
+def _pieces(tokenizer: Tokenizer) -> np.ndarray:
+    """int32 `[V, 4]`: bytes, words, and whether the first and the last byte is of a word."""
+    return np.array(
+        [
+            (
+                len(piece),
+                len(piece.split()),
+                piece != b"" and not piece[:1].isspace(),
+                piece != b"" and not piece[-1:].isspace(),
+            )
+            for piece in tokenizer.piece_bytes
+        ],
+        np.int32,
+    )
+
+
+def sized(document: Document, sizes_N2: np.ndarray) -> Document:
+    """The document with `num_bytes` and `num_words` of its answers, from `sizes` of its tokens."""
+    before = np.concatenate([np.zeros((1, 2), np.int32), np.cumsum(sizes_N2, axis=0)])
+    first, count = document.answers[:, 0], document.answers[:, 1]
+    totals = (before[first + count] - before[first]).astype(np.int32)
+    return dataclasses.replace(document, num_bytes=totals[:, 0], num_words=totals[:, 1])

@@ -202,12 +202,13 @@ MATRIX_TITLES = {
 def matrix(found: Sequence[Evaluation]) -> Table:
     """Trained (rows) x evaluated with (columns), for one task and length."""
     first = found[0]
-    about = f"{first.task} at {first.length}: {MATRIX_TITLES[first.kind]}"
-    table = _table(f"{about}, by schedule evaluated with")
-    table.add_column("trained as", overflow="fold")
+    table = _table(f"{first.task} at {first.length}: {MATRIX_TITLES[first.kind]}")
+    longest = max(len(each.run.name) for each in found)
+    table.add_column("trained as \\\nevaluated with", overflow="fold", min_width=min(longest, 24))
     schedules = list(dict.fromkeys(each.schedule for each in found))
     for schedule in schedules:
-        table.add_column(schedule.replace("(", "\n("), justify="right", overflow="fold")
+        header = schedule.replace("(", "\n(").replace("dynamic_", "dynamic_\n")
+        table.add_column(header, justify="right", overflow="fold")
     cells = {(each.run.path, each.schedule): each.value for each in found}
     for run in {each.run.path: each.run for each in found}.values():
         values = (cells.get((run.path, schedule), "") for schedule in schedules)

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, stat
 
     def subject_of(text):
         [member] = cli._members([run], [text], None, Console(quiet=True))
-        return member, *cli._subjects(member)
+        return member, cli._subject(member, *member.schedules)
 
     member, subject = subject_of(f"{dynamic}(base=100,original_context_length=16)")
     random = np.random.default_rng(0)
@@ -207,9 +208,43 @@ def test_train_with_a_evaluate_with_b_is_a_matrix(sweep, capsys):
     captured = capsys.readouterr()
     assert "rotary=nope: left out: dynamic_yarn needs base" in captured.err
     assert "kv at 192: effective context" in captured.out
-    assert "dynamic_yarn" in captured.out and "(base=500)" in captured.out
+    assert "yarn" in captured.out and "(base=500)" in captured.out
     row = next(line for line in captured.out.splitlines() if line.strip().startswith("rotary=nope"))
     assert row.count("NOT_LEARNED") == 2
+
+
+def test_precision_asks_on_near_the_fall_until_it_is_known(tmp_path, tokenizer_bytes, monkeypatch):
+    """A model that recalls up to 40 tokens with a chance that falls there."""
+
+    def hidden(config, params, table, tokens_BT, positions_BT, segment_ids_BT):
+        return tokens_BT
+
+    def token_scores(config, params, tokens_BT, targets_BT):
+        T = tokens_BT.shape[1]
+        earlier_TS = jnp.arange(T)[:, None] > jnp.arange(T)
+        same_BTS = (tokens_BT[:, :, None] == tokens_BT[:, None, :]) & earlier_TS
+        distance_BT = jnp.arange(T) - jnp.argmax(same_BTS, axis=-1) - 1
+        luck_BT = (tokens_BT * 7919 + targets_BT * 104729 + jnp.arange(T) * 31) % 1009 / 1009
+        correct_BT = luck_BT < jax.nn.sigmoid(2 * jnp.log2(40 / jnp.maximum(distance_BT, 1)))
+        return loss.TokenScores(9.0 * ~correct_BT, correct_BT, 99 * ~correct_BT)
+
+    monkeypatch.setattr(transformer, "hidden", hidden)
+    monkeypatch.setattr(loss, "token_scores", token_scores)
+    make_run(tmp_path / "run", with_model(norm_epsilon=0.75), tokenizer_bytes)
+    arguments = {"tasks": ["kv"], "lengths": [256], "documents": 8}
+    [(_, _, few)] = cli.evaluate([tmp_path / "run"], **arguments)
+    [(_, _, many)] = cli.evaluate([tmp_path / "run"], **arguments, precision=0.2)
+    wide, narrow = map(effective_context.estimate, (few, many))
+    assert wide.octaves > 0.2 >= narrow.octaves
+    assert abs(np.log2(narrow.l50 / 40)) < 0.2
+    # Every first question is there, and the new ones are mostly within an octave of the fall.
+    assert (
+        rows.select(many, document=3)["nll"].tolist()
+        == rows.select(few, document=3)["nll"].tolist()
+    )
+    new = many["distance"][many["document"] >= 8]
+    near = np.mean((new >= 20) & (new <= 80))
+    assert near > 1.5 * np.mean((few["distance"] >= 20) & (few["distance"] <= 80))
 
 
 def test_step1_lists_the_trained_schedule_then_the_candidates():
@@ -287,6 +322,7 @@ def test_nothing_to_ask_is_a_mistake(tmp_path, tokenizer_bytes, capsys):
         (["--tasks=perplexity"], "perplexity needs text"),
         (["--tasks=lines", "--lengths=8"], "lines does not fit length=8; the shortest that works"),
         (["--lengths=1"], "lengths must be at least 2 tokens, got 1"),
+        (["--precision=0"], "precision must be a positive number of octaves, got 0"),
         (["--documents=0"], "documents must be at least 1, got 0"),
         (["--step=3"], "has no checkpoint of step 3; it has [4]"),
         (["--rotary=ropee(base=10)"], "unknown rotary schedule 'ropee'; did you mean 'rope'?"),
@@ -326,7 +362,7 @@ def test_help_teaches(capsys):
         cli.main(["--help"])
     assert stop.value.code == 0
     out = capsys.readouterr().out
-    assert "kv, lagcopy, lines" in out and "examples:" in out and "NOT_LEARNED" in out
+    assert "  kv\n      Key-value recall" in out and "examples:" in out and "NOT_LEARNED" in out
 
 
 def test_lengths_must_be_numbers(capsys):

@@ -33,7 +33,7 @@ ALLOWED = {
     | {"model", "data"},
     "tpu": {"jax", "numpy", "rich", "train", "model", "data", "experiment", "configs"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "train", "sweep", "model"}
-    | {"theory", "scipy"}
+    | {"theory", "scipy", "evaluate", "evals"}
     | {"data", "experiment", "configs"},
 }
 # Only these may start the trainer.

@@ -242,3 +242,80 @@ def test_placing_falls_back_to_the_nearest_distance():
     # 2 fits as (0, 2) or (1, 3); what is left is 2 apart, as near to 1 as there is.
     slots = retrieval._place(np.array([2, 1]), 4, np.random.default_rng(0))
     assert sorted((slots[1] - slots[0]).tolist()) == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("task", "band", "nearest", "farthest"),
+    [
+        ("kv", (20, 80), 21, 79),  # keys stand two tokens apart: distances are odd
+        ("kv", (4, 4), 5, 5),
+        ("kv", (1, 1), 1, 1),
+        ("lagcopy", (20, 80), 20, 80),
+        ("lagcopy", (7, 7), 7, 7),
+    ],
+)
+def test_questions_stand_at_the_distances_asked_for(tokenizer, task, band, nearest, farthest):
+    made = [
+        retrieval.make(task, tokenizer, 600, seed=0, split="train", index=i, distances=band)
+        for i in range(40)
+    ]
+    distances = np.concatenate([document.answers[:, 2] for document in made])
+    assert nearest <= distances.min() <= distances.max() <= farthest
+    if nearest < farthest:  # both ends of the band are asked
+        shares = np.histogram(distances, np.geomspace(20, 80, 4))[0] / len(distances)
+        assert (shares > 0.1).all(), shares
+
+
+def test_lines_are_asked_at_the_distances_asked_for_as_nearly_as_lines_stand(tokenizer):
+    distances = np.concatenate(
+        [
+            retrieval.make(
+                "lines", tokenizer, 1200, seed=0, split="train", index=i, distances=(300, 600)
+            ).answers[:, 2]
+            for i in range(60)
+        ]
+    )
+    assert ((distances >= 300) & (distances <= 600)).mean() > 0.9
+    # Asked for at a distance, not from where the asking line begins: centred, as 300 to 600 is.
+    assert np.median(distances) == pytest.approx(440, abs=25)
+
+
+def test_distances_that_do_not_fit_become_others(tokenizer):
+    """Every slot of 256 tokens is used: no more than half of the keys can stand half as far."""
+    document = retrieval.make(
+        "kv", tokenizer, 256, seed=0, split="train", index=0, distances=(128, 253)
+    )
+    assert len(document.answers) == 64
+    assert 0.2 < (document.answers[:, 2] >= 128).mean() < 0.9
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_documents_with_other_distances_are_other_documents(tokenizer, task):
+    def make(distances):
+        return retrieval.make(
+            task, tokenizer, LENGTH, seed=0, split="train", index=5, distances=distances
+        ).tokens.tolist()
+
+    assert make((50, 200)) == make((np.int64(50), np.int64(200)))
+    assert make(None) != make((50, 200)) != make((50, 201))
+
+
+def test_documents_of_all_distances_are_those_of_the_first_version():
+    """Results that are stored stay comparable: ids as they came out of version 1."""
+
+    class Reserved:
+        bos_id, keys, values, fillers = 99, np.arange(64), 64 + np.arange(64), np.arange(200, 300)
+
+    document = retrieval.make("kv", Reserved, 16, seed=0, split="validation", index=0)
+    assert document.tokens.tolist() == [
+        *(99, 62, 104, 57, 78, 11, 127, 11, 127, 57, 78, 62, 104, 58, 66, 58, 66)
+    ]
+    assert document.answers.tolist() == [[8, 1, 1], [10, 1, 5], [12, 1, 9], [16, 1, 1]]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_distances_beyond_the_length_are_refused(tokenizer, task):
+    with pytest.raises(ValueError, match=rf"at distances {LENGTH} to 999; .* there are \d+ to 39"):
+        retrieval.make(
+            task, tokenizer, LENGTH, seed=0, split="train", index=0, distances=(LENGTH, 999)
+        )

@@ -1,8 +1,16 @@
+import json
+
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from data import tokenizer as tokenizer_lib
+from data import words
+from data.config import DataConfig
+from data.prepare import prepare
+from data.store import TokenStore
 from model import loss, transformer
+from tests.evals.helpers import PROMPT_WORDS, experiment, write_texts
 
 
 @pytest.fixture(scope="session")
@@ -11,6 +19,60 @@ def tokenizer(tmp_path_factory):
     words = [f"{7919 * i % 2**20:x}" for i in range(4000)]
     tokenizer_lib.train([" ".join(words)], path, 640)
     return tokenizer_lib.Tokenizer(path)
+
+
+@pytest.fixture(scope="session")
+def prompt_tokenizer(tmp_path_factory):
+    """One to which the words of prompts are single pieces, or nearly."""
+    path = tmp_path_factory.mktemp("tokenizer") / "prompts.model"
+    lists = (words.ADJECTIVES, words.NOUNS, words.HELD_OUT_NOUNS)
+    names = words.FIRST_NAMES + words.LAST_NAMES
+    texts = [PROMPT_WORDS] * 9 + [" ".join(each) for each in (*lists, names)] * 4
+    tokenizer_lib.train([*texts, *("-" + word for word in lists[1] + lists[2])], path, 2600)
+    return tokenizer_lib.Tokenizer(path)
+
+
+@pytest.fixture(scope="session")
+def prose_config(prompt_tokenizer, tmp_path_factory):
+    """A run on sentences, with `prompt_tokenizer`."""
+    folder = tmp_path_factory.mktemp("prose")
+    (folder / "tokenizer.model").write_bytes(prompt_tokenizer.model)
+    random = np.random.default_rng(0)
+    for name, count in (("train", 1), ("validation", 40)):
+        with (folder / f"{name}.jsonl").open("w") as file:
+            for _ in range(count):
+                chosen = random.choice(words.NOUNS, (90, 9))
+                text = " ".join(" ".join(sentence).capitalize() + "." for sentence in chosen)
+                file.write(json.dumps({"text": text}) + "\n")
+    data = DataConfig(
+        source="jsonl",
+        path=str(folder),
+        tokenizer=str(folder / "tokenizer.model"),
+        context_length=64,
+        batch_size=2,
+        prepared_root=str(folder / "prepared"),
+    )
+    prepare(data, show_progress=False)
+    return experiment(data)
+
+
+@pytest.fixture(scope="session")
+def text_config(tmp_path_factory):
+    """A run whose held-out documents have lengths all over the place."""
+    data = write_texts(tmp_path_factory.mktemp("text"), (40, 90, 300, 301, 2000))
+    prepare(data, show_progress=False)
+    return experiment(data)
+
+
+@pytest.fixture(scope="session")
+def text_tokenizer(text_config):
+    return tokenizer_lib.Tokenizer(prepare(text_config.data) / "tokenizer.model")
+
+
+@pytest.fixture(scope="session")
+def store(text_config):
+    """The held-out documents."""
+    return TokenStore(prepare(text_config.data) / "validation")
 
 
 @pytest.fixture

@@ -4,53 +4,7 @@ import numpy as np
 import pytest
 
 from evals import effective_context, rows
-
-CHANCE = 1 / 64
-
-
-def logistic(l50, slope, ceiling=1.0):
-    """Accuracy that is half-way from ceiling to chance at l50; slope is per octave."""
-    return lambda m: CHANCE + (ceiling - CHANCE) / (1 + (m / l50) ** (slope / np.log(2)))
-
-
-def revived(m):
-    """What base 10 shows: an edge at 12, a hole, .6 from a full turn of the slowest pair on."""
-    return np.where(m < 45, logistic(12, 5)(m), 0.6)
-
-
-def simulate(
-    curves, random, *, documents=64, queries=16, longest=256, shortest=2, together=0.0
-) -> rows.Rows:
-    """Rows of a model whose accuracy at distance m is curve(m), one curve a seed.
-
-    Distances are half log-uniform, half uniform. With probability `together` a query's luck is
-    its document's.
-    """
-    columns = {name: [] for name in ("seed", "document", "query", "distance", "exact_match")}
-    shape = (documents, queries)
-    log_uniform = np.exp(random.uniform(np.log(shortest), np.log(longest + 1), shape))
-    uniform = random.uniform(shortest, longest + 1, shape)
-    distance = np.where(random.random(shape) < 0.5, log_uniform, uniform).astype(int)
-    for seed, curve in enumerate(curves):
-        luck = random.random(shape)
-        luck = np.where(random.random(shape) < together, random.random((documents, 1)), luck)
-        document, query = np.indices(shape)
-        columns["seed"].append(np.full(shape, seed))
-        columns["document"].append(document)
-        columns["query"].append(query)
-        columns["distance"].append(distance)
-        columns["exact_match"].append(luck < curve(distance))
-    result = {name: np.concatenate(parts).ravel() for name, parts in columns.items()}
-    others = {
-        "task": "kv",
-        "step": 400,
-        "rotary": "rope(base=10)",
-        "trained_length": 256,
-        "length": 256,
-        "chance": CHANCE,
-    }
-    size = len(result["seed"])
-    return result | {name: np.full(size, value) for name, value in others.items()}
+from tests.evals.simulated import CHANCE, logistic, revived, simulate
 
 
 def repeat(curve, *, times=60, **kwargs):
@@ -85,6 +39,89 @@ def test_known_contexts_are_found_and_their_intervals_cover(curve, truth, tolera
     # Nor may they cover by being wide: a 95% interval is about four standard errors.
     widths = np.log2([estimate.ci_high / estimate.ci_low for estimate in estimates])
     assert np.median(widths) < 6 * octaves_off.std()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seeds", "slope", "kwargs", "times"),
+    [
+        pytest.param(1, 6, {}, 200, id="one seed, steep"),
+        pytest.param(1, 1.5, {}, 200, id="one seed, shallow"),
+        pytest.param(1, 4, {"documents": 16}, 150, id="one seed, few documents"),
+        pytest.param(3, 4, {"documents": 32}, 120, id="three seeds: t"),
+        pytest.param(5, 4, {"documents": 32}, 120, id="five seeds: hierarchical"),
+    ],
+)
+def test_nine_in_ten_to_ninety_nine_intervals_cover(seeds, slope, kwargs, times):
+    """Documents of 16 questions, a fifth of whose luck is shared; ceiling .9, chance 1/64.
+
+    Seeds lie 0.3 octaves around the truth.
+    """
+    random = np.random.default_rng(20191204)
+    spread = 0.3 if seeds > 1 else 0
+    l85 = 40 * (0.15 / 0.85) ** (np.log(2) / slope)  # of the logistic curve simulated
+    covered = []
+    for time in range(times):
+        factors = 2 ** random.normal(0, spread, seeds)
+        curves = [logistic(40 * factor, slope, ceiling=0.9) for factor in factors]
+        data = simulate(curves, random, together=np.sqrt(0.2), **kwargs)
+        found = effective_context.estimate(data, resamples=200, seed=time)
+        covered.append(
+            (found.ci_low <= 40 <= found.ci_high, found.l85_low <= l85 <= found.l85_high)
+        )
+    assert (np.mean(covered, axis=0) >= 0.90).all(), np.mean(covered, axis=0)
+    assert (np.mean(covered, axis=0) <= 0.99).all(), np.mean(covered, axis=0)
+
+
+def test_l85_is_where_the_curve_has_fallen_by_fifteen_percent():
+    """Of the way from ceiling .9 to chance 1/64: accuracy .7673."""
+    curve = logistic(40, 3, ceiling=0.9)
+    l85 = 40 * (0.15 / 0.85) ** (np.log(2) / 3)
+    assert curve(l85) == pytest.approx(1 / 64 + 0.85 * (0.9 - 1 / 64))
+    data = simulate([curve], np.random.default_rng(21), documents=1000)
+    found = effective_context.estimate(data, resamples=100)
+    assert found.l85 == pytest.approx(l85, rel=0.06)
+    assert found.l85_low < found.l85 < found.l85_high < found.l50
+    assert found.l85_text == f"{found.l85:.3g} [{found.l85_low:.3g}, {found.l85_high:.3g}]"
+
+
+def test_l85_may_be_measured_where_l50_is_not():
+    random = np.random.default_rng(22)
+    found = effective_context.estimate(simulate([logistic(300, 2)], random, documents=500))
+    assert found.verdict == str(found) == "> 256"
+    assert found.l85 == pytest.approx(300 * (0.15 / 0.85) ** (np.log(2) / 2), rel=0.1)
+    assert found.l85_low > 0 and found.l85_text.startswith(f"{found.l85:.3g} [")
+
+
+def test_a_logistic_fall_agrees_with_the_isotonic_one():
+    found = effective_context.estimate(simulate([logistic(40, 4)], np.random.default_rng(23)))
+    assert found.isotonic_l50 == pytest.approx(40, rel=0.1)
+    assert not found.isotonic_disagrees
+    assert str(found).endswith("]")
+
+
+def test_a_fall_of_another_shape_is_flagged():
+    """All right up to 8, then a shelf of .45 to 128: half-way is crossed where the shelf begins.
+
+    The logistic takes the shelf for its ceiling and finds the shelf's end.
+    """
+
+    def shelf(m):
+        return np.where(m < 8, 1.0, np.where(m < 128, 0.45, CHANCE))
+
+    data = simulate([shelf], np.random.default_rng(24), documents=400)
+    found = effective_context.estimate(data, resamples=100)
+    assert found.l50 > 16
+    assert found.isotonic_l50 == pytest.approx(8, rel=0.1)
+    assert found.isotonic_disagrees
+    assert str(found).endswith(f", isotonic {found.isotonic_l50:.3g}")
+
+
+def test_the_isotonic_check_does_not_see_revivals():
+    found = effective_context.estimate(
+        simulate([revived], np.random.default_rng(25), documents=256), resamples=100
+    )
+    assert found.isotonic_l50 == pytest.approx(12, rel=0.1)
 
 
 def test_a_revival_is_reported_and_does_not_move_the_edge():
@@ -180,6 +217,36 @@ def test_intervals_over_seeds_cover_the_mean_of_seeds():
     assert np.mean(covered) >= 0.85
 
 
+def test_two_seeds_take_t_with_one_degree_of_freedom():
+    """12.706 standard errors of log2 (30, 36), whatever 400 documents say of each."""
+    random = np.random.default_rng(26)
+    curves = [logistic(30, 20), logistic(36, 20)]
+    found = effective_context.estimate(simulate(curves, random, documents=400, longest=4096))
+    half = 12.706 * np.std(np.log2([30, 36]), ddof=1) / np.sqrt(2)
+    assert np.log2(found.l50 / found.ci_low) == pytest.approx(half, rel=0.1)
+    assert np.log2(found.ci_high / found.l50) == pytest.approx(half, rel=0.1)
+
+
+def test_many_seeds_with_one_far_off_give_a_lopsided_interval():
+    """What the bootstrap over seeds knows and t does not: the far one lies on one side."""
+    random = np.random.default_rng(27)
+    curves = [logistic(l50, 20) for l50 in (20, 20, 20, 20, 20, 20, 20, 160)]
+    found = effective_context.estimate(simulate(curves, random, documents=200), resamples=1000)
+    below, above = np.log2(found.l50 / found.ci_low), np.log2(found.ci_high / found.l50)
+    assert above > 2 * below
+
+
+def test_the_luck_of_documents_that_all_seeds_share_is_not_averaged_out():
+    """Five seeds that answer alike are worth one: the same rows five times over."""
+    random = np.random.default_rng(28)
+    one = simulate([logistic(40, 4)], random, together=1.0)
+    five = {name: np.tile(column, 5) for name, column in one.items()}
+    five["seed"] = np.repeat(np.arange(5), len(one["seed"]))
+    alone, copied = (effective_context.estimate(data) for data in (one, five))
+    assert copied.l50 == pytest.approx(alone.l50)
+    assert copied.octaves > 0.9 * alone.octaves
+
+
 def test_a_seed_that_did_not_learn_is_left_out_and_counted():
     random = np.random.default_rng(11)
     flat = logistic(40, 4, CHANCE)
@@ -243,6 +310,13 @@ def test_mixed_rows_are_refused(column):
     other = np.array(["other"]) if data[column].dtype.kind == "U" else np.array([1])
     data[column] = np.concatenate([other, data[column][1:]])
     with pytest.raises(ValueError, match=f"rows of one {column}"):
+        effective_context.estimate(data)
+
+
+def test_tasks_that_do_not_measure_retrieval_are_refused():
+    data = simulate([logistic(40, 3)], np.random.default_rng(29))
+    data["task"] = np.full(len(data["task"]), "perplexity")
+    with pytest.raises(ValueError, match="task perplexity measures likelihood"):
         effective_context.estimate(data)
 
 

@@ -1,75 +1,18 @@
 import itertools
-import json
 
 import jax
 import numpy as np
 import pytest
 
 from data.config import DataConfig
-from data.prepare import prepare
-from data.store import TokenStore
-from data.tokenizer import Tokenizer
 from evals import perplexity, score
-from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
+from evals.perplexity import Perplexity
+from evals.score import Subject
 from model import transformer
-from model.config import ModelConfig
 from model.positions import position_table
-from model.rotary.rope import Rope
+from tests.evals.helpers import experiment
 
-SIZES = (40, 90, 300, 301, 2000)
-
-
-def experiment(data: DataConfig, **evals) -> ExperimentConfig:
-    model = ModelConfig(
-        vocab_size=1024,
-        embed_dim=8,
-        num_layers=1,
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=4,
-        mlp_dim=8,
-        rotary=Rope(base=100.0),
-    )
-    return ExperimentConfig(
-        name="test",
-        question="?",
-        model=model,
-        data=data,
-        train=TrainConfig(num_steps=1, learning_rate=1e-3),
-        evals=EvalConfig(**evals),
-    )
-
-
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    """Text whose validation documents have lengths all over the place."""
-    folder = tmp_path_factory.mktemp("text")
-    random = np.random.default_rng(0)
-    for name in ("train", "validation"):
-        with (folder / f"{name}.jsonl").open("w") as file:
-            for size in SIZES:
-                text = " ".join(f"{word:x}" for word in random.integers(0, 10**6, size))
-                file.write(json.dumps({"text": text, "meta": {}}) + "\n")
-    data = DataConfig(
-        source="jsonl",
-        path=str(folder),
-        vocab_size=600,
-        context_length=64,
-        batch_size=1,
-        prepared_root=str(folder / "prepared"),
-    )
-    prepare(data, show_progress=False)
-    return experiment(data)
-
-
-@pytest.fixture(scope="module")
-def text_tokenizer(config):
-    return Tokenizer(prepare(config.data, show_progress=False) / "tokenizer.model")
-
-
-@pytest.fixture(scope="module")
-def store(config):
-    return TokenStore(prepare(config.data, show_progress=False) / "validation")
+TASK = Perplexity()
 
 
 def test_half_octaves_of_position():
@@ -86,16 +29,16 @@ def test_half_octaves_of_position():
         (16, 7, 19),
         (23, 2, 23),
     ]
-    assert perplexity.document(tokens).answers.tolist() == [list(row) for row in expected]
+    assert perplexity.document(tokens, 0).answers.tolist() == [list(row) for row in expected]
 
 
-def test_crops_are_stretches_of_one_document_from_all_over_it(config, text_tokenizer, store):
+def test_crops_are_stretches_of_one_document_from_all_over_it(text_config, text_tokenizer, store):
     ids = [store.document(index).tolist() for index in range(store.num_documents)]
     longest = max(map(len, ids))
     starts = []
     for seed in range(20):
-        again = experiment(config.data, seed=seed)
-        found = perplexity.documents(again, text_tokenizer, 200, 99)
+        again = experiment(text_config.data, seed=seed)
+        found = TASK.documents(again, text_tokenizer, 200, range(99))
         assert len(found) == sum(len(each) >= 201 for each in ids)
         for each in found:
             crop = each.tokens.tolist()
@@ -112,22 +55,24 @@ def test_crops_are_stretches_of_one_document_from_all_over_it(config, text_token
     assert min(starts) < 0.2 * longest < 0.8 * longest < max(starts)
 
 
-def test_a_whole_document_may_be_a_crop(config, text_tokenizer, store):
+def test_a_whole_document_may_be_a_crop(text_config, text_tokenizer, store):
     size = max(len(store.document(index)) for index in range(store.num_documents))
-    found = perplexity.documents(config, text_tokenizer, size - 1, 9)
+    found = TASK.documents(text_config, text_tokenizer, size - 1, range(9))
     assert [len(each.tokens) for each in found] == [size]
     assert found[0].tokens[-1] == text_tokenizer.eos_id
     with pytest.raises(ValueError, match=f"--lengths {size - 1} or less"):
-        perplexity.documents(config, text_tokenizer, size, 9)
+        TASK.documents(text_config, text_tokenizer, size, range(9))
 
 
-def test_the_same_crops_every_time_and_no_more_than_asked(config, text_tokenizer):
-    one, other = (perplexity.documents(config, text_tokenizer, 64, 3) for _ in range(2))
+def test_the_same_crops_every_time_and_no_more_than_asked(text_config, text_tokenizer):
+    one, other = (TASK.documents(text_config, text_tokenizer, 64, range(3)) for _ in range(2))
     assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
-    assert len(one) == 3
+    assert [each.number for each in one] == [0, 1, 2]
+    later = TASK.documents(text_config, text_tokenizer, 64, range(1, 3))
+    assert [each.tokens.tolist() for each in later] == [each.tokens.tolist() for each in one[1:]]
 
 
-def test_missing_text_is_said(config, text_tokenizer, tokenizer, tmp_path):
+def test_missing_text_is_said(text_config, text_tokenizer, tokenizer, tmp_path):
     gone = DataConfig(
         source="jsonl",
         path=str(tmp_path / "nowhere"),
@@ -136,12 +81,12 @@ def test_missing_text_is_said(config, text_tokenizer, tokenizer, tmp_path):
         prepared_root=str(tmp_path),
     )
     with pytest.raises(ValueError, match=r"needs the text the run was trained on: .*nowhere"):
-        perplexity.documents(experiment(gone), text_tokenizer, 64, 3)
+        TASK.documents(experiment(gone), text_tokenizer, 64, range(3))
     with pytest.raises(ValueError, match="another tokenizer"):
-        perplexity.documents(config, tokenizer, 64, 3)
+        TASK.documents(text_config, tokenizer, 64, range(3))
     none = DataConfig(source="retrieval", context_length=64, batch_size=1)
     with pytest.raises(ValueError, match=r"data\.source=retrieval has none"):
-        perplexity.documents(experiment(none), text_tokenizer, 64, 3)
+        TASK.documents(experiment(none), text_tokenizer, 64, range(3))
 
 
 def test_nll_by_position_is_that_of_a_bigram_model_in_float64():
@@ -158,12 +103,9 @@ def test_nll_by_position_is_that_of_a_bigram_model_in_float64():
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
     tokens = random.integers(0, 1024, 65)
-    stacked, table = jax.tree.map(
-        lambda leaf: np.asarray(leaf)[None], (params, position_table(config, 64))
-    )
-    result = score.score(
-        config, stacked, lambda row_lengths: table, [perplexity.document(tokens)], 64
-    )
+    table = position_table(config, 64)
+    subject = Subject(params, lambda row_length: table)
+    result = score.score(config, [subject], [perplexity.document(tokens, 0)], 64)
     per_token = -log_p[tokens[:-1], tokens[1:]]  # of positions 1, 2, ...
     # Half-octaves: 1, 2, 3, 4-5, 6-7, 8-11, 12-15, 16-22, 23-31, 32-45, 46-63, 64.
     edges = [0, 1, 2, 3, 5, 7, 11, 15, 22, 31, 45, 63, 64]

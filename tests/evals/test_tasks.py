@@ -1,57 +1,203 @@
-"""Every task, found by walking the folder."""
+"""What holds for every task that makes its documents from random numbers."""
+
+import io
+import string
 
 import numpy as np
 import pytest
+import sentencepiece
 
 import evals
+from data import words
 from data.config import DataConfig
-from experiment.config import ExperimentConfig, TrainConfig
-from model.config import ModelConfig
-from model.rotary.rope import Rope
+from data.tokenizer import Tokenizer
+from evals import lines, needle, phonebook
+from tests.evals.helpers import PROMPT_WORDS, experiment
 
-CONFIG = ExperimentConfig(
-    name="test",
-    question="?",
-    model=ModelConfig(
-        vocab_size=512,
-        embed_dim=8,
-        num_layers=1,
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=4,
-        mlp_dim=8,
-        rotary=Rope(base=100.0),
-    ),
-    data=DataConfig(context_length=256, batch_size=1, vocab_size=512),
-    train=TrainConfig(num_steps=1, learning_rate=1e-3),
+IN_WORDS = (
+    "lines",
+    "lines(template=official)",
+    "needle",
+    "needle(keys=4)",
+    "needle(haystack=text)",
+    "needle(haystack=text,keys=4)",
+    "needle(haystack=text,cue=gkamradt)",
+    "needle(haystack=text,cue=easy)",
+    "passkey",
+    "phonebook",
+    "vt",
+    "vt(hops=2)",
+    "cwe",
+    "fwe",
 )
-GENERATED = ("kv", "lagcopy", "lines")
+ALL = ("kv", "lagcopy", "lagcopy(lag=20)", "lagcopy(text=natural)", *IN_WORDS)
 
 
-def test_a_file_with_documents_is_a_task():
-    assert sorted(evals.tasks()) == ["kv", "lagcopy", "lines", "perplexity"]
+def floor(task, config, tokenizer) -> int:
+    """The shortest length, as the task itself says it."""
+    with pytest.raises(ValueError, match=r"does not fit length=3; the shortest") as error:
+        evals.parse(task).documents(config, tokenizer, 3, range(1))
+    assert str(error.value).startswith(task.partition("(")[0])
+    return int(str(error.value).rpartition(" ")[2])
 
 
-@pytest.mark.parametrize("task", GENERATED)
-def test_questions_are_of_ids_inside_the_document(task, tokenizer):
-    module = evals.tasks()[task]
-    length = 512
-    found = module.documents(CONFIG, tokenizer, length, 8)
-    assert len(found) == 8 and len({each.tokens.tobytes() for each in found}) == 8
-    for each in found:
-        start, count, distance = each.answers.T
-        assert len(each.tokens) <= length + 1 and each.tokens[0] == tokenizer.bos_id
-        assert (start - 1 - distance >= 1).all() and (start + count <= len(each.tokens)).all()
-        for first, size, back in each.answers.tolist():
-            # What is asked for was said `distance` before the position that must answer.
-            said = first - 1 - back
-            np.testing.assert_array_equal(
-                each.tokens[said : said + size], each.tokens[first : first + size]
-            )
-    assert 0 < module.chance(tokenizer) < 0.05
+def test_a_file_with_a_task_in_it_is_a_task():
+    found = evals.tasks()
+    assert {name.partition("(")[0] for name in ALL} <= set(found)
+    assert "perplexity" in found
+    assert not {"prompts", "score", "task", "text"} & set(found)
 
 
-@pytest.mark.parametrize("task", GENERATED)
-def test_a_length_below_a_tasks_floor_is_refused(task, tokenizer):
-    with pytest.raises(ValueError, match=f"{task} does not fit length=3"):
-        evals.tasks()[task].documents(CONFIG, tokenizer, 3, 1)
+@pytest.mark.parametrize("task", ALL)
+def test_questions_are_of_ids_inside_the_document(task, prose_config, prompt_tokenizer):
+    config = prose_config
+    shortest = floor(task, config, prompt_tokenizer)
+    for length in (shortest, shortest + 1, shortest + 333):
+        found = evals.parse(task).documents(config, prompt_tokenizer, length, range(3, 13))
+        assert {each.number for each in found} == set(range(3, 13))
+        for each in found:
+            assert each.tokens.dtype == np.int32 and each.answers.dtype == np.int32
+            assert len(each.tokens) <= length + 1
+            assert (each.tokens == prompt_tokenizer.bos_id).nonzero()[0].tolist() == [0]
+            for start, count, distance in each.answers.tolist():
+                # What is asked for was said `distance` before the position that must answer.
+                said = start - 1 - distance
+                assert 1 <= said < start <= start + count <= len(each.tokens)
+                np.testing.assert_array_equal(
+                    each.tokens[said : said + count], each.tokens[start : start + count]
+                )
+    # As long as possible: what is missing is less than one more piece of the haystack. The words
+    # of fwe all grow in number together.
+    missing = [length + 1 - len(each.tokens) for each in found]
+    assert max(missing) < (40 if not task.startswith("fwe") else 80)
+    assert 0 <= evals.parse(task).chance(prompt_tokenizer) < 0.05
+
+
+@pytest.mark.parametrize("task", ALL)
+def test_the_shortest_length_always_works_and_the_next_never(task, prose_config, prompt_tokenizer):
+    config = prose_config
+    shortest = floor(task, config, prompt_tokenizer)
+    evals.parse(task).documents(config, prompt_tokenizer, shortest, range(200))
+    with pytest.raises(ValueError, match=f"length={shortest - 1}; the shortest.* is {shortest}$"):
+        evals.parse(task).documents(config, prompt_tokenizer, shortest - 1, range(1))
+
+
+def test_the_shortest_length_is_the_longest_documents(prose_config, prompt_tokenizer, monkeypatch):
+    """Where all words take as many ids, the shortest length is filled to the last id."""
+    same = [w for w in words.HELD_OUT_NOUNS if len(prompt_tokenizer.encode("-" + w)) == 2][:9]
+    red = ["red"]
+    assert [len(prompt_tokenizer.encode(text)) for text in ("red", " red")] == [1, 1]
+    for module, names in (
+        (needle, {"ADJECTIVES": red, "HELD_OUT_NOUNS": same}),
+        (lines, {"ADJECTIVES": red, "HELD_OUT_NOUNS": same}),
+        (phonebook, {"FIRST_NAMES": red, "LAST_NAMES": ["red"] * 9}),
+    ):
+        for name, value in names.items():
+            monkeypatch.setattr(module, name, value)
+    caches = (needle._wording, lines._parts, phonebook._parts)
+    for cache in caches:
+        cache.cache_clear()
+    for task in (
+        "needle",
+        "needle(keys=4)",
+        "needle(haystack=text)",
+        "needle(haystack=text,cue=easy)",
+        "lines(template=official)",
+        "passkey",
+        "phonebook",
+    ):
+        shortest = floor(task, prose_config, prompt_tokenizer)
+        found = evals.parse(task).documents(prose_config, prompt_tokenizer, shortest, range(3))
+        assert {len(each.tokens) for each in found} == {shortest + 1}, task
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.mark.parametrize("task", ALL)
+def test_documents_are_pure_functions_and_differ(task, prose_config, prompt_tokenizer):
+    config = prose_config
+    length = floor(task, config, prompt_tokenizer) + 100
+
+    def made(numbers, config=config, length=length, task=task):
+        documents = evals.parse(task).documents(config, prompt_tokenizer, length, numbers)
+        return {
+            (d.number, d.first_query): (d.tokens.tobytes(), d.answers.tolist()) for d in documents
+        }
+
+    many = made(range(12))
+    assert len({tokens for tokens, _ in many.values()}) == len(many)
+    # Alone or among others, in whatever order they are made.
+    assert made(range(7, 9)) == {key: value for key, value in many.items() if key[0] in (7, 8)}
+    for other in (
+        made(range(12), experiment(config.data, seed=1)),
+        made(range(12), length=length + 60),
+    ):
+        shared = {tokens for tokens, _ in other.values()} & {tokens for tokens, _ in many.values()}
+        assert not shared
+
+
+@pytest.mark.parametrize("task", ["lagcopy", *IN_WORDS[:10]])
+def test_questions_are_asked_at_the_distances_wished_for(task, prose_config, prompt_tokenizer):
+    config = prose_config
+    low, high = 150, 260
+    found = evals.parse(task).documents(
+        config, prompt_tokenizer, 700, range(40), distances=(low, high)
+    )
+    asked = np.concatenate([each.answers[:, 2] for each in found])
+    assert np.mean((low <= asked) & (asked <= high)) > 0.7
+    assert len(set(asked.tolist())) > 2
+    with pytest.raises(ValueError, match="no question can be asked at distances 9000 to 9999"):
+        evals.parse("passkey").documents(
+            config, prompt_tokenizer, 700, range(1), distances=(9000, 9999)
+        )
+
+
+def sentencepiece_model(path, **options) -> Tokenizer:
+    """One as Llama's: a space before the text; not made by this repository."""
+    model = io.BytesIO()
+    text = [PROMPT_WORDS] * 9 + [f"{i} {i**2} {i**3}" for i in range(900)]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=800,
+        byte_fallback=True,
+        required_chars=string.printable.strip(),
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        minloglevel=2,
+        **options,
+    )
+    path.write_bytes(model.getvalue())
+    return Tokenizer(path)
+
+
+def test_joined_digits_are_refused_by_the_tasks_that_ask_for_numbers(tmp_path):
+    config = experiment(DataConfig(source="retrieval", context_length=64, batch_size=1))
+    joined = sentencepiece_model(tmp_path / "joined.model")
+    for task in ("needle", "passkey", "phonebook", "vt", "cwe", "lines(template=official)"):
+        with pytest.raises(ValueError, match=f"^{task[:5]}.*joins digits"):
+            evals.parse(task).documents(config, joined, 4000, range(1))
+    assert evals.parse("fwe").documents(config, joined, 4000, range(1))
+
+
+def test_a_tokenizer_that_puts_a_space_before_texts_gives_the_same_texts(
+    tmp_path, prose_config, prompt_tokenizer
+):
+    spaced = sentencepiece_model(tmp_path / "spaced.model", split_digits=True)
+    assert spaced.encode("key") != spaced.encode("key", inside=True)
+    for task in ("needle", "needle(keys=4)", "passkey", "vt", "fwe", "cwe"):
+        texts = []
+        for tokenizer in (spaced, prompt_tokenizer):
+            document = evals.parse(task).documents(prose_config, tokenizer, 4000, range(1))[0]
+            texts.append(tokenizer.decode(document.tokens))
+        assert texts[0][:75] == texts[1][:75]
+        assert not any("  " in text.replace("they are:  ", "") for text in texts)
+
+
+def test_depths_are_real_on_a_sentencepiece_tokenizer(prose_config, prompt_tokenizer):
+    """gkamradt's loop looks for the id of a full stop that nothing joins, and ends at depth 0."""
+    task = evals.parse("needle(haystack=text,cue=gkamradt)")
+    found = task.documents(prose_config, prompt_tokenizer, 700, range(1))
+    depths = [1 - each.answers[0, 2] / 700 for each in found]
+    np.testing.assert_allclose(depths, np.linspace(0, 1, 8), atol=0.08)

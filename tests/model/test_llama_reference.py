@@ -114,7 +114,8 @@ def our_logits(tied: bool) -> np.ndarray:
     return np.asarray(transformer.unembed(config, params, hidden_BTD))
 
 
-def transformers_logits(tied: bool) -> np.ndarray:
+def transformers_model(tied: bool, length: int):
+    """Its LlamaForCausalLM with the weights above, for rows of `length` ids."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -129,13 +130,20 @@ def transformers_logits(tied: bool) -> np.ndarray:
         rms_norm_eps=EPSILON,
         rope_parameters={"rope_type": "default", "rope_theta": BASE},
         tie_word_embeddings=tied,
-        max_position_embeddings=TOKENS.shape[1],
+        max_position_embeddings=length,
     )
     model = LlamaForCausalLM(config).eval()
     weights = {name: torch.from_numpy(w) for name, w in huggingface_weights(tied).items()}
     if tied:
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
     model.load_state_dict(weights)
+    return model
+
+
+def transformers_logits(tied: bool) -> np.ndarray:
+    import torch
+
+    model = transformers_model(tied, TOKENS.shape[1])
     with torch.no_grad():
         return model(input_ids=torch.from_numpy(TOKENS)).logits.numpy()
 

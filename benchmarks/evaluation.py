@@ -1,0 +1,106 @@
+"""Scoring beside a bare forward pass, and the whole evaluation of eight members."""
+
+import contextlib
+import dataclasses
+import functools
+import io
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+import evaluate
+from benchmarks.timing import alternate, milliseconds, random_batch, ratio
+from data.prepare import prepare
+from evals import score
+from evals.task import Document
+from experiment.checkpoint import Checkpoints, DataState
+from experiment.config import ExperimentConfig
+from experiment.overrides import apply, find_config
+from experiment.run import RunDirectory
+from model import transformer
+from model.positions import position_table
+
+MEMBERS, TASKS, LENGTHS = 8, ("kv", "lagcopy", "lines", "perplexity"), (128, 256, 512)
+SIZES = {
+    "demo sizes": [],
+    "10M parameters": [
+        "model.vocab_size=8192",
+        "model.embed_dim=320",
+        "model.num_layers=6",
+        "model.num_heads=5",
+        "model.num_kv_heads=5",
+        "model.mlp_dim=864",
+    ],
+}
+
+
+def main(rounds: int) -> None:
+    for name, changes in SIZES.items():
+        seconds = scoring(apply(find_config("demo"), changes), rounds)
+        print(
+            f"{name}: scoring {milliseconds(seconds['score'])}, "
+            f"bare forward pass with logits {milliseconds(seconds['forward'])}, "
+            f"ratio {ratio(seconds['score'], seconds['forward'])}"
+        )
+    whole()
+
+
+def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
+    """`evals.score` and a plain forward pass over the same tokens, every token an answer's."""
+    model, batch = evaluate._network(config.model), random_batch(config)
+    T = config.data.context_length
+    params = jax.jit(functools.partial(transformer.init, model))(0)
+    table = position_table(config.model, T)
+    ids = np.concatenate([batch["tokens"], batch["targets"][:, -1:]], axis=1)
+    starts = np.arange(1, T + 1, 4)
+    answers = np.stack([starts, np.minimum(4, T + 1 - starts), starts], axis=1).astype(np.int32)
+    documents = [Document(tokens=row, answers=answers, number=i) for i, row in enumerate(ids)]
+    subject = score.Subject(params, lambda row_length: table)
+
+    @jax.jit
+    def forward(params, tokens_BT, positions_BT, segment_ids_BT):
+        hidden_BTD = transformer.hidden(
+            model, params, table, tokens_BT, positions_BT, segment_ids_BT
+        )
+        return transformer.unembed(model, params, hidden_BTD)
+
+    def run_forward() -> None:
+        arrays = (batch[name] for name in ("tokens", "positions", "segment_ids"))
+        jax.block_until_ready(forward(params, *arrays))
+
+    def run_score() -> None:
+        score.score(model, [subject], documents, T)
+
+    return alternate({"score": run_score, "forward": run_forward}, rounds)
+
+
+def whole() -> None:
+    """Eight untrained members, from run directories to rows on disk, compilation included."""
+    config = find_config("demo")
+    prepared = prepare(config.data)
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+        for seed in range(MEMBERS):
+            run = RunDirectory(Path(folder) / f"seed={seed}")
+            member = dataclasses.replace(config, seed=seed)
+            run.write_config(member, [])
+            run.tokenizer_path.write_bytes((prepared / "tokenizer.model").read_bytes())
+            checkpoints = Checkpoints(run, keep=1)
+            state = DataState(fingerprint="")
+            params = transformer.init(config.model, seed)
+            checkpoints.save(1, params, {"count": np.zeros(1)}, state, member)
+            checkpoints.close()
+        score._compiled.cache_clear()
+        start = time.perf_counter()
+        paths = sorted(Path(folder).iterdir())
+        results = evaluate.evaluate(paths, TASKS, LENGTHS)
+        seconds = time.perf_counter() - start
+    answers = sum(len(rows["task"]) for _, _, rows in results)
+    print(
+        f"{MEMBERS} members, {','.join(TASKS)} at {','.join(map(str, LENGTHS))}, "
+        f"{config.evals.documents} documents: {seconds:.0f} s, {answers:,} answers, "
+        f"{score._compiled.cache_info().misses} compilations for "
+        f"{len(TASKS) * len(LENGTHS)} pairs of task and length"
+    )

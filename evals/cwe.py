@@ -1,0 +1,221 @@
+"""RULER's common words: the ten words of a numbered list that occur most often.
+
+Templates of Hsieh et al. (arXiv 2404.06654), word for word, with one example in the prompt and the
+official frequencies: 30 times against 3 (example: 10 against 3, of 40 words), and below 4096 tokens
+6 against 1 (example: 3 against 1, of 20 words). Words are this repository's own: single ones, or
+adjective-noun pairs where a context holds more different ones than there are.
+
+Every word is one answer, its number ("1.") given, teacher-forced in the order in which the words
+first occur in the list. Officially the order is random and RULER counts the share of words found
+anywhere in 120 decoded tokens; teacher forcing needs one right order, one that a model can know, so
+the example shows this one. A row says whether word i comes next, exactly, given the right ones
+before it: stricter than that recall in order and form, more lenient after an error. `distance` is
+from the word's last occurrence in the list.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from data.tokenizer import Tokenizer
+from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
+from evals import prompts
+from evals.task import Document, Task
+from experiment.config import ExperimentConfig
+
+_NUM_COMMON = 10
+# From this length on RULER asks with the higher frequencies.
+_LONG = 4096
+_SINGLE = sorted({*ADJECTIVES, *NOUNS, *HELD_OUT_NOUNS})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Counts:
+    """How often words occur: common and other ones, in the question and in its example."""
+
+    common: int
+    other: int
+    example_words: int
+    example_common: int
+    example_other: int
+
+
+_FEW = _Counts(common=6, other=1, example_words=20, example_common=3, example_other=1)
+_MANY = _Counts(common=30, other=3, example_words=40, example_common=10, example_other=3)
+
+
+class _Words:
+    """Single words, or adjective-noun pairs, as ids; encoded once."""
+
+    def __init__(self, tokenizer: Tokenizer, *, pairs: bool):
+        encode = prompts.encoder(tokenizer)
+        starts, ends = (ADJECTIVES, NOUNS + HELD_OUT_NOUNS) if pairs else (_SINGLE, ("",))
+        self._starts = [encode(" " + word) for word in starts]
+        self._ends = [encode("-" + word) if word else [] for word in ends]
+        self.longest = max(map(len, self._starts)) + max(map(len, self._ends))
+
+    def __len__(self) -> int:
+        return len(self._starts) * len(self._ends)
+
+    def __getitem__(self, index: int) -> list[int]:
+        start, end = divmod(index, len(self._ends))
+        return self._starts[start] + self._ends[end]
+
+
+@functools.lru_cache(maxsize=8)
+def _words(tokenizer: Tokenizer, pairs: bool) -> _Words:
+    return _Words(tokenizer, pairs=pairs)
+
+
+class _Prompt:
+    """The parts of the template as ids."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        encode = prompts.encoder(tokenizer)
+        self.intro = encode(
+            "Below is a numbered list of words. In these words, some appear more often than "
+            "others. Memorize the ones that appear most often.\n"
+        )
+        self.question = encode(
+            "\nQuestion: What are the 10 most common words in the above list?"
+        ) + encode(" Answer: The top 10 words that appear most often in the list are:")
+        self.space, self.dot, self.line = encode(" "), encode("."), encode("\n")
+        self._digits = functools.partial(prompts.digits, tokenizer, task="cwe")
+
+    def numbered(self, index: int, word: list[int]) -> list[int]:
+        """ " 7. word", without its space if it is the first of a list."""
+        return self.space * (index > 0) + self._digits(index + 1) + self.dot + word
+
+    def num_list_ids(self, count: int) -> int:
+        """Ids of a list of `count` items, their words left out."""
+        digits = sum(count - 10**power + 1 for power in range(len(str(count))))
+        return count * len(self.space + self.dot) - len(self.space) + digits
+
+    def num_ids(self, count: int, word_ids: int, common_ids: int) -> int:
+        """Ids of a prompt with its answers: `count` items of so many ids, ten common words."""
+        answers = len(self.space) + self.num_list_ids(_NUM_COMMON) + common_ids
+        return len(self.intro + self.question) + self.num_list_ids(count) + word_ids + answers
+
+    def ids(self, items: list[list[int]], common: list[list[int]]):
+        """Ids of a prompt with its answers; and the answers: start, number of ids, distance."""
+        tokens = list(self.intro)
+        last = {}
+        for index, word in enumerate(items):
+            tokens += self.numbered(index, word)
+            last[tuple(word)] = len(tokens) - len(word)
+        tokens += self.question + self.space
+        answers = []
+        for index, word in enumerate(common):
+            tokens += self.numbered(index, [])
+            answers.append((len(tokens), len(word), len(tokens) - 1 - last[tuple(word)]))
+            tokens += word
+        return tokens, answers
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cwe(Task):
+    """See the module."""
+
+    kind = "score"
+
+    def documents(
+        self,
+        config: ExperimentConfig,
+        tokenizer: Tokenizer,
+        length: int,
+        numbers: range,
+        distances: tuple[int, int] | None = None,
+    ) -> list[Document]:
+        """See `Task.documents`."""
+        prompt, words = _Prompt(tokenizer), _words(tokenizer, False)
+        counts = _FEW if length < _LONG else _MANY
+        shortest = _shortest(prompt, words, counts)
+        if counts is _MANY and length < shortest:
+            few = _shortest(prompt, words, _FEW)
+            between = f"{few} to {_LONG - 1} or " if few < _LONG else ""
+            raise ValueError(
+                f"cwe does not fit length={length}; with this tokenizer {between}"
+                f"{shortest} and more does"
+            )
+        prompts.check_length("cwe", length, shortest)
+        return [
+            _document(
+                prompt,
+                tokenizer,
+                length,
+                number,
+                counts,
+                prompts.generator(self, config.evals.seed, length, number),
+            )
+            for number in numbers
+        ]
+
+    def chance(self, tokenizer: Tokenizer) -> float:
+        """See `Task.chance`."""
+        return 1 / len(_SINGLE)
+
+
+def _shortest(prompt: _Prompt, words: _Words, counts: _Counts) -> int:
+    """Shortest length that fits whatever words are drawn: one word that is not common."""
+    common = _NUM_COMMON * words.longest
+    example = _NUM_COMMON * counts.example_common
+    example += (counts.example_words - _NUM_COMMON) * counts.example_other
+    count = _NUM_COMMON * counts.common + counts.other
+    return (
+        prompt.num_ids(example, example * words.longest, common)
+        + len(prompt.line)
+        + prompt.num_ids(count, count * words.longest, common)
+    )
+
+
+def _document(prompt, tokenizer, length, number, counts, random) -> Document:
+    words = _words(tokenizer, False)
+    common, other = _drawn(words, counts.example_words, random)
+    items = common * counts.example_common + other * counts.example_other
+    example, _ = _question(prompt, items, common, random)
+    start = [tokenizer.bos_id, *example, *prompt.line]
+
+    room = length + 1 - len(start)
+    common, other = _drawn(words, len(words), random)
+    fitting = _num_fitting(prompt, common, other, counts, room)
+    if fitting == len(other):
+        words = _words(tokenizer, True)
+        # The shortest item takes three ids.
+        common, other = _drawn(words, min(len(words), _NUM_COMMON + room // 3), random)
+        fitting = _num_fitting(prompt, common, other, counts, room)
+    items = common * counts.common + other[:fitting] * counts.other
+    tokens, answers = _question(prompt, items, common, random)
+    return Document(
+        tokens=np.array(start + tokens, np.int32),
+        answers=np.add(answers, [len(start), 0, 0]).astype(np.int32),
+        number=number,
+    )
+
+
+def _drawn(words: _Words, count: int, random) -> tuple[list[list[int]], list[list[int]]]:
+    """Ten words, and count - 10 others."""
+    drawn = [words[index] for index in random.choice(len(words), count, replace=False).tolist()]
+    return drawn[:_NUM_COMMON], drawn[_NUM_COMMON:]
+
+
+def _num_fitting(prompt, common, other, counts, room) -> int:
+    """How many of the other words fit besides the common ones; at least one."""
+    common_ids = sum(map(len, common))
+    word_ids = counts.common * common_ids
+    count = _NUM_COMMON * counts.common
+    fitting = 0
+    for word in other:
+        count += counts.other
+        word_ids += counts.other * len(word)
+        if prompt.num_ids(count, word_ids, common_ids) > room:
+            break
+        fitting += 1
+    return fitting
+
+
+def _question(prompt: _Prompt, items, common, random):
+    """`_Prompt.ids` of the items in random order, asked in order of first occurrence."""
+    shuffled = [items[index] for index in random.permutation(len(items)).tolist()]
+    first = {tuple(word): index for index, word in reversed(list(enumerate(shuffled)))}
+    return prompt.ids(shuffled, sorted(common, key=lambda word: first[tuple(word)]))

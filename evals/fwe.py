@@ -1,0 +1,121 @@
+"""RULER's frequent words: the three most frequent words of a coded text.
+
+Template of Hsieh et al. (arXiv 2404.06654), word for word. Words of six random letters occur with
+zeta-distributed frequencies, alpha = 2; the most frequent "word" is "..." and is to be ignored, so
+those asked for have ranks 2, 3 and 4. There is a word for every 50 tokens of context, at least
+five. The text is as long as fits while ranks 2 to 5 all differ in frequency (officially they may
+tie, and then no answer is the right one).
+
+Every word is one answer, teacher-forced from the most frequent to the least, with a space between
+them. A row says whether word i comes next, exactly, given the right ones before it; RULER counts
+the share of words found anywhere in 50 decoded tokens, in any order. `distance` is from the word's
+last occurrence in the text.
+"""
+
+import bisect
+import dataclasses
+import string
+
+import numpy as np
+from scipy.special import zeta
+
+from data.tokenizer import Tokenizer
+from evals import prompts
+from evals.task import Document, Task
+from experiment.config import ExperimentConfig
+
+_ALPHA = 2.0
+_LETTERS = 6
+# Words drawn, counting those that zeta's tail leaves out: the fewest with ranks 2 to 5 apart.
+_FEWEST = 30
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Fwe(Task):
+    """See the module."""
+
+    kind = "score"
+
+    def documents(
+        self,
+        config: ExperimentConfig,
+        tokenizer: Tokenizer,
+        length: int,
+        numbers: range,
+        distances: tuple[int, int] | None = None,
+    ) -> list[Document]:
+        """See `Task.documents`."""
+        encode = prompts.encoder(tokenizer)
+        intro = tokenizer.encode(
+            "Read the following coded text and track the frequency of each coded word. Find the "
+            "three most frequently appeared coded words."
+        )
+        intro = [tokenizer.bos_id, *intro]
+        question = encode(
+            "\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What are "
+            "the three most frequently appeared words in the above coded text?"
+        ) + encode(
+            " Answer: According to the coded text above, the three most frequently appeared words "
+            "are:"
+        )
+        dots = encode(" ...")
+        # A letter is one id at most, and so is the space before a word.
+        longest = np.array([len(dots)] + [1 + _LETTERS] * 4)
+        fewest = int(_counts(_FEWEST, 5) @ longest) + 3 * (1 + _LETTERS)
+        prompts.check_length("fwe", length, len(intro) + fewest + len(question) - 1)
+
+        documents = []
+        for number in numbers:
+            random = prompts.generator(self, config.evals.seed, length, number)
+            words = [encode(" " + word) for word in _words(random, max(length // 50, 5) - 1)]
+            asked = words[:3]
+            room = length + 1 - len(intro + question) - sum(map(len, asked))
+            counts = _fitting([dots, *words], room)
+            ranks = random.permutation(np.repeat(np.arange(len(counts)), counts))
+            tokens, last = list(intro), {}
+            for rank in ranks.tolist():
+                last[rank] = len(tokens)
+                tokens += words[rank - 1] if rank else dots
+            tokens += question
+            answers = []
+            for rank, word in enumerate(asked, start=1):
+                answers.append((len(tokens), len(word), len(tokens) - 1 - last[rank]))
+                tokens += word
+            documents.append(
+                Document(
+                    tokens=np.array(tokens, np.int32),
+                    answers=np.array(answers, np.int32),
+                    number=number,
+                )
+            )
+        return documents
+
+    def chance(self, tokenizer: Tokenizer) -> float:
+        """See `Task.chance`."""
+        return 1 / 26**_LETTERS
+
+
+def _words(random: np.random.Generator, count: int) -> list[str]:
+    """Different words of small letters."""
+    numbers = random.choice(26**_LETTERS, size=count, replace=False)
+    rows = numbers[:, None] // 26 ** np.arange(_LETTERS) % 26
+    return ["".join(string.ascii_lowercase[letter] for letter in row) for row in rows]
+
+
+def _counts(drawn: int, num_words: int) -> np.ndarray:
+    """int `[num_words]`: how often each rank occurs, as RULER rounds it."""
+    return (drawn * np.arange(1, num_words + 1) ** -_ALPHA / zeta(_ALPHA)).astype(int)
+
+
+def _fitting(words: list[list[int]], room: int) -> np.ndarray:
+    """Counts of the longest text within `room` ids whose ranks 2 to 5 differ in frequency."""
+    sizes = np.array([len(word) for word in words])
+
+    def size(drawn: int) -> int:
+        return int(_counts(drawn, len(words)) @ sizes)
+
+    # Rank 1 alone is 6/10 of what is drawn, so two words for every id are more than fit.
+    drawn = bisect.bisect_right(range(2 * room), room, key=size) - 1
+    while len(set(_counts(drawn, len(words))[1:5].tolist())) < 4:
+        drawn -= 1
+    return _counts(drawn, len(words))

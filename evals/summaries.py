@@ -1,0 +1,101 @@
+"""What rows of text say: pure functions of columns of `evals.rows`, one evaluation at a time."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evals.rows import Rows
+
+
+class MeanWithError(NamedTuple):
+    """A mean, its standard error and how many independent units that was taken from."""
+
+    mean: float
+    standard_error: float
+    num_units: int
+
+
+def total_nats(rows: Rows) -> float:
+    """Nats of all tokens of all answers."""
+    return float(np.sum(rows["nll"] * rows["num_tokens"]))
+
+
+def mean_nll(rows: Rows) -> float:
+    """Nats a token: every token counts the same, however answers were cut."""
+    return total_nats(rows) / float(rows["num_tokens"].sum())
+
+
+def perplexity(rows: Rows) -> float:
+    """exp of nats a token."""
+    return float(np.exp(mean_nll(rows)))
+
+
+def bits_per_byte(rows: Rows) -> float:
+    """Of the text's UTF-8 bytes: comparable between tokenizers."""
+    return total_nats(rows) / float(np.log(2)) / float(rows["num_bytes"].sum())
+
+
+def nats_per_word(rows: Rows) -> float:
+    """Of the text's words, as whitespace separates them: comparable between tokenizers."""
+    return total_nats(rows) / float(rows["num_words"].sum())
+
+
+def word_perplexity(rows: Rows) -> float:
+    """exp(total nats / words), what the authors of PG-19 ask for (Rae et al., arXiv 1911.05507)."""
+    return float(np.exp(nats_per_word(rows)))
+
+
+def share(rows: Rows, *, column: str = "first_token_correct") -> MeanWithError:
+    """Mean of a column over answers, its error over documents.
+
+    Answers of one document rise and fall together, so a binomial error would be too small.
+    """
+    return _ratio(rows[column], np.ones(len(rows["document"])), _units(rows, ("document",)))
+
+
+def difference(
+    rows: Rows, other: Rows, *, column: str = "nll", unit: tuple[str, ...] = ("document",)
+) -> MeanWithError:
+    """Mean of `rows` minus `other` over the same answers, e.g. of two schedules.
+
+    Paired: what makes a text hard is in both and cancels, so that the error is that of the
+    difference, far below that of either mean. Nats are weighted by tokens.
+
+    Args:
+      column: "nll", or a column of right and wrong.
+      unit: what counts as one independent draw: the columns that name it.
+
+    Raises:
+      ValueError: if the two are not about the same answers.
+    """
+    keys = ("document", "query", "num_tokens")
+    by_answer = [np.lexsort([each["query"], each["document"]]) for each in (rows, other)]
+    mine, theirs = (
+        {name: each[name][places] for name in {*keys, *unit, column}}
+        for each, places in zip((rows, other), by_answer, strict=True)
+    )
+    if any(not np.array_equal(mine[name], theirs[name]) for name in keys):
+        raise ValueError(
+            "rows to be compared must be about the same answers; evaluate both with the same "
+            "task, length and number of documents"
+        )
+    weights = mine["num_tokens"] if column == "nll" else np.ones(len(mine[column]))
+    change = mine[column].astype(float) - theirs[column].astype(float)
+    return _ratio(change, weights.astype(float), _units(mine, unit))
+
+
+def _units(rows: Rows, names: tuple[str, ...]) -> np.ndarray:
+    values = np.stack([rows[name] for name in names])
+    return np.unique(values, axis=1, return_inverse=True)[1].reshape(-1)
+
+
+def _ratio(values: np.ndarray, weights: np.ndarray, unit: np.ndarray) -> MeanWithError:
+    """Weighted mean, with the ratio estimator's error over units of unequal weight."""
+    weight = np.bincount(unit, weights)
+    total = np.bincount(unit, weights * values)
+    mean, n = total.sum() / weight.sum(), len(weight)
+    error = np.nan
+    if n > 1:
+        spread = np.sum((total - mean * weight) ** 2)
+        error = np.sqrt(n / (n - 1) * spread) / weight.sum()
+    return MeanWithError(float(mean), float(error), n)

@@ -1,0 +1,135 @@
+"""One set of books in every layout."""
+
+import json
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+import tensorflow_datasets as tfds
+import zstandard
+from tensorflow_datasets.datasets.pg19 import pg19_dataset_builder
+
+from data.pg19 import test_books as read_books
+
+# In the order of ids, which is not that of names.
+BOOKS = [(2544, "Zwei é\nlines"), (10146, "Reminiscences of\n\npioneer days")]
+URL = "http://www.gutenberg.org/ebooks/"
+
+
+@pytest.fixture
+def published(tmp_path):
+    """DeepMind's bucket: a folder a split, one file a book, white space around the texts."""
+    root = tmp_path / "published"
+    for split in ("train", "validation", "test"):
+        (root / split).mkdir(parents=True)
+    for split, book_id, text in (
+        ("train", 7, "training"),
+        ("validation", 8, "validation"),
+        *(("test", *book) for book in BOOKS),
+    ):
+        (root / split / f"{book_id}.txt").write_text(f"\n\n{text}\n", "utf-8")
+    lines = [f"{i},Title,1908,{URL}{i}\n" for i in (7, 8, 2544, 10146)]
+    (root / "metadata.csv").write_text("".join(lines))
+    return root
+
+
+@pytest.fixture
+def tfds_dir(published, tmp_path, monkeypatch):
+    """What TFDS' own builder makes of it, with Python's files in place of TensorFlow's."""
+    files = types.SimpleNamespace(GFile=open, listdir=os.listdir)
+    fake = types.SimpleNamespace(io=types.SimpleNamespace(gfile=files))
+    monkeypatch.setattr(pg19_dataset_builder, "tf", fake)
+    monkeypatch.setattr(pg19_dataset_builder, "_DATA_DIR", str(published))
+    # Nothing is downloaded; see data/redpajama. (monkeypatch would look the old value up.)
+    pg19_dataset_builder.Builder.url_infos = None
+    tfds.disable_progress_bar()
+
+    def make(file_format):
+        data_dir = tmp_path / file_format
+        builder = pg19_dataset_builder.Builder(data_dir=data_dir, file_format=file_format)
+        builder.download_and_prepare(file_format=file_format)
+        return data_dir
+
+    return make
+
+
+def found(path):
+    return [(book.id, book.text) for book in read_books(str(path))]
+
+
+def test_deepminds_files(published):
+    assert found(published) == BOOKS
+
+
+def test_tensorflow_datasets(tfds_dir):
+    assert found(tfds_dir("array_record")) == BOOKS
+
+
+def test_tensorflow_datasets_default_place(tfds_dir, monkeypatch):
+    data_dir = tfds_dir("array_record")
+    builder = tfds.builder
+
+    def at_home(name, data_dir=None):
+        assert data_dir is None
+        return builder(name, data_dir=home)
+
+    monkeypatch.setattr(tfds, "builder", at_home)
+    home = data_dir
+    assert [(book.id, book.text) for book in read_books(None)] == BOOKS
+    home = data_dir.parent / "empty"
+    with pytest.raises(ValueError, match=r"empty/pg19/0\.1\.1: no PG-19 test split"):
+        read_books(None)
+
+
+@pytest.mark.parametrize("name", ["test.jsonl", "test.jsonl.zst", "other.jsonl"])
+def test_lines_of_json(name, tmp_path):
+    """The URL at the top as Hugging Face's copies have it, or in meta."""
+    records = [
+        {"short_book_title": "B", "url": f"{URL}10146", "text": BOOKS[1][1] + "\n"},
+        {"text": BOOKS[0][1], "meta": {"title": "A", "url": f"{URL}2544/"}},
+    ]
+    data = "".join(json.dumps(record) + "\n" for record in records).encode()
+    (tmp_path / name).write_bytes(zstandard.compress(data) if name.endswith("zst") else data)
+    (tmp_path / "dev.jsonl").write_text('{"text": "another split"}\n')
+    assert found(tmp_path / name if name.startswith("other") else tmp_path) == BOOKS
+
+
+def test_what_cannot_be_read_is_named(published, tmp_path):
+    message = r"give path=DIR with pg19/0\.1\.1/ .*, test/10146\.txt .* or test\.jsonl"
+    with pytest.raises(ValueError, match=message):
+        read_books(str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match=message):
+        read_books(str(published / "metadata.csv"))
+    (published / "test" / "9.txt").write_bytes(b"\xff")
+    with pytest.raises(ValueError, match=r"9\.txt: broken UTF-8 at byte 1"):
+        read_books(str(published))
+    lines = tmp_path / "test.jsonl"
+    lines.write_text(f'{{"text": "a", "url": "{URL}1"}}\n{{"text": "b"}}\n')
+    with pytest.raises(ValueError, match=r'test\.jsonl:2: no "url" that ends in the id'):
+        read_books(str(tmp_path))
+    lines.write_text(f'{{"text": "a", "url": "{URL}1"}}\n' * 2)
+    with pytest.raises(ValueError, match="1 books have the id of another one"):
+        read_books(str(tmp_path))
+
+
+def test_other_file_formats_are_refused(tfds_dir):
+    """The default of `tfds build` is one that only TensorFlow reads: here its record of it."""
+    data_dir = tfds_dir("array_record")
+    info = data_dir / "pg19" / "0.1.1" / "dataset_info.json"
+    info.write_text(info.read_text().replace("array_record", "tfrecord"))
+    with pytest.raises(ValueError, match="prepare it again with --file_format=array_record"):
+        read_books(str(data_dir))
+
+
+@pytest.mark.slow
+def test_tensorflow_is_not_imported(tfds_dir):
+    code = f"""
+import sys
+from data.pg19 import test_books
+assert len(test_books({str(tfds_dir("array_record"))!r})) == 2
+assert "tensorflow" not in sys.modules
+"""
+    environment = os.environ | {"PYTHONPATH": os.getcwd()}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=120)

@@ -1,0 +1,73 @@
+"""What several tests of `evals` make."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from data.config import DataConfig
+from evals.rows import Rows
+from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
+from model.config import ModelConfig
+from model.rotary.rope import Rope
+
+# Of the prompts that retrieval tasks ask in words.
+PROMPT_WORDS = (
+    "A special magic number is hidden within the following text. Make sure to memorize it. I will "
+    "quiz you about the number afterwards. One of the special magic numbers for is: What is the "
+    "special magic number for mentioned in the provided text? The special magic number for "
+    "mentioned in the provided text is The grass is green. The sky is blue. The sun is yellow. "
+    "Here we go. There and back again. There is an important info hidden inside a lot of "
+    "irrelevant text. Find it and memorize them. I will quiz you about the important information "
+    "there. The pass key is Remember it. is the pass key. What is the pass key? The pass key is "
+    "line : REGISTER_CONTENT is < line : REGISTER_CONTENT is < What is the best thing to do in "
+    "San Francisco? Answer: The best thing to do in San Francisco is eat a sandwich and sit in "
+    "Dolores Park on a sunny day. VAR = VAR Question: Find all variables"
+)
+
+
+def experiment(data: DataConfig, **evals) -> ExperimentConfig:
+    """A run of the smallest model on `data`."""
+    model = ModelConfig(
+        vocab_size=1024,
+        embed_dim=8,
+        num_layers=1,
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=4,
+        mlp_dim=8,
+        rotary=Rope(base=100.0),
+    )
+    return ExperimentConfig(
+        name="test",
+        question="?",
+        model=model,
+        data=data,
+        train=TrainConfig(num_steps=1, learning_rate=1e-3),
+        evals=EvalConfig(**evals),
+    )
+
+
+def write_texts(folder: Path, sizes: tuple[int, ...]) -> DataConfig:
+    """Training and validation documents of as many words as `sizes` says."""
+    random = np.random.default_rng(0)
+    for name in ("train", "validation"):
+        with (folder / f"{name}.jsonl").open("w") as file:
+            for size in sizes:
+                text = " ".join(f"{word:x}" for word in random.integers(0, 10**6, size))
+                file.write(json.dumps({"text": text, "meta": {}}) + "\n")
+    return DataConfig(
+        source="jsonl",
+        path=str(folder),
+        vocab_size=600,
+        context_length=64,
+        batch_size=2,
+        prepared_root=str(folder / "prepared"),
+    )
+
+
+def rows(**columns) -> Rows:
+    """The columns that a pure function of rows reads."""
+    made = {name: np.asarray(values) for name, values in columns.items()}
+    num_rows = len(next(iter(made.values())))
+    return {"task": np.full(num_rows, "test")} | made

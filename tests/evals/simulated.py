@@ -1,0 +1,53 @@
+"""Rows of simulated models whose accuracy by distance is known."""
+
+import numpy as np
+
+from evals import rows
+
+CHANCE = 1 / 64
+
+
+def logistic(l50, slope, ceiling=1.0):
+    """Accuracy that is half-way from ceiling to chance at l50; slope is per octave."""
+    return lambda m: CHANCE + (ceiling - CHANCE) / (1 + (m / l50) ** (slope / np.log(2)))
+
+
+def revived(m):
+    """What base 10 shows: an edge at 12, a hole, .6 from a full turn of the slowest pair on."""
+    return np.where(m < 45, logistic(12, 5)(m), 0.6)
+
+
+def simulate(
+    curves, random, *, documents=64, queries=16, longest=256, shortest=2, together=0.0, first=0
+) -> rows.Rows:
+    """Rows of a model whose accuracy at distance m is curve(m), one curve a seed.
+
+    Distances are half log-uniform, half uniform. With probability `together` a query's luck is
+    its document's. `first` is the number of the first document.
+    """
+    columns = {name: [] for name in ("seed", "document", "query", "distance", "exact_match")}
+    shape = (documents, queries)
+    log_uniform = np.exp(random.uniform(np.log(shortest), np.log(longest + 1), shape))
+    uniform = random.uniform(shortest, longest + 1, shape)
+    distance = np.where(random.random(shape) < 0.5, log_uniform, uniform).astype(int)
+    for seed, curve in enumerate(curves):
+        luck = random.random(shape)
+        luck = np.where(random.random(shape) < together, random.random((documents, 1)), luck)
+        document, query = np.indices(shape)
+        columns["seed"].append(np.full(shape, seed))
+        columns["document"].append(first + document)
+        columns["query"].append(query)
+        columns["distance"].append(distance)
+        columns["exact_match"].append(luck < curve(distance))
+    result = {name: np.concatenate(parts).ravel() for name, parts in columns.items()}
+    others = {
+        "task": "kv",
+        "run": "rope(base=10)",
+        "step": 400,
+        "rotary": "rope(base=10)",
+        "trained_length": 256,
+        "length": 256,
+        "chance": CHANCE,
+    }
+    size = len(result["seed"])
+    return result | {name: np.full(size, value) for name, value in others.items()}

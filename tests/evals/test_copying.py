@@ -1,0 +1,174 @@
+"""What copies scores 100% on every task of copying, and 0 or chance once answers are not its own.
+
+Two ways to copy: `copied`, in numpy, on every task; and parameters of our own transformer, set by
+hand, which must do the same through `evals.score`.
+
+Suffix matching is enough wherever the cue repeats words that stand before the answer. In RULER's
+cue only the space before the number does, which no other id of the prompt is (here), so one needle
+is found and several are not: which one is asked stands elsewhere in the question. The same holds
+for LongEval's official question. That their answers can be had from the prompt is shown on its text
+(test_needle, test_lines).
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import evals
+from evals import score
+from evals.score import Subject
+from model import transformer
+from model.config import ModelConfig
+from model.positions import position_table
+from model.rotary.rope import Rope
+from tests.evals.oracles import copied, copying_model, exact_matches
+
+# Task, length, and layers of the hand-built model before its last: 2^n ids must tell places apart.
+# None: not asked of the model, which would be wide, for it has a feature for every id that occurs.
+COPYING = (
+    ("kv", 96, 0),
+    ("lagcopy(lag=20)", 40, 0),
+    ("lagcopy", 96, 0),
+    ("lagcopy(text=natural,lag=30)", 90, None),
+    ("lines", 150, 4),
+    ("needle", 250, 3),
+    ("needle(haystack=text)", 200, None),
+    ("needle(haystack=text,cue=easy)", 200, None),
+    ("needle(haystack=text,cue=gkamradt)", 200, None),
+    ("passkey", 180, 3),
+    ("phonebook", 200, 3),
+)
+CHEAP = COPYING[:3]
+
+
+def documents(task, length, config, tokenizer, count=4):
+    return evals.parse(task).documents(config, tokenizer, length, range(count))
+
+
+def answer_ids(document):
+    """Indices of all ids of all answers."""
+    return np.concatenate([np.arange(s, s + n) for s, n, _ in document.answers])
+
+
+def with_answers(document, ids):
+    tokens = document.tokens.copy()
+    tokens[answer_ids(document)] = ids
+    return dataclasses.replace(document, tokens=tokens)
+
+
+def shifted(document):
+    """Every answer's ids one place on: a model right about this is scored one position off."""
+    return with_answers(document, np.roll(document.tokens[answer_ids(document)], 1))
+
+
+def swapped(found):
+    """Each document with the answers of another one: a model right about this knew them."""
+    others = found[len(found) // 2 :] + found[: len(found) // 2]
+    return [
+        with_answers(each, np.resize(other.tokens[answer_ids(other)], len(answer_ids(each))))
+        for each, other in zip(found, others, strict=True)
+    ]
+
+
+def collapses(task: str) -> tuple[bool, bool]:
+    """Whether shifted and swapped answers can be told from right ones.
+
+    Where a text is said again and again, what is put into one saying is copied by the next. And in
+    the Dolores Park needle all documents have one answer.
+    """
+    return not task.startswith("lagcopy"), task != "lagcopy" and "cue" not in task
+
+
+@pytest.mark.parametrize(("task", "length", "_"), COPYING)
+def test_copying_finds_every_answer_and_only_the_right_one(
+    task, length, _, prose_config, prompt_tokenizer
+):
+    found = documents(task, length, prose_config, prompt_tokenizer, 12)
+    assert exact_matches(found).all()
+    chance = evals.parse(task).chance(prompt_tokenizer)
+    for applies, others in zip(
+        collapses(task), ([shifted(each) for each in found], swapped(found)), strict=True
+    ):
+        if applies:
+            right = exact_matches(others)
+            assert right.sum() <= stats.binom.ppf(1 - 1e-6, len(right), max(chance, 0.01))
+
+
+def test_copying_takes_the_last_of_several_needles(prose_config, prompt_tokenizer):
+    found = documents("needle(keys=4)", 400, prose_config, prompt_tokenizer, 20)
+    last = []
+    for each in found:
+        text = prompt_tokenizer.decode(each.tokens)
+        answer = text[-7:]
+        last.append(text.rindex(f"is: {answer}.") == text.rindex("is: "))
+    assert exact_matches(found).tolist() == last
+    assert 0.1 < np.mean(last) < 0.6
+
+
+def test_control_text_cannot_be_copied(prose_config, prompt_tokenizer):
+    found = documents("lagcopy(text=control,lag=60)", 300, prose_config, prompt_tokenizer, 12)
+    assert exact_matches(found).mean() < 0.35  # of its words, some follow each other twice
+
+
+@pytest.mark.parametrize(
+    ("task", "length", "num_copies"),
+    [
+        pytest.param(*case, marks=[] if case in CHEAP else pytest.mark.slow, id=case[0])
+        for case in COPYING
+        if case[2] is not None
+    ],
+)
+def test_a_transformer_built_to_copy_scores_the_same(
+    task, length, num_copies, prose_config, prompt_tokenizer
+):
+    found = documents(task, length, prose_config, prompt_tokenizer)
+    found = found[:: max(1, len(found) // 6)]
+    asked = [*found, *map(shifted, found), *swapped(found)]
+    used = np.unique(np.concatenate([each.tokens for each in asked]))
+    config, params = copying_model(used, prompt_tokenizer.vocab_size, num_copies)
+    table = position_table(config, length)
+    subject = Subject(params, lambda row_length: table)
+    result = score.score(config, [subject], asked, length)
+    right, shifted_right, swapped_right = np.split(result.exact_match[0], 3)
+    assert right.all()
+    assert result.nll[0][: len(right)].max() < 1e-3
+    for applies, others in zip(collapses(task), (shifted_right, swapped_right), strict=True):
+        if applies:
+            assert others.mean() < 0.1
+
+
+def test_an_untrained_model_scores_chance(prose_config, prompt_tokenizer):
+    config = ModelConfig(
+        vocab_size=prompt_tokenizer.vocab_size,
+        embed_dim=16,
+        num_layers=1,
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=8,
+        mlp_dim=16,
+        rotary=Rope(base=100.0),
+    )
+    table = position_table(config, 320)
+    subject = Subject(transformer.init(config, 0), lambda row_length: table)
+    tasks = [task for task, *_ in COPYING] + ["needle(keys=4)", "lines(template=official)"]
+    tasks.remove("lagcopy(text=natural,lag=30)")  # chance is not the measure of natural text
+    parts = [documents(task, 320, prose_config, prompt_tokenizer, 2)[:6] for task in tasks]
+    result = score.score(config, [subject], [each for part in parts for each in part], 320)
+    right = np.split(
+        result.exact_match[0],
+        np.cumsum([sum(len(each.answers) for each in part) for part in parts])[:-1],
+    )
+    for task, each in zip(tasks, right, strict=True):
+        chance = evals.parse(task).chance(prompt_tokenizer)
+        assert each.sum() <= stats.binom.ppf(1 - 1e-6, len(each), chance), task
+
+
+def test_what_copied_says_by_hand():
+    #            a b c a b d a b . a b c
+    tokens = [1, 2, 3, 1, 2, 4, 1, 2, 9, 1, 2, 3]
+    expected = [-1, -1, -1, 2, 3, -1, 2, 4, -1, 2, 9, 1]
+    assert copied(np.array(tokens)).tolist() == expected
+    # The longer match wins over the later one.
+    assert copied(np.array([5, 1, 2, 3, 6, 1, 2, 4, 5, 1, 2]))[-1] == 3

@@ -1,0 +1,71 @@
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import evals
+
+INTRO = (
+    "Below is a numbered list of words. In these words, some appear more often than others. "
+    "Memorize the ones that appear most often.\n"
+)
+QUESTION = (
+    "\nQuestion: What are the 10 most common words in the above list? Answer: The top 10 words "
+    "that appear most often in the list are: "
+)
+
+
+def numbered(text):
+    """The words of `1. word 2. word ...`."""
+    items = re.findall(r"(\d+)\. (\S+)", text)
+    assert text == " ".join(f"{number}. {word}" for number, word in items)
+    assert [int(number) for number, _ in items] == list(range(1, len(items) + 1))
+    return [word for _, word in items]
+
+
+def made(config, tokenizer, length, numbers):
+    """Words and answer of example and question, of each document."""
+    for each in evals.parse("cwe").documents(config, tokenizer, length, numbers):
+        start, example, asked = tokenizer.decode(each.tokens).split(INTRO)
+        assert start == ""
+        halves = [part.rstrip("\n").split(QUESTION) for part in (example, asked)]
+        yield each, [(numbered(words), numbered(answer)) for words, answer in halves]
+
+
+@pytest.mark.parametrize(
+    ("length", "example", "asked"),
+    [(2000, {3: 10, 1: 10}, {6: 10, 1: None}), (4096, {10: 10, 3: 30}, {30: 10, 3: None})],
+)
+def test_words_occur_as_often_as_officially(length, example, asked, prose_config, prompt_tokenizer):
+    orders = set()
+    for document, halves in made(prose_config, prompt_tokenizer, length, range(6)):
+        for (words, answer), expected in zip(halves, (example, asked), strict=True):
+            counts = Counter(words)
+            found = Counter(counts.values())
+            assert set(found) == set(expected)
+            assert all(found[often] == words for often, words in expected.items() if words)
+            often = max(expected)
+            assert {word for word in counts if counts[word] == often} == set(answer)
+            # The only order that a model can know: that of first occurrence.
+            assert answer == [word for word in counts if counts[word] == often]
+        orders.add(
+            tuple(
+                np.array(
+                    [halves[1][1].index(w) if w in halves[1][1] else -1 for w in halves[1][0]]
+                )[:60]
+            )
+        )
+        texts = [
+            prompt_tokenizer.decode(document.tokens[start : start + count]).strip()
+            for start, count, _ in document.answers
+        ]
+        assert texts == halves[1][1]
+    # The same shuffle for every document would put the common words at the same places.
+    assert len(orders) == 6
+
+
+def test_long_lists_are_of_pairs_of_words(prose_config, prompt_tokenizer):
+    ((document, halves),) = made(prose_config, prompt_tokenizer, 12_000, range(1))
+    assert len(document.tokens) > 11_950
+    assert all(re.fullmatch("[a-z]+-[a-z]+", word) for word in halves[1][0])

@@ -1,0 +1,72 @@
+"""The isotonic check against values worked out by hand, and the fit against another optimiser."""
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from evals import fit
+
+
+def test_bins_are_eighths_of_an_octave_and_begin_at_powers_of_two():
+    distances = np.array([0, 1, 2, 4, 8, 1024, 11, 12])
+    # 8 log2 11 = 27.7 and 8 log2 12 = 28.7; 0 counts as 1.
+    np.testing.assert_array_equal(fit.bin_number(distances), [0, 0, 8, 16, 24, 80, 27, 28])
+
+
+def test_isotonic_crossing_pools_what_rises_and_interpolates():
+    """.9 .4 .6 .1 with weights 10 30 10 10: .4 and .6 pool to .45; .5 lies 8/9 of the way to it."""
+    trials, hits = np.array([10, 30, 10, 10.0]), np.array([9, 12, 6, 1.0])
+    crossing = fit.isotonic_crossing(trials, hits, np.array([3, 4, 5, 6.0]), 0.5)
+    assert crossing == pytest.approx(3 + 8 / 9)
+    # .2 lies 25/35 of the way from .45 at 5 to .1 at 6.
+    crossing = fit.isotonic_crossing(trials, hits, np.array([3, 4, 5, 6.0]), 0.2)
+    assert crossing == pytest.approx(5 + 25 / 35)
+
+
+def test_isotonic_crossing_of_a_step_lies_between_its_bins_however_long_the_plateau():
+    x = np.arange(40) / 8
+    crossing = fit.isotonic_crossing(np.full(40, 9.0), np.where(x < 3, 9.0, 0.0), x, 0.5)
+    assert crossing == pytest.approx(3 - 1 / 16)
+
+
+def test_isotonic_crossing_passes_over_bins_without_questions():
+    trials, hits = np.array([4, 0, 4.0]), np.array([4, 0, 0.0])
+    assert fit.isotonic_crossing(trials, hits, np.array([2, 3, 6.0]), 0.5) == pytest.approx(4)
+
+
+@pytest.mark.parametrize(("hits", "expected"), [([5, 5, 4.0], np.inf), ([1, 0, 2.0], -np.inf)])
+def test_isotonic_crossing_may_lie_outside(hits, expected):
+    trials, x = np.full(3, 5.0), np.arange(3.0)
+    assert fit.isotonic_crossing(trials, np.array(hits), x, 0.5) == expected
+
+
+def test_the_fit_maximises_the_likelihood_stated():
+    """A general optimiser, given the model and the priors as they are documented, agrees."""
+    random = np.random.default_rng(1)
+    x = np.arange(2, 9, 0.125)
+    chance, trials = 1 / 64, np.full(len(x), 40.0)
+    truth = chance + (0.8 - chance) / (1 + np.exp(2.5 * (x - 5)))
+    hits = random.binomial(40, truth).astype(float)
+    in_cell = np.equal.outer(np.arange(len(x)) // 4, np.arange(len(x) // 4)).astype(float)
+    found = fit.first_fall(trials[None], hits[None], x, in_cell, chance)
+    fitted = np.arange(len(x)) // 4 <= found.last_cell[0]
+    cell_hits = hits @ in_cell / 160
+    observed = found.observed_ceiling[0]
+    first_below = np.flatnonzero(cell_hits < chance + 0.5 * (observed - chance))[0]
+    share = (observed - chance) / (1 - chance)
+    prior = np.array([np.log(share / (1 - share)), np.log(4), x @ in_cell[:, first_below] / 4])
+    prior[2] -= 0.25
+
+    def loss(parameters):
+        to_ceiling, log_slope, log_l50 = parameters
+        ceiling = 1 / (1 + np.exp(-to_ceiling))
+        p = chance + (1 - chance) * ceiling / (1 + np.exp(np.exp(log_slope) * (x - log_l50)))
+        value = (hits * np.log(p) + (trials - hits) * np.log(1 - p))[fitted].sum()
+        return 0.5 * (((parameters - prior) / [1, 1, 8]) ** 2).sum() - value
+
+    best = optimize.minimize(loss, prior, method="Nelder-Mead", options={"xatol": 1e-6}).x
+    assert found.log_l50[0] == pytest.approx(best[2], abs=2e-3)
+    # ln(.85 / .15) = 1.7346: what lies between half-way and .85 of the way.
+    assert found.log_l85[0] == pytest.approx(best[2] - 1.7346 / np.exp(best[1]), abs=5e-3)
+    ceiling = chance + (1 - chance) / (1 + np.exp(-best[0]))
+    assert found.ceiling[0] == pytest.approx(ceiling, abs=2e-3)

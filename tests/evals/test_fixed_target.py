@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+
+from evals import fixed_target
+from evals.fixed_target import FixedTarget, context_gain
+from evals.perplexity import Perplexity
+from tests.evals.helpers import rows
+
+
+def test_the_same_target_after_more_and_more_of_what_came_before(text_config, text_tokenizer):
+    found = FixedTarget(target=10).documents(text_config, text_tokenizer, 150, range(2))
+    assert [each.number for each in found] == [0] * 4 + [1] * 4
+    assert [each.first_query for each in found] == [0, 1, 2, 3] * 2
+    # Context 32, 64, 128 and all there is, 150 - 10.
+    assert [each.answers.tolist() for each in found[:4]] == [
+        [[33, 10, 32]],
+        [[65, 10, 64]],
+        [[129, 10, 128]],
+        [[141, 10, 140]],
+    ]
+    assert [len(each.tokens) for each in found[:4]] == [43, 75, 139, 151]
+    crops = Perplexity().documents(text_config, text_tokenizer, 150, range(2))
+    longest = crops[0].tokens.tolist()
+    assert found[3].tokens.tolist() == longest
+    for each in found[:4]:
+        # BOS, then the end of the one text, and the target is the last thing in it.
+        assert each.tokens[0] == text_tokenizer.bos_id
+        assert each.tokens[1:].tolist() == longest[-len(each.tokens) + 1 :]
+        assert each.answers[0, :2].sum() == len(each.tokens)
+        assert (each.num_bytes, each.num_words) == (found[3].num_bytes, found[3].num_words)
+    string = text_tokenizer.decode(longest[-10:])
+    assert found[0].num_bytes is not None and found[0].num_bytes.tolist() == [len(string)]
+
+
+@pytest.mark.parametrize(
+    ("longest", "expected"),
+    [(32, [32]), (40, [32, 40]), (64, [32, 64]), (768, [32, 64, 128, 256, 512, 768])],
+)
+def test_contexts(longest, expected):
+    assert fixed_target.contexts(longest) == expected
+
+
+def test_a_length_without_room_for_context_is_refused(text_config, text_tokenizer):
+    message = r"fixed_target\(target=256\) does not fit length=128; ask for --lengths 288 or more"
+    with pytest.raises(ValueError, match=message + r" or fixed_target\(target=64\)"):
+        FixedTarget().documents(text_config, text_tokenizer, 128, range(2))
+    assert FixedTarget(target=64).documents(text_config, text_tokenizer, 128, range(2))
+    with pytest.raises(ValueError, match="target must be at least 1, got 0"):
+        FixedTarget(target=0)
+
+
+def made(nll_by_document):
+    """Rows of documents asked at contexts 32, 64, 128, 256."""
+    nll = np.array(nll_by_document)
+    document, query = np.indices(nll.shape)
+    return rows(
+        document=document.ravel(),
+        query=query.ravel(),
+        distance=(32 << query).ravel(),
+        nll=nll.ravel(),
+        num_tokens=np.full(nll.size, 10),
+    )
+
+
+def test_gain_and_its_paired_error():
+    found = context_gain(made([[5.0, 4.5, 4.2, 4.2], [3.0, 2.7, 2.0, 1.98], [7.0, 6.7, 6.6, 6.4]]))
+    assert found.contexts == (32, 64, 128, 256)
+    # Gains at 64: .5 .3 .3; at 128: .8 1.0 .4; at 256: .8 1.02 .6. Texts differ by nats, gains not.
+    assert [gain.mean for gain in found.gains] == pytest.approx([0, 1.1 / 3, 2.2 / 3, 2.42 / 3])
+    errors = [gain.standard_error for gain in found.gains]
+    assert errors == pytest.approx([0, 0.0666667, 0.1763834, 0.1212893], abs=1e-6)
+    assert found.length == 256  # 2.2 / 2.42 = .91
+
+
+def test_where_gain_ends():
+    assert context_gain(made([[5.0, 4.5, 4.2, 4.2], [3.0, 2.7, 2.0, 1.98]])).length == 128
+    assert context_gain(made([[5.0, 4.5, 4.5, 4.5], [3.0, 2.7, 2.7, 2.69]])).length == 64
+    # More context does harm: none is wanted.
+    assert context_gain(made([[5.0, 5.5, 6.0, 8.0], [3.0, 3.7, 4.7, 5.69]])).length == 32
+
+
+def test_a_document_that_was_not_asked_everywhere_is_refused():
+    found = {name: column[:-1] for name, column in made([[5.0, 4.5, 4.2, 4.2]] * 2).items()}
+    with pytest.raises(ValueError, match="same answers"):
+        context_gain(found)

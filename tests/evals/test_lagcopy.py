@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+
+import evals
+from evals.lagcopy import Lagcopy, copy_gain
+from tests.evals.helpers import rows
+
+
+def both(config, tokenizer, length, numbers, **options):
+    """Documents of the natural text and of its control."""
+    given = {"lag": options.pop("lag", None)}
+    return zip(
+        *(
+            Lagcopy(text=text, **given).documents(config, tokenizer, length, numbers, **options)
+            for text in ("natural", "control")
+        ),
+        strict=True,
+    )
+
+
+def test_a_given_lag_repeats_to_the_end(prose_config, prompt_tokenizer):
+    task = Lagcopy(lag=7)
+    for each in task.documents(prose_config, prompt_tokenizer, 30, range(5)):
+        tokens = each.tokens.tolist()
+        assert len(tokens) == 31 and tokens[1:24] == tokens[8:31]
+        assert len(set(tokens[1:8])) == 7
+        # From the second id of the second copy on, each a piece of context after its first saying.
+        assert each.answers.tolist() == [[start, 1, 6] for start in range(9, 31)]
+
+
+@pytest.mark.parametrize("lag", [None, 41])
+def test_natural_and_control_differ_in_the_first_saying_only(lag, prose_config, prompt_tokenizer):
+    lags = []
+    for natural, control in both(prose_config, prompt_tokenizer, 300, range(12), lag=lag):
+        assert natural.number == control.number
+        np.testing.assert_array_equal(natural.answers, control.answers)
+        assert len(natural.tokens) == len(control.tokens) == 301
+        lag_ = int(natural.answers[0, 2]) + 1
+        lags.append(lag_)
+        said, again = natural.tokens[-2 * lag_ : -lag_], natural.tokens[-lag_:]
+        np.testing.assert_array_equal(said, again)
+        np.testing.assert_array_equal(control.tokens[-lag_:], again)
+        np.testing.assert_array_equal(control.tokens[: -2 * lag_], natural.tokens[: -2 * lag_])
+        if lag_ > 5:
+            assert (control.tokens[-2 * lag_ : -lag_] != said).mean() > 0.6
+        # The second half of the second saying, id by id, to the end.
+        starts = natural.answers[:, 0].tolist()
+        assert starts == list(range(301 - (lag_ + 1) // 2, 301))
+        assert set(natural.answers[:, 1].tolist()) == {1}
+    assert len(lags) == 12
+    assert set(lags) == {41} if lag else (max(lags) > 75 and len(set(lags)) > 8)
+
+
+def test_natural_text_is_of_two_documents(prose_config, prompt_tokenizer, tmp_path):
+    """Otherwise what stands before could hold the targets."""
+    for natural, control in both(prose_config, prompt_tokenizer, 200, range(8), lag=60):
+        target = natural.tokens[-30:].tolist()
+        earlier = control.tokens[:-60].tolist()
+        assert all(earlier[i : i + 30] != target for i in range(len(earlier)))
+
+
+def test_lags_are_chosen_by_distance(prose_config, prompt_tokenizer):
+    task = evals.parse("lagcopy(text=natural)")
+    found = task.documents(prose_config, prompt_tokenizer, 300, range(12), distances=(40, 60))
+    assert all(40 <= each.answers[0, 2] <= 60 for each in found)
+
+
+def test_what_cannot_be_asked_is_refused(prose_config, prompt_tokenizer):
+    for text, message in (
+        ("lagcopy(text=book)", "must be random, natural or control, got 'book'"),
+        ("lagcopy(lag=1)", "a lag of at least 2, got lag=1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            evals.parse(text)
+    for text, shortest in (("lagcopy(lag=20)", 22), ("lagcopy(lag=20,text='natural')", 40)):
+        with pytest.raises(ValueError, match=f"length=21; .* is {shortest}$"):
+            evals.parse(text).documents(prose_config, prompt_tokenizer, 21, range(1))
+    with pytest.raises(ValueError, match="needs more text in one piece"):
+        evals.parse("lagcopy(text=natural)").documents(
+            prose_config, prompt_tokenizer, 50_000, range(1)
+        )
+
+
+def test_kinds():
+    kinds = {text: Lagcopy(text=text).kind for text in ("random", "natural", "control")}
+    assert kinds == {"random": "retrieval", "natural": "accuracy", "control": "accuracy"}
+
+
+def test_copy_gain_by_hand():
+    """Two documents at lag 10, one at lag 100 (no partner for its second answer), and strangers."""
+    natural = [
+        # document, query, distance, nll, right
+        (0, 0, 9, 1.0, True),
+        (0, 1, 9, 2.0, True),
+        (1, 0, 9, 0.5, False),
+        (2, 0, 99, 4.0, False),
+        (2, 1, 99, 9.0, False),
+    ]
+    control = [
+        (0, 0, 9, 3.0, False),
+        (0, 1, 9, 5.0, True),
+        (1, 0, 9, 1.0, True),
+        (2, 0, 99, 4.5, False),
+        (3, 0, 99, 9.0, False),
+    ]
+    document, query, distance, nll, right = zip(*natural, *control, *natural, strict=True)
+    task = ["lagcopy(text='natural')"] * 5 + ["lagcopy(text='control')"] * 5 + ["lagcopy"] * 5
+    constant = {"run": ["r"], "step": [7], "rotary": ["nope"], "length": [512]}
+    gain = copy_gain(
+        rows(
+            task=task,
+            document=document,
+            query=query,
+            distance=distance,
+            nll=nll,
+            exact_match=right,
+            **{name: value * 15 for name, value in constant.items()},
+        )
+    )
+    np.testing.assert_allclose(gain.lag, [10, 100])
+    # Document 0 gains (2 + 3) / 2 nats and half a token; document 1 half a nat and -1 token.
+    np.testing.assert_allclose(gain.nats, [1.5, 0.5])
+    np.testing.assert_allclose(gain.accuracy, [-0.25, 0])
+    # Half the difference of two documents is the standard error of their mean.
+    np.testing.assert_allclose(gain.nats_error, [1.0, np.nan])
+    np.testing.assert_allclose(gain.accuracy_error, [0.75, np.nan])
+    assert gain.documents.tolist() == [2, 1]

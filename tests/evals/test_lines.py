@@ -1,0 +1,128 @@
+import json
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+
+import evals
+from evals.lines import Lines
+
+INTRO = (
+    "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "
+    "and contains a '<REGISTER_CONTENT>' at the end of the line as a numerical value. For each "
+    "line index, memorize its corresponding <REGISTER_CONTENT>. At the end of the record, I will "
+    "ask you to retrieve the corresponding <REGISTER_CONTENT> of a certain line index. Now the "
+    "record start:\n\n"
+)
+LINE = r"line (.+): REGISTER_CONTENT is <(\d+)>\n"
+END = (
+    "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line {key}? I need the "
+    "number. Line <{key}>: <REGISTER_CONTENT> is <{value}"
+)
+DATA = Path(os.environ.get("ROPEWALK_DATA", Path(__file__).parents[2] / "../shared/data"))
+OFFICIAL = DATA / "eval/longeval-lines/200_lines.jsonl.zst"
+
+
+def check(tokenizer, document, digits):
+    """The official prompt, one line asked, answered by the right number."""
+    text = tokenizer.decode(document.tokens)
+    assert text.startswith(INTRO)
+    lines = re.findall(LINE, text)
+    key = re.search(r"in line (.+)\? I need", text)[1]
+    value = dict(lines)[key]
+    assert re.fullmatch(rf"\d{digits}", value)
+    record = "".join(f"line {key}: REGISTER_CONTENT is <{value}>\n" for key, value in lines)
+    assert text == INTRO + record + END.format(key=key, value=value)
+    ((start, count, distance),) = document.answers.tolist()
+    assert tokenizer.decode(document.tokens[start:]) == value and count == len(value)
+    said = tokenizer.decode(document.tokens[start - 1 - distance : start])
+    assert said.startswith(value + ">\n")
+    assert text.count(f"line {key}: REGISTER_CONTENT is <{value}>\n") == 1
+    return [key for key, _ in lines].index(key) / len(lines)
+
+
+def test_the_official_wording(prose_config, prompt_tokenizer):
+    task = Lines(template="official")
+    found = task.documents(prose_config, prompt_tokenizer, 900, range(40))
+    depths = [check(prompt_tokenizer, each, "{5}") for each in found]
+    assert min(depths) < 0.2 and max(depths) > 0.8
+
+
+@pytest.fixture
+def cases(tmp_path):
+    """Official cases, made by hand: numbers of four, five and one digits."""
+    path = tmp_path / "3_lines.jsonl.zst"
+    lines = [
+        "line torpid-kid: REGISTER_CONTENT is <2416>\n",
+        "line wide-eyed-owl: REGISTER_CONTENT is <42527>\n",
+        "line drab-hall: REGISTER_CONTENT is <7>\n",
+    ]
+    records = []
+    for index, (key, value) in enumerate(
+        (("torpid-kid", 2416), ("wide-eyed-owl", 42527), ("drab-hall", 7))
+    ):
+        end = END.format(key=key, value="").partition("Line <")[0]
+        prompt = INTRO + "".join(lines) + end
+        records.append(
+            {
+                "random_idx": [key, index],
+                "expected_number": value,
+                "num_lines": 3,
+                "correct_line": lines[index],
+                "prompt": prompt,
+            }
+        )
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    path.write_bytes(zstandard.compress(text.encode()))
+    return path
+
+
+def test_official_cases_are_asked_as_they_are(cases, prose_config, prompt_tokenizer):
+    task = evals.parse(f"lines(template=official,cases='{cases}')")
+    found = task.documents(prose_config, prompt_tokenizer, 400, range(9))
+    assert [each.number for each in found] == [0, 1, 2]
+    assert [check(prompt_tokenizer, each, "{1,5}") for each in found] == [0, 1 / 3, 2 / 3]
+    (last,) = task.documents(prose_config, prompt_tokenizer, 400, range(2, 3))
+    np.testing.assert_array_equal(last.tokens, found[2].tokens)
+    # The file decides how long they are.
+    longest = max(len(each.tokens) for each in found)
+    task.documents(prose_config, prompt_tokenizer, longest - 1, range(9))
+    with pytest.raises(ValueError, match=rf"do not fit length=\d+; .* --lengths {longest - 1} or"):
+        task.documents(prose_config, prompt_tokenizer, longest - 2, range(9))
+
+
+def test_bad_cases_are_named(tmp_path, prose_config, prompt_tokenizer, cases):
+    def ask(path):
+        task = Lines(template="official", cases=str(path))
+        task.documents(prose_config, prompt_tokenizer, 400, range(1))
+
+    with pytest.raises(ValueError, match="no file of cases at nowhere"):
+        ask("nowhere")
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text("{}\n")
+    with pytest.raises(ValueError, match=r"broken.jsonl:1: a case without 'prompt'"):
+        ask(broken)
+    record = json.loads(zstandard.decompress(cases.read_bytes()).decode().splitlines()[0])
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps(record | {"expected_number": 1}) + "\n")
+    with pytest.raises(ValueError, match=r"other.jsonl:1: its prompt does not hold its line"):
+        ask(other)
+    other.with_name("text.jsonl").write_text("not json\n")
+    with pytest.raises(ValueError, match=r"text.jsonl:1: not JSON"):
+        ask(other.with_name("text.jsonl"))
+    with pytest.raises(ValueError, match="add template=official"):
+        Lines(cases="x")
+    with pytest.raises(ValueError, match="must be completion or official, got 'new'"):
+        evals.parse("lines(template=new)")
+
+
+@pytest.mark.skipif(not OFFICIAL.exists(), reason="LongEval's test cases are not here")
+def test_the_released_cases(prose_config, prompt_tokenizer):
+    task = Lines(template="official", cases=str(OFFICIAL))
+    found = task.documents(prose_config, prompt_tokenizer, 9000, range(99))
+    assert len(found) == 50
+    depths = [check(prompt_tokenizer, each, "{1,5}") for each in found]
+    assert 0.3 < np.mean(depths) < 0.6

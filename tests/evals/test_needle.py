@@ -1,0 +1,162 @@
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evals
+from evals.needle import depth_grid
+from tests.evals.helpers import rows
+
+NOISE = (
+    r"The grass is green\. The sky is blue\. The sun is yellow\. Here we go\. "
+    r"There and back again\.\n"
+)
+NEEDLE = r"One of the special magic numbers for {} is: {}\."
+START = (
+    r"A special magic number is hidden within the following text\. Make sure to memorize it\. "
+    r"I will quiz you about the number afterwards\.\n"
+)
+END = (
+    r"What is the special magic number for {0} mentioned in the provided text\? "
+    r"The special magic number for {0} mentioned in the provided text is (?P=value)"
+)
+KEY, VALUE = r"(?P<key>[a-z]+-[a-z]+)", r"(?P<value>[1-9]\d{6})"
+
+
+def documents(task, config, tokenizer, length, numbers, **options):
+    return evals.parse(task).documents(config, tokenizer, length, numbers, **options)
+
+
+def test_one_needle_in_noise_is_rulers_prompt(prose_config, prompt_tokenizer):
+    pattern = f"{START}({NOISE})*{NEEDLE.format(KEY, VALUE)}\n({NOISE})*{END.format('(?P=key)')}"
+    found = documents("needle", prose_config, prompt_tokenizer, 600, range(30))
+    values = Counter()
+    for each in found:
+        match = re.fullmatch(pattern, prompt_tokenizer.decode(each.tokens))
+        assert match
+        values[match["value"]] += 1
+        ((start, count, _),) = each.answers
+        assert prompt_tokenizer.decode(each.tokens[start : start + count]) == match["value"]
+        assert start + count == len(each.tokens)
+    # The same needle at eight depths, another one for each number.
+    assert list(values.values()) == [8] * 30
+
+
+def test_several_needles_have_keys_of_their_own(prose_config, prompt_tokenizer):
+    found = documents("needle(keys=4)", prose_config, prompt_tokenizer, 700, range(20))
+    asked_is_last = 0
+    for each in found:
+        text = prompt_tokenizer.decode(each.tokens)
+        needles = dict(re.findall(NEEDLE.format(r"([a-z-]+)", r"([1-9]\d{6})") + "\n", text))
+        assert len(needles) == 4
+        key = re.search(r"What is the special magic number for ([a-z-]+) mentioned", text)[1]
+        assert text.endswith(f"for {key} mentioned in the provided text is {needles[key]}")
+        assert re.fullmatch(
+            f"{START}({NOISE}|{NEEDLE.format('[a-z-]+', '[0-9]+')}\n)*"
+            + END.format(key).replace("(?P=value)", needles[key]),
+            text,
+        )
+        asked_is_last += list(needles)[-1] == key
+    assert 0.1 < asked_is_last / len(found) < 0.6
+
+
+def test_depths_differ_in_nothing_else(prose_config, prompt_tokenizer):
+    for task in ("needle(keys=3)", "needle(haystack=text,keys=3)", "needle(haystack=text)"):
+        found = documents(task, prose_config, prompt_tokenizer, 800, range(6))
+        for number in range(6):
+            mine = [each for each in found if each.number == number]
+            assert [each.first_query for each in mine] == list(range(8))
+            asked = re.search(
+                NEEDLE.format(r"\S+", prompt_tokenizer.decode(mine[0].tokens[-7:])),
+                prompt_tokenizer.decode(mine[0].tokens),
+            )[0]
+            texts = [prompt_tokenizer.decode(each.tokens) for each in mine]
+            assert {text.count(asked) for text in texts} == {1}
+            assert len({re.sub(rf"\s{asked}|{asked}\s", "", text) for text in texts}) == 1
+            distances = [each.answers[0, 2] for each in mine]
+            # Evenly spaced to the nearest line or sentence.
+            np.testing.assert_allclose(np.diff(distances), -np.ptp(distances) / 7, atol=60)
+            assert distances[0] > 650 and distances[-1] < 80
+
+
+def test_a_text_haystack_is_held_out_text_with_needles_between_sentences(
+    prose_config, prompt_tokenizer
+):
+    held_out = (Path(prose_config.data.path) / "validation.jsonl").read_text()
+    found = documents("needle(haystack=text)", prose_config, prompt_tokenizer, 500, range(8))
+    haystacks = set()
+    for each in found:
+        text = prompt_tokenizer.decode(each.tokens)
+        match = re.fullmatch(
+            f"{START}(?P<before>.*?) {NEEDLE.format(KEY, VALUE)}(?P<after>.*)\n"
+            + END.format("(?P=key)"),
+            text,
+        )
+        assert match
+        before, after = match["before"], match["after"]
+        haystacks.add(before + after)
+        assert before + after in held_out
+        # A sentence end is never further than the next depth here, but for the text's two ends.
+        assert not before or not after or before.endswith(".")
+    assert len(haystacks) == 8
+
+
+@pytest.mark.parametrize("cue", ["gkamradt", "easy"])
+def test_dolores_park(cue, prose_config, prompt_tokenizer):
+    task = f"needle(haystack=text,cue={cue})"
+    question = "What is the best thing to do in San Francisco? Answer: "
+    sentence = (
+        "The best thing to do in San Francisco is eat a sandwich and sit in Dolores Park on a "
+        "sunny day."
+    )
+    needle = f"\n{question if cue == 'easy' else ''}{sentence}\n"
+    for each in documents(task, prose_config, prompt_tokenizer, 300, range(3)):
+        text = prompt_tokenizer.decode(each.tokens)
+        assert text.endswith(f"\n{question}{sentence}")
+        assert needle in text and text.count(sentence) == 2
+        ((start, count, _),) = each.answers
+        answer = prompt_tokenizer.decode(each.tokens[start : start + count])
+        assert answer.strip() == "eat a sandwich and sit in Dolores Park on a sunny day."
+
+
+def test_what_cannot_be_asked_is_refused():
+    for text, message in (
+        ("needle(haystack=essay)", "must be one of noise, text, got 'essay'"),
+        ("needle(cue=rule)", "must be one of ruler, gkamradt, easy, got 'rule'"),
+        ("needle(keys=0)", "keys=0, depths=8"),
+        ("needle(depths=1)", "keys=1, depths=1"),
+        ("needle(cue=easy)", r"write needle\(haystack=text,cue=easy\)"),
+        ("needle(haystack=text,cue=gkamradt,keys=4)", "has one needle"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            evals.parse(text)
+
+
+def test_depth_grid_by_hand():
+    grid = depth_grid(
+        rows(
+            length=[100, 100, 100, 200, 200, 200],
+            distance=[99, 98, 2, 100, 101, 0],
+            exact_match=[True, False, True, False, False, True],
+        ),
+        num_depths=3,
+    )
+    assert grid.lengths.tolist() == [100, 200] and grid.depths.tolist() == [0, 0.5, 1]
+    assert grid.counts.tolist() == [[2, 0, 1], [0, 2, 1]]
+    np.testing.assert_equal(grid.accuracy, [[0.5, np.nan, 1], [np.nan, 0, 1]])
+
+
+def test_a_rows_depth_is_the_grids(prose_config, prompt_tokenizer):
+    """Distance and length tell depths apart where the context is longer than the question."""
+    found = documents("needle", prose_config, prompt_tokenizer, 3000, range(2))
+    grid = depth_grid(
+        rows(
+            length=np.full(len(found), 3000),
+            distance=[each.answers[0, 2] for each in found],
+            exact_match=[each.first_query < 3 for each in found],
+        )
+    )
+    assert grid.counts.tolist() == [[2] * 8]
+    assert grid.accuracy.tolist() == [[1, 1, 1, 0, 0, 0, 0, 0]]

@@ -1,0 +1,39 @@
+import re
+
+import evals
+from evals.passkey import Passkey
+
+GARBAGE = (
+    "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
+)
+PATTERN = (
+    "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them. "
+    "I will quiz you about the important information there.\n"
+    r"(?P<before>.*)\nThe pass key is (?P<key>[1-9]\d{4}). Remember it. (?P=key) is the pass key.\n"
+    r"(?P<after>.*)\nWhat is the pass key\? The pass key is (?P=key)"
+)
+
+
+def test_the_prompt_is_landmark_attentions(prose_config, prompt_tokenizer):
+    endless = " ".join([GARBAGE] * 30)
+    keys, befores = set(), set()
+    for each in Passkey().documents(prose_config, prompt_tokenizer, 500, range(40)):
+        assert len(each.tokens) == 501
+        match = re.fullmatch(PATTERN, prompt_tokenizer.decode(each.tokens))
+        assert match
+        assert endless.startswith(match["before"]) and endless.startswith(match["after"])
+        keys.add(match["key"])
+        befores.add(len(match["before"]))
+        ((start, count, distance),) = each.answers.tolist()
+        assert (start, count) == (496, 5)
+        # From the second time the key is said.
+        between = prompt_tokenizer.decode(each.tokens[start - 1 - distance : start])
+        assert between.startswith(f"{match['key']} is the pass key.\n")
+    assert len(keys) == 40 and len(befores) > 25
+
+
+def test_depths_cover_the_context(prose_config, prompt_tokenizer):
+    found = evals.parse("passkey").documents(prose_config, prompt_tokenizer, 900, range(200))
+    distances = sorted(int(each.answers[0, 2]) for each in found)
+    assert distances[0] < 30 and distances[-1] > 780
+    assert 100 < distances[100] < 500

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+
+import evals
+from evals.repeated import Repeated, su_table
+from tests.evals.helpers import rows
+
+
+def documents(text_config, text_tokenizer, length, **parameters):
+    """Of two texts; the trained length is 64."""
+    return Repeated(**parameters).documents(text_config, text_tokenizer, length, range(2))
+
+
+@pytest.mark.parametrize(("name", "lag"), [("trained", 64), ("half", 32)])
+def test_the_text_is_said_again_and_again(name, lag, text_config, text_tokenizer):
+    plain = documents(text_config, text_tokenizer, 300)
+    found = documents(text_config, text_tokenizer, 300, lag=name)
+    for one, other in zip(found, plain, strict=True):
+        assert one.number == other.number and len(one.tokens) == 301
+        assert one.tokens[: lag + 1].tolist() == other.tokens[: lag + 1].tolist()
+        assert one.tokens[lag + 1 :].tolist() == one.tokens[1:-lag].tolist()
+        assert (one.tokens == text_tokenizer.bos_id).sum() == 1
+        place, count, distance = one.answers.T
+        assert set(distance[place <= lag].tolist()) == {0} and (count == 1).all()
+        assert set(distance[place > lag].tolist()) == {lag}
+        assert (one.tokens[place] == one.tokens[place - distance]).all()
+        # The same places in the text as it is, where nothing is repeated.
+        assert other.answers[:, 0].tolist() == place.tolist() and not other.answers[:, 2].any()
+
+
+def test_places_are_spread_over_the_length_and_fixed(text_config, text_tokenizer):
+    one, other = documents(text_config, text_tokenizer, 320)
+    for each in (one, other):
+        assert ((each.answers[:, 0] - 1) // 5).tolist() == list(range(64))
+    assert one.answers[:, 0].tolist() != other.answers[:, 0].tolist()
+    again = documents(text_config, text_tokenizer, 320)[0]
+    assert again.answers.tolist() == one.answers.tolist()
+    every = documents(text_config, text_tokenizer, 80, tokens=80)[0]
+    assert every.answers[:, 0].tolist() == list(range(1, 81))
+
+
+def test_what_does_not_fit_is_refused(text_config, text_tokenizer):
+    with pytest.raises(ValueError, match="lag is 64 tokens; ask for --lengths 128 or more"):
+        documents(text_config, text_tokenizer, 64, lag="trained")
+    assert documents(text_config, text_tokenizer, 64, lag="half")
+    with pytest.raises(ValueError, match=r"--lengths 64 or more, or write repeated\(tokens=40\)"):
+        documents(text_config, text_tokenizer, 40)
+    with pytest.raises(ValueError, match="lag must be none, trained or half, got 'quarter'"):
+        evals.parse("repeated(lag=quarter)")
+    assert evals.expression(Repeated(lag="half")) == "repeated(lag='half')"
+
+
+def test_su_table():
+    """Two documents of two tokens, in every column of a table of two schedules."""
+    accuracies = {
+        ("repeated", 64): [1, 0, 1, 1],
+        ("repeated", 512): [0, 0, 1, 0],
+        ("repeated(lag='trained')", 512): [1, 1, 1, 1],
+        ("repeated(lag='half')", 512): [1, 1, 0, 0],
+        ("repeated", 256): [1, 1, 1, 1],  # another length
+        ("perplexity", 512): [0, 0, 0, 0],
+    }
+    parts = [
+        rows(
+            task=[task] * 4,
+            length=[length] * 4,
+            rotary=[rotary] * 4,
+            trained_length=[64] * 4,
+            document=[0, 0, 1, 1],
+            first_token_correct=np.array(right, bool) & (rotary == "rope(base=100)"),
+        )
+        for (task, length), right in accuracies.items()
+        for rotary in ("rope(base=100)", "nope")
+    ]
+    found = su_table({name: np.concatenate([p[name] for p in parts]) for name in parts[0]}, 512)
+    # Shares of right tokens; errors from two documents' shares, half of what they differ by.
+    assert found["rope(base=100)"] == {
+        "trained": pytest.approx((0.75, 0.25, 2)),
+        "not repeated": pytest.approx((0.25, 0.25, 2)),
+        "repeated, lag T": pytest.approx((1.0, 0.0, 2)),
+        "repeated, lag T/2": pytest.approx((0.5, 0.5, 2)),
+    }
+    assert list(found) == ["rope(base=100)", "nope"]
+    assert {each.mean for each in found["nope"].values()} == {0.0}
+
+
+def test_a_table_at_the_trained_length_only_has_one_column():
+    one = rows(
+        task=["repeated"] * 2,
+        length=[64] * 2,
+        rotary=["nope"] * 2,
+        trained_length=[64] * 2,
+        document=[0, 1],
+        first_token_correct=[True, True],
+    )
+    assert list(su_table(one, 512)["nope"]) == ["trained"]

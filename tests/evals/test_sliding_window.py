@@ -1,0 +1,173 @@
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from data.config import DataConfig
+from evals import score, summaries
+from evals.score import Subject
+from evals.sliding_window import SlidingWindow, window_mean_nll, windows
+from model.positions import position_table
+from tests.evals.helpers import experiment, rows
+from tests.model import test_llama_reference as llama
+
+
+def test_windows_of_a_text_of_eleven_tokens():
+    """BOS is 1, the text is 10 ... 20."""
+    sizes = np.stack([np.arange(12), np.arange(12) % 2], axis=1)
+    found = windows(np.array([1, *range(10, 21)]), sizes, 7, length=6, stride=2)
+    assert [each.tokens.tolist() for each in found] == [
+        [1, 10, 11, 12, 13, 14, 15],
+        [1, 12, 13, 14, 15, 16, 17],
+        [1, 14, 15, 16, 17, 18, 19],
+        [1, 16, 17, 18, 19, 20],
+    ]
+    # First index, number of ids, context.
+    assert [each.answers.tolist() for each in found] == [
+        [[1, 6, 0]],
+        [[5, 2, 4]],
+        [[5, 2, 4]],
+        [[5, 1, 4]],
+    ]
+    assert [(each.number, each.first_query) for each in found] == [(7, 0), (7, 1), (7, 2), (7, 3)]
+    # Sizes 1 + ... + 6 of the first window's ids, then 7 + 8, 9 + 10, 11.
+    assert [int(each.num_bytes[0]) for each in found] == [21, 15, 19, 11]
+    assert [int(each.num_words[0]) for each in found] == [3, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("length", "stride"), [(6, 6), (6, 1), (20, 3), (11, 2), (1, 1)])
+def test_every_token_is_scored_once(length, stride):
+    ids = np.arange(12)
+    found = windows(ids, np.zeros((12, 2), np.int32), 0, length, stride)
+    scored = [
+        each.tokens[first + place]
+        for each in found
+        for first, count, _ in each.answers.tolist()
+        for place in range(count)
+    ]
+    assert scored == list(range(1, 12))
+    assert all(each.tokens[0] == 0 and len(each.tokens) <= length + 1 for each in found)
+
+
+SIZES = ("num_bytes", "num_words")
+
+
+def test_bytes_and_words_are_those_of_the_held_out_text(text_config, text_tokenizer, store):
+    task = SlidingWindow(stride=16, tokens=10**6)
+    found = task.documents(text_config, text_tokenizer, 64, range(99))
+    texts = [text_tokenizer.decode(store.document(i)) for i in range(store.num_documents)]
+    totals = [
+        [sum(int(x) for e in found if e.number == n for x in getattr(e, name)) for name in SIZES]
+        for n in range(len(texts))
+    ]
+    assert sorted(totals) == sorted([len(t.encode()), len(t.split())] for t in texts)
+    # All ids but each document's BOS and EOS.
+    num_tokens = sum(int(each.answers[0, 1]) for each in found)
+    assert num_tokens == store.num_tokens - 2 * store.num_documents
+
+
+def test_tokens_limit_and_truncation(text_config, text_tokenizer):
+    def counts(task, length=64):
+        found = task.documents(text_config, text_tokenizer, length, range(99))
+        return [[int(each.answers[0, 1]) for each in found if each.number == n] for n in range(5)]
+
+    assert counts(SlidingWindow(stride=32, tokens=130)) == [[64, 32, 32, 2]] * 5
+    assert counts(SlidingWindow(truncate=True)) == [[64]] * 5
+    # A document of 40 words is shorter than a window and scored whole.
+    shortest, *_, longest = sorted(counts(SlidingWindow(stride=500), 500))
+    assert len(shortest) == 1 and shortest[0] < 500 and len(longest) > 10
+
+
+def test_windows_that_do_not_fit_are_refused(text_config, text_tokenizer):
+    def refusal(task, length):
+        with pytest.raises(ValueError) as error:
+            task.documents(text_config, text_tokenizer, length, range(3))
+        return str(error.value)
+
+    assert "write sliding_window(stride=64)" in refusal(SlidingWindow(), 128)
+    assert "ask for --lengths 256" in refusal(SlidingWindow(), 128)
+    assert "write sliding_window(tokens=512)" in refusal(SlidingWindow(tokens=300), 512)
+    with pytest.raises(ValueError, match="stride must be at least 1, got 0"):
+        SlidingWindow(stride=0)
+
+
+def test_the_mean_over_tokens_is_not_the_mean_over_windows():
+    """A first window of 6 tokens at 3 nats and two of 2 tokens at 1 nat: 2.2 and 1.667."""
+    found = rows(nll=[3.0, 1.0, 1.0], num_tokens=[6, 2, 2])
+    assert summaries.mean_nll(found) == pytest.approx(2.2)
+    assert window_mean_nll(found) == pytest.approx(1.6666667)
+
+
+# Against transformers: the loop of its perplexity guide (docs/source/en/perplexity.md, after
+# #34387 and #40524) on the same weights, with BOS in every window.
+
+LENGTH, STRIDE = 24, 8
+TEXT = np.random.RandomState(3).randint(2, llama.V, 83)
+# What that loop gave with transformers 5.23 and torch 2.13: nats a token, and mean over windows.
+LITERALS = (6.3194823, 6.1308734)
+
+
+def ours() -> tuple[float, float]:
+    config = dataclasses.replace(
+        experiment(DataConfig(context_length=LENGTH, batch_size=1)).model,
+        vocab_size=llama.V,
+        embed_dim=llama.D,
+        num_layers=llama.L,
+        num_heads=llama.N,
+        num_kv_heads=llama.K,
+        head_dim=llama.H,
+        mlp_dim=llama.F,
+        rotary=llama.Rope(base=llama.BASE),
+        norm_epsilon=llama.EPSILON,
+        tie_embeddings=False,
+    )
+    params = jax.device_get(llama.our_params(llama.huggingface_weights(False)))
+    table = position_table(config, LENGTH)
+    ids = np.array([1, *TEXT])
+    documents = windows(ids, np.zeros((len(ids), 2), np.int32), 0, LENGTH, STRIDE)
+    scores = score.score(config, [Subject(params, lambda _: table)], documents, LENGTH)
+    counts = [int(each.answers[0, 1]) for each in documents]
+    found = rows(nll=scores.nll[0], num_tokens=counts)
+    return summaries.mean_nll(found), window_mean_nll(found)
+
+
+def transformers_loop() -> tuple[float, float]:
+    """A window holds `max_length` text tokens and BOS before them."""
+    import torch
+
+    model = llama.transformers_model(False, LENGTH + 1)
+    encodings, bos = torch.from_numpy(TEXT)[None], torch.ones((1, 1), dtype=torch.long)
+    max_length, seq_len, prev_end_loc = LENGTH, encodings.shape[1], 0
+    nll_sum, n_tokens, window_means = 0.0, 0, []
+    for begin_loc in range(0, seq_len, STRIDE):
+        end_loc = min(begin_loc + max_length, seq_len)
+        trg_len = end_loc - prev_end_loc
+        input_ids = torch.cat([bos, encodings[:, begin_loc:end_loc]], dim=1)
+        target_ids = input_ids.clone()
+        target_ids[:, :-trg_len] = -100
+        with torch.no_grad():
+            neg_log_likelihood = model(input_ids, labels=target_ids).loss
+        # The model shifts labels inside: the first label, BOS's, is always dropped.
+        num_loss_tokens = int((target_ids[:, 1:] != -100).sum())
+        nll_sum += float(neg_log_likelihood) * num_loss_tokens
+        n_tokens += num_loss_tokens
+        window_means.append(float(neg_log_likelihood))
+        prev_end_loc = end_loc
+        if end_loc == seq_len:
+            break
+    return nll_sum / n_tokens, float(np.mean(window_means))
+
+
+def test_perplexity_is_the_recorded_one_of_transformers():
+    np.testing.assert_allclose(ours(), LITERALS, atol=1e-4)
+
+
+@pytest.mark.hf
+def test_perplexity_is_that_of_transformers():
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    found, expected = ours(), transformers_loop()
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(np.exp(found), np.exp(expected), rtol=1e-4)
+    assert abs(found[0] - found[1]) > 0.01  # the two are told apart

@@ -1,0 +1,117 @@
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from data import pipeline
+from data.prepare import prepare
+from data.store import TokenStore
+from evals import score, step1, summaries
+from evals.score import Subject
+from evals.step1 import CHUNK, Step1
+from model import loss, transformer
+from model.positions import position_table
+from tests.evals.helpers import experiment, rows
+
+LENGTH = 600
+
+
+@pytest.fixture(scope="module")
+def mixed(text_config):
+    """Text and retrieval rows, trained at 64 tokens; batches of two."""
+    data = dataclasses.replace(
+        text_config.data, retrieval_fraction=0.3, retrieval_tasks=("kv",), seed=5
+    )
+    return experiment(data)
+
+
+@pytest.fixture(scope="module")
+def first_batches(mixed):
+    """Two batches, as one of four rows, of a run at the new length."""
+    data = dataclasses.replace(mixed.data, context_length=LENGTH)
+    stream = pipeline.batches(data, prepare(data, show_progress=False), start_step=0)
+    pair = [next(stream) for _ in range(2)]
+    return {name: np.concatenate([each[name] for each in pair]) for name in pair[0]}
+
+
+@pytest.fixture(scope="module")
+def found(mixed, text_tokenizer):
+    return Step1().documents(mixed, text_tokenizer, LENGTH, range(4))
+
+
+def test_documents_are_the_rows_of_the_first_batches(found, first_batches):
+    kinds = set()
+    for row, document in enumerate(found):
+        expected = {name: column[row] for name, column in first_batches.items()}
+        assert document.number == row
+        assert document.tokens[:-1].tolist() == expected["tokens"].tolist()
+        assert document.segment_ids is not None
+        assert document.segment_ids.tolist() == expected["segment_ids"].tolist()
+        # Answers are all targets that count and no others, each once, in order.
+        asked = [first + i for first, count, _ in document.answers.tolist() for i in range(count)]
+        assert asked == (np.flatnonzero(expected["loss_mask"]) + 1).tolist()
+        targets = expected["targets"][expected["loss_mask"] > 0]
+        assert document.tokens[asked].tolist() == targets.tolist()
+        first, count, distance = document.answers.T
+        assert distance.tolist() == (expected["positions"][first - 1] + 1).tolist()
+        assert count.max() <= CHUNK
+        kinds.add("text" if count.max() == CHUNK else "retrieval")
+    assert kinds == {"text", "retrieval"}
+
+
+def test_a_chunk_ends_where_a_document_does():
+    row = {
+        "tokens": np.array([5, 6, 2, 1, 7, 8], np.int32),
+        "targets": np.array([6, 2, 0, 7, 8, 9], np.int32),
+        "positions": np.array([0, 1, 2, 0, 1, 2], np.int32),
+        "segment_ids": np.array([1, 1, 1, 2, 2, 2], np.int32),
+        "loss_mask": np.array([1, 1, 0, 1, 1, 1], np.float32),
+    }
+    answers = step1.chunks(row["loss_mask"], row["positions"], 2)
+    assert answers.tolist() == [[1, 2, 1], [4, 2, 1], [6, 1, 3]]
+
+
+@pytest.mark.slow
+def test_the_mean_is_the_loss_that_training_reports(found, first_batches, mixed):
+    """Shuffled positions or a leak between packed documents would show."""
+    model = dataclasses.replace(mixed.model, embed_dim=16, head_dim=8, mlp_dim=16)
+    params = jax.tree.map(lambda x: 3 * x, transformer.init(model, 0))
+    table = position_table(model, LENGTH)
+
+    @jax.jit
+    def token_nll(tokens, targets, positions, segment_ids):
+        hidden_BTD = transformer.hidden(model, params, table, tokens, positions, segment_ids)
+        return loss.token_nll(model, params, hidden_BTD, targets)
+
+    names = ("tokens", "targets", "positions", "segment_ids")
+    nll_BT = np.asarray(token_nll(*(first_batches[name] for name in names)))
+    mask_BT = first_batches["loss_mask"]
+    expected = (nll_BT * mask_BT).sum() / mask_BT.sum()
+
+    scores = score.score(model, [Subject(params, lambda _: table)], found, LENGTH)
+    counts = np.concatenate([document.answers[:, 1] for document in found])
+    mean = summaries.mean_nll(rows(nll=scores.nll[0], num_tokens=counts))
+    assert mean == pytest.approx(expected, abs=1e-5)
+
+
+def test_too_little_text_is_said(text_config, text_tokenizer):
+    store = TokenStore(prepare(text_config.data) / "train")
+    usable = store.num_tokens - 1
+    with pytest.raises(ValueError, match=f"step1 at length .* ask for --lengths {usable} or less"):
+        Step1().documents(text_config, text_tokenizer, usable + 1, range(1))
+    assert len(Step1().documents(text_config, text_tokenizer, usable, range(1))) == 1
+
+
+def test_another_tokenizer_is_said(text_config, tokenizer):
+    with pytest.raises(ValueError, match=r"step1 needs the text .* another tokenizer"):
+        Step1().documents(text_config, tokenizer, 64, range(1))
+
+
+def test_schedules_are_compared_by_chunk():
+    # One row of three chunks, 256, 256 and 100 tokens, differences .1, .3 and .2 nats.
+    one = rows(document=[0] * 3, query=range(3), num_tokens=[256, 256, 100], nll=[2.1, 3.3, 4.2])
+    two = one | {"nll": np.array([2.0, 3.0, 4.0])}
+    found = step1.compare(one, two)
+    assert found.mean == pytest.approx(0.2)
+    assert found.standard_error == pytest.approx((3 / 2 * 2 * 25.6**2) ** 0.5 / 612)

@@ -1,0 +1,66 @@
+"""Literals worked out by hand."""
+
+import numpy as np
+import pytest
+
+from evals import summaries
+from tests.evals.helpers import rows
+
+
+def test_means_by_token_byte_and_word():
+    # 8 tokens of 2 nats and 2 tokens of 4: 24 nats in 40 bytes and 6 words.
+    found = rows(nll=[2.0, 4.0], num_tokens=[8, 2], num_bytes=[33, 7], num_words=[5, 1])
+    assert summaries.mean_nll(found) == pytest.approx(2.4)
+    assert summaries.perplexity(found) == pytest.approx(11.023176)
+    assert summaries.bits_per_byte(found) == pytest.approx(24 / 40 / 0.69314718)
+    assert summaries.nats_per_word(found) == pytest.approx(4.0)
+    assert summaries.word_perplexity(found) == pytest.approx(54.59815)
+
+
+def test_a_share_has_the_error_of_documents_not_of_answers():
+    # Documents all right or all wrong: 3 of 4 right, sd .5, error .5 / sqrt(4) = .25.
+    right = np.repeat([True, True, False, True], 10)
+    found = rows(document=np.repeat([3, 5, 7, 9], 10), first_token_correct=right)
+    assert summaries.share(found) == pytest.approx((0.75, 0.25, 4))
+
+
+def test_a_paired_difference():
+    one = rows(document=[0, 0, 1, 1], query=[0, 1, 0, 1], num_tokens=[3, 1, 3, 1], nll=[5, 9, 1, 2])
+    two = rows(document=[0, 0, 1, 1], query=[0, 1, 0, 1], num_tokens=[3, 1, 3, 1], nll=[4, 7, 1, 1])
+    # By document 5 and 1 nats over 4 tokens each: 1.25 and .25, mean .75, sd .7071, error .5.
+    assert summaries.difference(one, two) == pytest.approx((0.75, 0.5, 2))
+    # By answer, 3, 2, 0, 1 nats over 3, 1, 3, 1 tokens: less .75 a token .75, 1.25, -2.25, .25.
+    error = (4 / 3 * (0.5625 + 1.5625 + 5.0625 + 0.0625)) ** 0.5 / 8
+    by_answer = summaries.difference(one, two, unit=("document", "query"))
+    assert by_answer == pytest.approx((0.75, error, 4))
+
+
+def test_a_difference_does_not_depend_on_the_order_of_rows_and_refuses_other_answers():
+    random = np.random.default_rng(0)
+    document, query = np.divmod(np.arange(12), 3)
+    one = rows(document=document, query=query, num_tokens=[4] * 12, nll=random.normal(size=12))
+    two = one | {"nll": one["nll"] - document / 10 - 1}
+    expected = summaries.difference(one, two)
+    assert expected.mean == pytest.approx(1.15)
+    shuffled = random.permutation(12)
+    two = {name: column[shuffled] for name, column in two.items()}
+    assert summaries.difference(one, two) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="same answers"):
+        summaries.difference(one, {name: column[:9] for name, column in two.items()})
+
+
+def test_the_error_of_a_difference_is_that_of_resampling_documents():
+    random = np.random.default_rng(1)
+    document = np.sort(random.integers(0, 60, 400))
+    found = rows(
+        document=document,
+        query=np.arange(400),
+        num_tokens=random.integers(1, 50, 400),
+        nll=random.normal(size=400) + random.normal(size=60)[document],
+    )
+    zero = found | {"nll": np.zeros(400)}
+    error = summaries.difference(found, zero).standard_error
+    nats = np.bincount(document, found["nll"] * found["num_tokens"], 60)
+    tokens = np.bincount(document, found["num_tokens"], 60)
+    drawn = random.multinomial(60, np.full(60, 1 / 60), 4000)
+    assert error == pytest.approx(np.std(drawn @ nats / (drawn @ tokens)), rel=0.06)
