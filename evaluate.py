@@ -323,6 +323,8 @@ def _questions(member: Member, task_names, lengths, count, console) -> list[Ques
         numbers = range(count or config.evals.documents)
         try:
             documents = task.documents(config, member.tokenizer, length, numbers)
+            if not documents:
+                raise ValueError(f"{name} at length {length} has nothing to ask here")
         except ValueError as error:
             if task_names:
                 raise
@@ -452,6 +454,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if args.step1 and (args.tasks or args.rotary):
             raise ValueError("--step1 chooses its own task and schedules: no --tasks, no --rotary")
+        if args.step1 and args.documents is None:
+            # Paired by token, this many tell 0.001 nats apart.
+            args.documents = -(-(2**18) // max(args.lengths or [2**10]))
         results = evaluate(
             args.paths,
             ["step1"] if args.step1 else args.tasks,

@@ -218,6 +218,14 @@ def subset_of(record: dict) -> str | None:
     return subset if isinstance(subset, str) else None
 
 
+def lines(path: Path) -> Iterator[bytes]:
+    """Lines of a .jsonl, .jsonl.gz or .jsonl.zst file; raises ValueError if it is damaged."""
+    try:
+        yield from _lines(_chunks(path, lambda count: None))
+    except _DamagedError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 class _DamagedError(Exception):
     """A compressed file that cannot be read to its end."""
 

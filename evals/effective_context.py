@@ -320,7 +320,7 @@ def _mean_and_interval(
 def _isotonic(trials, hits, x, in_cell, chance, fit: fit_lib.Fit) -> float:
     """log2 L50 of the data, `[bins]`, with no shape assumed, on the range that was fitted."""
     fitted = in_cell @ (np.arange(in_cell.shape[1]) <= fit.last_cell[0]) > 0
-    # The ceiling as seen: the fitted one is where a curve of another shape shows first.
+    # The ceiling as seen, not as fitted: nothing here depends on the shape.
     half = chance + 0.5 * (fit.observed_ceiling[0] - chance)
     return fit_lib.isotonic_crossing(trials[fitted], hits[fitted], x[fitted], half)
 

@@ -214,8 +214,7 @@ def _read_cases(path: str) -> list[dict]:
     if not Path(path).is_file():
         raise ValueError(f"lines: no file of cases at {path}")
     records = []
-    chunks = sources._chunks(Path(path), lambda count: None)
-    for line, data in enumerate(sources._lines(chunks), start=1):
+    for line, data in enumerate(sources.lines(Path(path)), start=1):
         try:
             record = json.loads(data)
         except ValueError as error:

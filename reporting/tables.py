@@ -8,12 +8,17 @@ from rich import box
 from rich.table import Table
 
 import evals
-from evals import effective_context, rows
+from evals import effective_context, rows, step1, summaries
+from evals.fixed_target import context_gain
+from evals.pg19 import mean_book_perplexity
 from evals.rows import Rows
+from evals.sliding_window import window_mean_nll
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib
 from theory.predictions import predict
+
+TRAINED = "trained"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,13 +80,9 @@ def relative(rotary: str, config: ExperimentConfig) -> str:
     trained = config.model.rotary
     schedule = rotary_lib.parse_pattern(rotary)
     if schedule == trained:
-        return "trained"
+        return TRAINED
     given = rotary_lib.inherited(trained, config.data.context_length)
     return rotary_lib.expression(schedule, given)
-
-
-def _nats(chosen: Rows) -> str:
-    return f"{np.average(chosen['nll'], weights=chosen['num_tokens']):.4f}"
 
 
 def _share(name: str) -> Callable[[Rows], str]:
@@ -92,14 +93,16 @@ SUMMARIES: dict[str, Callable[[Rows], str]] = {
     "retrieval": lambda chosen: str(effective_context.estimate(chosen)),
     "score": _share("exact_match"),
     "accuracy": _share("first_token_correct"),
-    "likelihood": _nats,
+    "likelihood": lambda chosen: f"{summaries.mean_nll(chosen):.4f}",
 }
 
 
 def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> list[Table]:
     """All that results have to say, in tables no wider than a terminal."""
     found = list(evaluations(results))
-    made = []
+    first_loss = [each for each in found if each.task == "step1"]
+    found = [each for each in found if each.task != "step1"]
+    made = [step1_table(first_loss)] if first_loss else []
     for kind, make in (
         ("retrieval", context_table),
         ("score", score_table),
@@ -170,24 +173,57 @@ def score_table(found: Sequence[Evaluation]) -> Table:
 
 
 def perplexity_table(found: Sequence[Evaluation]) -> Table:
-    """Mean nats a token of every run, task and length; bits a byte where bytes were counted."""
+    """Likelihood of text of every run, task and length, by every measure its rows allow."""
     table = _table("Perplexity, weighted by tokens")
     table.add_column("run", overflow="fold")
     table.add_column("task", overflow="fold")
-    for name in ("length", "documents", "nats a token", "perplexity", "bits a byte"):
+    for name in ("length", "documents", "nats a\ntoken", "perplexity", "bits a\nbyte", "of words"):
         table.add_column(name, justify="right")
+    table.add_column("also", overflow="fold")
     for each in found:
-        nats = np.sum(each.rows["nll"] * each.rows["num_tokens"])
-        mean, num_bytes = nats / each.rows["num_tokens"].sum(), each.rows["num_bytes"].sum()
-        table.add_row(
-            each.run.name,
-            each.task,
-            str(each.length),
-            str(len(np.unique(each.rows["document"]))),
-            f"{mean:.4f}",
-            f"{np.exp(mean):.2f}",
-            f"{nats / np.log(2) / num_bytes:.4f}" if num_bytes else "",
-        )
+        chosen = each.rows
+        num_documents = str(len(np.unique(chosen["document"])))
+        nats, perplexity = summaries.mean_nll(chosen), summaries.perplexity(chosen)
+        bits = f"{summaries.bits_per_byte(chosen):.4f}" if chosen["num_bytes"].any() else ""
+        words = f"{summaries.word_perplexity(chosen):.4g}" if chosen["num_words"].any() else ""
+        also = ALSO.get(each.task.partition("(")[0], lambda chosen: "")(chosen)
+        cells = num_documents, f"{nats:.4f}", f"{perplexity:.2f}", bits, words, also
+        table.add_row(each.run.name, each.task, str(each.length), *cells)
+    return table
+
+
+def _gain(chosen: Rows) -> str:
+    gain = context_gain(chosen)
+    return f"gain {gain.gains[-1].mean:.3f} nats, 95% of it by {gain.length} tokens"
+
+
+# What else the rows of a task say.
+ALSO: dict[str, Callable[[Rows], str]] = {
+    "fixed_target": _gain,
+    "pg19": lambda chosen: f"mean of books {mean_book_perplexity(chosen):.2f}",
+    "sliding_window": lambda chosen: f"mean of windows {window_mean_nll(chosen):.4f} nats",
+}
+
+
+def step1_table(found: Sequence[Evaluation]) -> Table:
+    """First loss under each schedule, and by how much it differs from the trained one's."""
+    table = _table("Loss of the first batch before any update, nats a token")
+    table.add_column("run", overflow="fold")
+    table.add_column("evaluated with", overflow="fold")
+    for name in ("length", "rows", "loss", "less the trained one's"):
+        table.add_column(name, justify="right")
+    trained = {
+        (each.run.path, each.length): each.rows for each in found if each.schedule == TRAINED
+    }
+    for each in found:
+        chosen, against = each.rows, trained.get((each.run.path, each.length))
+        num_rows, nats = len(np.unique(chosen["document"])), summaries.mean_nll(chosen)
+        less = ""
+        if against is not None and each.schedule != TRAINED:
+            difference = step1.compare(chosen, against)
+            less = f"{difference.mean:+.4f} ± {1.96 * difference.standard_error:.4f}"
+        cells = str(each.length), str(num_rows), f"{nats:.4f}", less
+        table.add_row(each.run.name, each.schedule, *cells)
     return table
 
 

@@ -6,6 +6,7 @@ Rotary schedules are written so on command lines and in results, and so are eval
 import ast
 import dataclasses
 import difflib
+import keyword
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,14 +40,14 @@ def build(
         raise ValueError(f"unknown {kind} {name!r}; {nearest(name, classes)}")
     fields = {field.name: field for field in dataclasses.fields(classes[name])}
     arguments: dict[str, Any] = {}
-    for keyword in call.keywords:
-        if keyword.arg not in fields:
+    for argument in call.keywords:
+        if argument.arg not in fields:
             raise ValueError(
-                f"{name} has no parameter {keyword.arg!r}; {nearest(str(keyword.arg), fields)}"
+                f"{name} has no parameter {argument.arg!r}; {nearest(str(argument.arg), fields)}"
             )
-        if keyword.arg in arguments:
-            raise ValueError(f"{kind} {text!r} gives {keyword.arg} twice")
-        arguments[keyword.arg] = _literal(keyword.value, f"{name}({keyword.arg}=...)")
+        if argument.arg in arguments:
+            raise ValueError(f"{kind} {text!r} gives {argument.arg} twice")
+        arguments[argument.arg] = _literal(argument.value, f"{name}({argument.arg}=...)")
     arguments = {n: value for n, value in (given or {}).items() if n in fields} | arguments
     missing = [
         field.name
@@ -77,11 +78,16 @@ def render(
     for field in fields:
         item = getattr(value, field)
         if item != defaults[field]:
-            text = f"{item:.17g}" if isinstance(item, float) else repr(item)
-            if isinstance(item, float) and float(f"{item:g}") == item:
-                text = f"{item:g}"
-            parts.append(f"{field}={text}")
+            parts.append(f"{field}={_text(item)}")
     return f"{name}({','.join(parts)})" if parts else name
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else f"{value:.17g}"
+    if isinstance(value, str) and value.isidentifier() and not keyword.iskeyword(value):
+        return value
+    return repr(value)
 
 
 def split_commas(text: str) -> list[str]:

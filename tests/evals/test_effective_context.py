@@ -101,27 +101,45 @@ def test_a_logistic_fall_agrees_with_the_isotonic_one():
 
 
 def test_a_fall_of_another_shape_is_flagged():
-    """All right up to 8, then a shelf of .45 to 128: half-way is crossed where the shelf begins.
+    """All right up to 4, then a shelf of .45 to 200: half-way is crossed where the shelf begins.
 
-    The logistic takes the shelf for its ceiling and finds the shelf's end.
+    The logistic has one slope, and puts the middle of its fall on the shelf.
     """
 
     def shelf(m):
-        return np.where(m < 8, 1.0, np.where(m < 128, 0.45, CHANCE))
+        return np.where(m < 4, 1.0, np.where(m < 200, 0.45, CHANCE))
 
     data = simulate([shelf], np.random.default_rng(24), documents=400)
     found = effective_context.estimate(data, resamples=100)
     assert found.l50 > 16
-    assert found.isotonic_l50 == pytest.approx(8, rel=0.1)
+    assert found.isotonic_l50 == pytest.approx(4, rel=0.2)
     assert found.isotonic_disagrees
     assert str(found).endswith(f", isotonic {found.isotonic_l50:.3g}")
 
 
 def test_the_isotonic_check_does_not_see_revivals():
-    found = effective_context.estimate(
-        simulate([revived], np.random.default_rng(25), documents=256), resamples=100
-    )
+    def revived_whole(m):
+        return np.where((m < 12) | (m > 45), 0.95, CHANCE)
+
+    data = simulate([revived_whole], np.random.default_rng(25), documents=256)
+    found = effective_context.estimate(data, resamples=100)
     assert found.isotonic_l50 == pytest.approx(12, rel=0.1)
+
+
+def test_a_hole_of_one_cell_ends_the_fit_too():
+    """As measured at base 10 and length 128: no two cells in a row lie in the lowest quarter."""
+    starts = [1, 12, 16, 23, 32, 46, 64, 91]
+    accuracy = np.array([0.99, 0.97, 0.44, 0.16, 0.37, 0.83, 0.3, 0.5])
+
+    def narrow(m):
+        return accuracy[np.searchsorted(starts, m, side="right") - 1]
+
+    data = simulate([narrow], np.random.default_rng(30), longest=125)
+    found = effective_context.estimate(data, resamples=200)
+    assert 15 < found.ci_low < found.l50 < found.ci_high < 23
+    assert not found.isotonic_disagrees
+    assert found.revival == pytest.approx(0.83, abs=0.08)
+    assert found.revival_distance == pytest.approx(54, rel=0.05)
 
 
 def test_a_revival_is_reported_and_does_not_move_the_edge():

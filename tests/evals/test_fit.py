@@ -40,6 +40,23 @@ def test_isotonic_crossing_may_lie_outside(hits, expected):
     assert fit.isotonic_crossing(trials, np.array(hits), x, 0.5) == expected
 
 
+@pytest.mark.parametrize(
+    ("way", "trials", "last"),
+    [
+        pytest.param([1, 1, 0.4, 0.2, 0.4, 0.8, 0.3], 50, 3, id="a narrow hole"),
+        pytest.param([1, 0.4, 0.2, 0.6, 0.1, 0.9], 50, 2, id="the first of two"),
+        pytest.param([1, 0.8, 0.45, 0.4, 0.6, 0.3], 50, 5, id="a rise that may be noise"),
+        pytest.param([1, 0.8, 0.6, 1, 0.3, 0.1], 50, 5, id="a dip above half-way"),
+        pytest.param([1, 0.4, 0.1, 0.3, 0.45, 0.45], 50, 5, id="back, but not above half-way"),
+        pytest.param([1, 0.4, 0.1, 0.8], [50, 50, 50, 9], 3, id="a revival of few trials"),
+        pytest.param([1, 0.0, 1, 1], [50, 9, 50, 50], 3, id="a hole of few trials"),
+    ],
+)
+def test_the_fit_ends_in_the_hole_before_a_revival(way, trials, last):
+    trials = np.broadcast_to(trials, len(way))
+    assert fit._lowest_before_revival(np.array(way), trials) == last
+
+
 def test_the_fit_maximises_the_likelihood_stated():
     """A general optimiser, given the model and the priors as they are documented, agrees."""
     random = np.random.default_rng(1)

@@ -78,6 +78,7 @@ def test_merged_bands_take_the_most_documents():
     bands = [
         Band(low=40, high=90, num_documents=7),
         Band(low=10, high=40, num_documents=9),
+        Band(low=50, high=60, num_documents=1),
         Band(low=91, high=99, num_documents=5),
     ]
     assert sequential._merged(bands) == [

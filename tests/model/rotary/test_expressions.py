@@ -27,6 +27,7 @@ def test_parse(text, rotary):
         (Rope(base=10_000.0), "rope(base=10000)"),
         (Rope(base=1e6), "rope(base=1e+06)"),
         (Rope(base=10.0, rotary_fraction=0.25), "rope(base=10,rotary_fraction=0.25)"),
+        (Rope(base=10.0, log_n="train"), "rope(base=10,log_n=train)"),
         (Rope(base=1 / 3 + 10), "rope(base=10.333333333333334)"),
         (NtkAware(base=500.0, factor=8.0), "ntk_aware(base=500,factor=8)"),
     ],
