@@ -20,6 +20,7 @@ from evals.rows import Rows
 from evals.score import AnswerScores, Subject, check_fits, score
 from evals.sequential import next_round
 from evals.task import Document
+from experiment import stages
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, find_runs
@@ -241,7 +242,7 @@ def _members(
     members, refusals = [], {text: [] for text in schedules}
     for run in runs:
         params, loaded = restore_params(run, step)
-        config, chosen = run.config, {}
+        config, chosen = run.config_at(loaded), {}
         for text in schedules:
             try:
                 chosen[_schedule(text, config)] = None
@@ -393,6 +394,24 @@ def _listed_tasks() -> str:
     return "\n".join(lines)
 
 
+def _checkpoints(
+    paths: Sequence[str], steps: str | None
+) -> list[tuple[Sequence[str | Path], int | None]]:
+    """Paths to evaluate at each step that --step names."""
+    if steps == "stages":
+        ends = [
+            (run.path, stage.end) for run in find_runs(paths) for stage in stages.split(run.config)
+        ]
+        by_step = dict.fromkeys(end for _, end in ends)
+        return [([path for path, of in ends if of == end], end) for end in by_step]
+    try:
+        return [(paths, int(step)) for step in steps.split(",")] if steps else [(paths, None)]
+    except ValueError:
+        raise ValueError(
+            f"--step {steps} is neither numbers of checkpoints, like 500,900, nor `stages`"
+        ) from None
+
+
 def _integers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
@@ -447,7 +466,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="ask on, near where accuracy falls, until every effective context is known this well: "
         "0.1 is to 7%% (default: --documents, and no more)",
     )
-    parser.add_argument("--step", type=int, help="checkpoint (default: the newest)")
+    parser.add_argument(
+        "--step",
+        metavar="N[,N...]",
+        help="checkpoints, or `stages`: the last one of every stage (default: the newest)",
+    )
     args = parser.parse_args(arguments)
 
     console = Console(stderr=True)
@@ -457,16 +480,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.step1 and args.documents is None:
             # Paired by token, this many tell 0.001 nats apart.
             args.documents = -(-(2**18) // max(args.lengths or [2**10]))
-        results = evaluate(
-            args.paths,
-            ["step1"] if args.step1 else args.tasks,
-            args.lengths,
-            args.documents,
-            candidates(args.step1) if args.step1 else args.rotary,
-            args.step,
-            precision=args.precision,
-            console=console,
-        )
+        results = []
+        for paths, step in _checkpoints(args.paths, args.step):
+            results += evaluate(
+                paths,
+                ["step1"] if args.step1 else args.tasks,
+                args.lengths,
+                args.documents,
+                candidates(args.step1) if args.step1 else args.rotary,
+                step,
+                precision=args.precision,
+                console=console,
+            )
     except ValueError as error:
         print(f"evaluate.py: error: {error}", file=sys.stderr)
         return 2

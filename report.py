@@ -2,11 +2,15 @@
 
     python report.py DIR... [--out DIR/report.html]
 
-DIR is a run or a sweep directory. Figures are written beside the page, as PNG and, for effective
-context, SVG. What has not been measured yet is said on the page, with the command that does it.
+DIR is a run or a sweep directory. Figures are written beside the page, as PNG and SVG, and the
+numbers to results.csv (its columns: reporting/results.py). What has not been measured yet is said
+on the page, with the command that does it. Sweeps of the same bases at several trained lengths,
+given together, show effective context against trained length.
 """
 
 import argparse
+import dataclasses
+import html
 import importlib.metadata
 import io
 import json
@@ -21,11 +25,17 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
+import evals
+from data.tokenizer import Tokenizer
+from evals.fixed_target import FIRST_CONTEXT
+from evals.needle import Needle
+from evals.summaries import MeanWithError
 from experiment.run import RunDirectory, find_runs, read_sweep
-from reporting import curves, page
+from reporting import curves, heat_maps, page, predictors, results, text
 from reporting import members as members_lib
 from reporting.effective_context import effective_context
 from reporting.members import Member
+from reporting.page import Section, Table
 from reporting.style import STYLE
 
 matplotlib.use("Agg")  # a page needs no display
@@ -59,36 +69,149 @@ class _Parser(argparse.ArgumentParser):
 
 
 def write(members: Sequence[Member], dirs: Sequence[Path], out: Path) -> None:
-    """Writes the page `out` and its figures beside it."""
+    """Writes the page `out`, and its figures and results.csv beside it."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
-        figure = effective_context(members)
-        figure.savefig(out.with_name("effective_context.svg"), metadata={"Date": None})
         caption = f"{MEASURED if members_lib.tasks(members) else NOT_MEASURED} {PREDICTED}"
-        lead = _picture("effective_context", figure, out, _describe(members), caption)
-        pictures = []
-        if members_lib.tasks(members):
-            alternative = "Accuracy against the distance to the answer, for every member and task."
-            figure = curves.accuracy_by_distance(members)
-            pictures.append(_picture("accuracy_by_distance", figure, out, alternative, ACCURACY))
-        if any(member.losses for member in members):
-            alternative = "Training loss in nats a token against tokens seen, for every member."
-            pictures.append(_picture("loss", curves.loss(members), out, alternative, LOSS))
-        if any(member.perplexity for member in members):
-            alternative = "Perplexity of held-out text against position in the document."
-            figure = curves.perplexity_by_position(members)
-            pictures.append(
-                _picture("perplexity_by_position", figure, out, alternative, PERPLEXITY)
-            )
-    text = page.build(
+        if len({member.trained_length for member in members}) > 1:
+            caption += " Marks side by side: one base, trained at rising lengths."
+        lead = _Pictures(out).picture(
+            "effective_context", effective_context(members), _describe(members), caption
+        )
+        found = sections(members, _Pictures(out))
+    whole = page.build(
         members,
         effective_context=lead,
-        pictures=pictures,
+        sections=found,
         missing=missing(members, dirs),
+        further=further(members, dirs),
         commands=commands(dirs, members, out),
         provenance=provenance(members),
     )
-    out.write_text(text, encoding="utf-8")
+    out.with_name("results.csv").write_text(results.to_csv(members), encoding="utf-8")
+    out.write_text(whole, encoding="utf-8")
+
+
+def sections(members: Sequence[Member], pictures: "_Pictures") -> list[Section]:
+    """What was measured, as far as it was: a figure without rows is not drawn."""
+    draw = pictures.picture
+    found = []
+    if task := next(iter(members_lib.tasks(members)), None):
+        if predictors.by_trained_length(members, task):
+            figure = predictors.against_trained_length(members, task)
+            alternative = "Effective context against trained length, a line for every base."
+            parts = [
+                draw("trained_length", figure, alternative, TRAINED_LENGTH),
+                _trained_length_table(members, task),
+            ]
+            found.append(Section(title="Against the trained length", parts=parts))
+        compared = predictors.comparisons(members)
+        several = len({each.trained_length for each in compared}) > 1
+        choices = {}
+        for each in compared:
+            name = each.task + (f", trained on {each.trained_length:,}" if several else "")
+            choices[name] = draw(
+                f"predictors {name}",
+                predictors.against_predictors(each, members),
+                f"Effective context on {name} against lengths that the frequencies predict.",
+                f"{html.escape(predictors.reading(each))} {PREDICTORS}",
+            )
+        if choices:
+            found.append(Section(title="Against what the frequencies predict", choices=choices))
+        figure = curves.accuracy_by_distance(members)
+        alternative = "Accuracy against the distance to the answer, for every member and task."
+        parts = [draw("accuracy_by_distance", figure, alternative, ACCURACY)]
+        found.append(Section(title="Accuracy by distance", parts=parts))
+
+    choices = {
+        task: draw(
+            f"length {task}",
+            curves.by_length(members, task),
+            f"{task} against evaluated context length, for every member.",
+            BY_LENGTH,
+        )
+        for task in curves.by_length_tasks(members)
+    }
+    if choices:
+        found.append(Section(title="By context length", choices=choices))
+
+    choices = {}
+    for task in heat_maps.depth_tasks(members):
+        alternative = f"{task}: needles found by context length and depth, for every member."
+        figure = heat_maps.depths(members, task)
+        choices[task] = draw(f"heat_map {task}", figure, alternative, DEPTHS)
+    for task in heat_maps.distance_tasks(members):
+        alternative = f"{task}: accuracy by context length and distance, for every member."
+        figure = heat_maps.distances(members, task)
+        choices[task] = draw(f"heat_map {task}", figure, alternative, DISTANCES)
+    if choices:
+        found.append(Section(title="By context length and place", choices=choices))
+
+    choices = {
+        f"{task} at {length:,}": draw(
+            f"matrix {task} {length}",
+            heat_maps.matrix(members, task, length),
+            f"{task} at {length:,} tokens, by schedule trained with and evaluated with: "
+            + heat_maps.said(members, task, length),
+            MATRIX,
+        )
+        for task, length in heat_maps.matrix_keys(members)
+    }
+    if choices:
+        found.append(Section(title="Trained with, evaluated with", choices=choices))
+
+    parts = []
+    if text.superficial_lengths(members):
+        alternative = "Perplexity relative to the best member, and retrieval, against RoPE base."
+        parts.append(draw("superficial", text.superficial(members), alternative, SUPERFICIAL))
+    if any(member.perplexity for member in members):
+        alternative = "Perplexity of held-out text against position in the document."
+        figure = curves.perplexity_by_position(members)
+        parts.append(draw("perplexity_by_position", figure, alternative, PERPLEXITY))
+    if curves.context_gain_keys(members):
+        alternative = "Nats a token gained by context, against the length of the context."
+        parts.append(draw("context_gain", curves.context_gain(members), alternative, GAIN))
+    if parts:
+        found.append(Section(title="Perplexity and context", parts=parts))
+
+    if tables := text.su_tables(members):
+        choices = {f"beyond: {length:,}": _su_table(rows) for length, rows in tables.items()}
+        found.append(Section(title="Tokens guessed right", choices=choices))
+    if text.step1_lengths(members):
+        alternative = "First loss against candidate base, for every member."
+        parts = [draw("step1", text.step1_scan(members), alternative, STEP1)]
+        found.append(Section(title="Before the first update", parts=parts))
+    if any(member.losses for member in members):
+        alternative = "Training loss in nats a token against tokens seen, for every member."
+        parts = [draw("loss", curves.loss(members), alternative, LOSS)]
+        found.append(Section(title="Training loss", parts=parts))
+    return found
+
+
+def _trained_length_table(members: Sequence[Member], task: str) -> Table:
+    series = predictors.by_trained_length(members, task)
+    lengths = sorted({member.trained_length for each in series for member in each})
+    rows = []
+    for each in series:
+        cells = {member.trained_length: str(member.estimates[task]) for member in each}
+        rows.append((None, [predictors.name(each), *(cells.get(n, "–") for n in lengths)]))
+    return Table(
+        heads=["schedule", *(f"trained on {length:,}" for length in lengths)],
+        rows=rows,
+        caption=f"Effective context on {html.escape(task)} in tokens, with 95% intervals.",
+    )
+
+
+def _su_table(found: Sequence[tuple[Member, str, dict[str, MeanWithError]]]) -> Table:
+    rows = []
+    for member, schedule, columns in found:
+        cells = (
+            f"{100 * share.mean:.1f} ± {196 * share.standard_error:.1f}" if share else "–"
+            for share in map(columns.get, text.SU_COLUMNS)
+        )
+        rows.append((member.index, [member.label, schedule, *cells]))
+    heads = ["trained with", "evaluated with", "trained length", *text.SU_COLUMNS[1:]]
+    return Table(heads=heads, rows=rows, caption=SU)
 
 
 MEASURED = (
@@ -114,20 +237,84 @@ PERPLEXITY = (
 )
 
 
+TRAINED_LENGTH = (
+    "Does a small base bound what a model learns to see? Then its line is flat where the diagonal "
+    "rises on. Bars: 95% intervals; an arrow where accuracy had not fallen at the longest distance "
+    "asked. Lines are drawn side by side at each trained length."
+)
+PREDICTORS = (
+    "Bars: 95% intervals over documents and seeds; arrows: censored, which the regression takes "
+    "into account. Its points are single runs, weighed with seeds and bases as random effects; the "
+    "intercept is log<sub>2</sub> tokens where the predictor is 1. A base left out: what the line "
+    "fitted without a base misses it by, root mean square."
+)
+BY_LENGTH = (
+    "The same members in shorter and longer contexts than they were trained on. Retrieval: mean "
+    "over distances up to the context length, so a model that sees a fixed distance falls as "
+    "1/length; effective context with 95% intervals, which does not fall for that reason alone."
+)
+DEPTHS = (
+    "Share of needles found; point at a cell for its number. A black line: beyond the trained "
+    "length. Grey: not asked, because no needle could stand there."
+)
+DISTANCES = (
+    "Share of exact answers by half octaves of distance; point at a cell for its number. A black "
+    "line with a white edge: effective context. An upright one: beyond the trained length."
+)
+MATRIX = (
+    "Rows: the schedule a model was trained with; columns: the one it was evaluated with, its "
+    "other parameters those of training. Brighter is better. Small: 95% intervals; &gt;: not "
+    "fallen at the longest distance asked. Grey: not evaluated."
+)
+SUPERFICIAL = (
+    "Perplexity over that of the best member (above) and retrieval accuracy (below) against base: "
+    "a context is superficial where the first stays flat while the second falls (Men et al., "
+    "arXiv 2405.14591, Figures 3 and 6)."
+)
+GAIN = (
+    "The same tokens predicted from more and more of what came before them, less what the shortest "
+    "context leaves, with 95% intervals over documents. A diamond: 95% of what the longest context "
+    "gives. Where it lies far below effective context, perplexity could not tell."
+)
+SU = (
+    "Per cent of next tokens that are the most likely one, ± 1.96 standard errors over documents: "
+    "at the trained length T; beyond it, where the first T (T/2) tokens are said again and again; "
+    "and beyond it in the text as it is (Su Jianlin, kexue.fm/archives/9706)."
+)
+STEP1 = (
+    "Nats a token of the first training rows above those under the trained schedule, before any "
+    "update, paired by token; 95% intervals. The scale is linear below 0.01. That the base "
+    "with the lowest first loss is the best one to go on with is not said."
+)
+
+
 def _describe(members: Sequence[Member]) -> str:
     task = next(iter(members_lib.tasks(members)), None)
     said = [f"{m.label}: {m.estimates[task]}" for m in members if task and task in m.estimates]
     return f"Effective context against RoPE base. {'; '.join(said) or 'Nothing measured yet'}."
 
 
-def _picture(name: str, figure: Figure, out: Path, alternative: str, caption: str) -> page.Picture:
-    """Saves `figure` as PNG beside the page and returns it for the page, as inline SVG."""
-    figure.savefig(out.with_name(f"{name}.png"))
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    return page.Picture(
-        svg=inline(buffer.getvalue(), name), alternative=alternative, caption=caption
-    )
+@dataclasses.dataclass(frozen=True)
+class _Pictures:
+    """Where figures go: beside the page `out`, and into it."""
+
+    out: Path
+
+    def picture(self, name: str, figure: Figure, alternative: str, caption: str) -> page.Picture:
+        """Saves `figure` as PNG and SVG and returns it for the page, as inline SVG."""
+        name = "_".join(re.findall(r"\w+", name))
+        figure.savefig(self.out.with_name(f"{name}.png"))
+        figure.set_layout_engine("none")  # it is laid out by now
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        svg = hints(buffer.getvalue())
+        self.out.with_name(f"{name}.svg").write_text(svg, encoding="utf-8")
+        return page.Picture(svg=inline(svg, name), alternative=alternative, caption=caption)
+
+
+def hints(svg: str) -> str:
+    """`reporting.style.hint` made visible: a title inside its element, which browsers show."""
+    return re.sub(r'<g id="([\w-]+) title:([^"]*)">', r'<g class="\1"><title>\2</title>', svg)
 
 
 def inline(svg: str, name: str) -> str:
@@ -141,25 +328,92 @@ def inline(svg: str, name: str) -> str:
 
 
 def missing(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:
-    """What is not there yet, each with the command that makes it."""
+    """What the configs ask for and is not there yet, each with the command that makes it."""
     train = " && ".join(_train_command(path, members) for path in dirs)
     evaluate = _command("evaluate.py", *dirs)
-    untrained, unasked, no_loss, no_perplexity = [], [], [], []
+    untrained, unasked, no_loss = [], [], []
+    no_task: dict[str, list[str]] = {}
     for member in members:
         trained = any(run.steps() for run in member.runs)
-        if not member.estimates:
+        if not member.own:
             (unasked if trained else untrained).append(member.label)
-        elif not member.perplexity and members_lib.PERPLEXITY in member.config.evals.tasks:
-            no_perplexity.append(member.label)
+        else:
+            asked = {evals.parse(task) for task, _ in member.own}
+            for name in member.config.evals.tasks:
+                task = evals.parse(name)
+                if task not in asked and (_reads_text(member) or task.kind == "retrieval"):
+                    no_task.setdefault(name, []).append(member.label)
         if trained and not member.losses:
             no_loss.append(member.label)
     found = [
         (untrained, "No checkpoint yet", train),
         (no_loss, "No training metrics yet", train),
         (unasked, "Not evaluated yet", evaluate),
-        (no_perplexity, "No perplexity yet", f"{evaluate} --tasks perplexity"),
     ]
+    for name, who in no_task.items():
+        found.append((who, f"No {name} yet", _command("evaluate.py", *dirs, "--tasks", name)))
     return [(f"{what}: {', '.join(who)}.", command) for who, what, command in found if who]
+
+
+def _reads_text(member: Member) -> bool:
+    return member.config.data.source != "retrieval"
+
+
+def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:
+    """Figures that nobody asked for yet, each with the command that measures it."""
+    if not any(member.own for member in members):
+        return []
+    length = max(member.trained_length for member in members)
+
+    def evaluate(*arguments: object) -> str:
+        return _command("evaluate.py", *dirs, *arguments)
+
+    found = []
+    if not curves.by_length_tasks(members):
+        lengths = f"{length},{2 * length},{4 * length}"
+        found.append(("Contexts longer than the trained one.", evaluate("--lengths", lengths)))
+    if not heat_maps.matrix_keys(members):
+        schedules = "trained,dynamic_yarn,dynamic_ntk_aware"
+        command = evaluate("--lengths", f"{length},{2 * length}", "--rotary", schedules)
+        found.append(("Other schedules than the trained one: a matrix.", command))
+    shortest = _shortest_needle(members, length)
+    if shortest and not heat_maps.depth_tasks(members):
+        lengths = f"{shortest},{2 * shortest}"
+        command = evaluate("--tasks", "needle", "--lengths", lengths)
+        found.append(("Needles by length and depth.", command))
+    if not all(map(_reads_text, members)):
+        return found
+    if length >= 2 * FIRST_CONTEXT and not curves.context_gain_keys(members):
+        task = f"fixed_target(target={length // 2})"
+        command = evaluate("--tasks", task, "--lengths", length)
+        found.append(("What more context is worth to the same tokens.", command))
+    if not text.su_tables(members):
+        lags = "repeated,repeated(lag=trained),repeated(lag=half)"
+        command = (
+            f"{evaluate('--tasks', 'repeated', '--lengths', length)} && "
+            f"{evaluate('--tasks', lags, '--lengths', 4 * length)}"
+        )
+        found.append(("Tokens guessed right where a text is said again.", command))
+    if not text.step1_lengths(members):
+        command = evaluate("--step1", "base=1e2,1e3,1e4,1e5,1e6", "--lengths", 2 * length)
+        found.append(("The first loss under other bases, before any update.", command))
+    return found
+
+
+def _shortest_needle(members: Sequence[Member], length: int) -> int | None:
+    """The trained length, or the first of its doubles that holds a needle; None if unknown."""
+    member = members[0]
+    path = member.runs[0].tokenizer_path
+    if not path.exists():
+        return None
+    tokenizer = Tokenizer(path)
+    for doubled in (length << octave for octave in range(6)):
+        try:
+            Needle().documents(member.config, tokenizer, doubled, range(1))
+        except ValueError:
+            continue
+        return doubled
+    return None
 
 
 def commands(dirs: Sequence[Path], members: Sequence[Member], out: Path) -> list[str]:

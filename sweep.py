@@ -1,12 +1,14 @@
 """Trains a grid of members: `python sweep.py CONFIG --workdir DIR model.rotary.base=10,10000`.
 
-Members that differ only in arrays (rotary schedule, window, seed, learning rate) train together
-in one compiled program, on identical batches and, for equal seeds, from identical parameters.
+Members that differ only in arrays (rotary schedule, window, seed, learning rate, the run they start
+from), in every stage, train together in one compiled program, on identical batches and, for equal
+seeds, from identical parameters.
 Members whose shapes differ train one group after another. Each member's directory is what
 `train.py` would have made.
 """
 
 import dataclasses
+import itertools
 import json
 import shlex
 import sys
@@ -20,6 +22,7 @@ from data.files import write_atomically
 from experiment import overrides
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, read_sweep
+from experiment.stages import split
 from model.rotary.nope import Nope
 
 SWEEP_HELP = """
@@ -28,16 +31,24 @@ sweeps: a comma makes members, several commas a grid
   model.rotary.base=10,1e4 seed=0,1,2      six members
   "model.rotary=rope(base=500),nope"       two schedules
   train.learning_rate=1e-3,3e-3            two learning rates
+  start_from=RUN model.rotary.base=10,100  all members from the parameters of one run
 Without a comma, the config's own members are used, if it has any.
 Real text: data.source=jsonl data.path=FILE_OR_FOLDER (RedPajama format; .jsonl, .gz, .zst)
 """
 
 
-def shared_part(config: ExperimentConfig) -> ExperimentConfig:
-    """`config` with all that may differ within one compiled program set to one value."""
-    model = dataclasses.replace(config.model, rotary=Nope(), window=None)
-    training = dataclasses.replace(config.train, learning_rate=1.0)
-    return dataclasses.replace(config, seed=0, model=model, train=training)
+def shared_part(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
+    """Each stage of `config`, all that may differ within one compiled program set to one value."""
+    return tuple(
+        dataclasses.replace(
+            stage.config,
+            seed=0,
+            start_from=config.start_from and "a run",
+            model=dataclasses.replace(stage.config.model, rotary=Nope(), window=None),
+            train=dataclasses.replace(stage.config.train, learning_rate=1.0),
+        )
+        for stage in split(config)
+    )
 
 
 def make_members(
@@ -51,7 +62,7 @@ def make_members(
     grid = overrides.grid(given)
     if len(grid) == 1 and config.members:
         common = grid[0][1]
-        grid = [(overrides.member_name(own), [*own, *common]) for own in config.members]
+        grid = [(name, [*own, *common]) for name, own in overrides.named(config.members)]
     if len(grid) == 1:
         raise ValueError(
             "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
@@ -61,6 +72,12 @@ def make_members(
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"two members are called {name}: every listed value must be different")
+    for one, other in itertools.combinations(members, 2):
+        if one[2].start_from and dataclasses.replace(one[2], seed=other[2].seed) == other[2]:
+            raise ValueError(
+                f"{one[0]} and {other[0]} would be the same run: with start_from no parameter "
+                "depends on seed; vary data.seed"
+            )
     return members
 
 
@@ -81,12 +98,12 @@ def run_sweep(config_name: str, workdir: Path, given: Sequence[str], command: st
         raise ValueError(
             f"{workdir} holds another sweep; use another --workdir, or delete that directory"
         )
-    groups: dict[ExperimentConfig, list[int]] = {}
+    groups: dict[tuple[ExperimentConfig, ...], list[int]] = {}
     for index, (_, _, member) in enumerate(members):
         groups.setdefault(shared_part(member), []).append(index)
     runs = [RunDirectory(workdir / name) for name, _, _ in members]
-    for run, (_, _, member) in zip(runs, members, strict=True):
-        run.check_resumable(member)
+    for indices in groups.values():
+        train.check([members[index][2] for index in indices], [runs[index] for index in indices])
     workdir.mkdir(parents=True, exist_ok=True)
     write_atomically(workdir / "sweep.json", json.dumps(record, indent=2) + "\n")
 

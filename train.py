@@ -1,35 +1,45 @@
 """Trains a model: `python train.py CONFIG --workdir DIR [dotted.field=value ...]`.
 
-A run is resumed by starting the same command again, and ends as if it had never stopped.
-`sweep.py` calls `train` with several members; everything here is written for one.
+A run is resumed by starting the same command again, and ends as if it had never stopped. It starts
+from fresh parameters or another run's (`start_from`), and may have several stages
+(`experiment.stages`). `sweep.py` calls `train` with several members; everything here is written for
+one.
 """
 
 import dataclasses
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh
 from rich.console import Console
 
 from data import pipeline
 from data.prepare import prepare
 from data.tokenizer import Tokenizer
 from experiment import metrics, optimizer, overrides
-from experiment.checkpoint import Checkpoints, DataState
+from experiment.checkpoint import (
+    Checkpoints,
+    DataState,
+    shape_difference,
+    starting_params,
+)
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh, to_global
 from experiment.progress import Interrupts, TrainProgress
-from experiment.run import RunDirectory
+from experiment.run import RunDirectory, find_start
+from experiment.stages import Stage, at, split
 from model import sharding, transformer
 from model.loss import token_nll
 from model.positions import PositionTable, position_table
-from model.transformer import Params
+from model.transformer import Params, abstract_params
 
 
 class State(NamedTuple):
@@ -60,7 +70,7 @@ def train_step(
       state: parameters and optimizer state.
       member: its frequencies and peak learning rate.
       batch: the contract of `data`, `[B, T]` each.
-      step: number of this update, from 0.
+      step: number of this update within the stage, from 0.
 
     Returns:
       The new state, and scalars: loss (nats a counted target), grad_norm, learning_rate, skipped.
@@ -135,6 +145,94 @@ def fresh_state(config: ExperimentConfig, seed: jax.Array) -> State:
     return State(params, optimizer.direction(config.train).init(params))
 
 
+class Plan(NamedTuple):
+    """What is to be trained, checked. What members share is read from the first.
+
+    Attributes:
+      configs: one a member, `start_from` with its step.
+      stages: one tuple a stage, holding each member's `Stage`.
+      prepared: where each stage's data is.
+      mesh: the same in all stages.
+      start_step: updates done already.
+      params: to start from instead of fresh ones, members stacked; None if there are none.
+    """
+
+    configs: list[ExperimentConfig]
+    stages: list[tuple[Stage, ...]]
+    prepared: list[Path]
+    mesh: Mesh
+    start_step: int
+    params: Params | None
+
+
+def check(configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory]) -> Plan:
+    """Finds what is wrong with a run, in any of its stages, before anything is written or compiled.
+
+    Args:
+      configs, runs: as in `train`.
+
+    Raises:
+      ValueError: for anything the user has to mend.
+    """
+    metrics.check_trackers(configs[0].train.tracking)
+    configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
+    for run, config in zip(runs, configs, strict=True):
+        run.check_resumable(config)
+    stages = list(zip(*map(split, configs), strict=True))
+    shapes = abstract_params(configs[0].model)
+    for stage, *_ in stages:
+        make_mesh(stage.config, len(configs))
+        difference = shape_difference(abstract_params(stage.config.model), shapes)
+        if difference:
+            raise ValueError(
+                f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
+            )
+
+    start_step = max(set.intersection(*(set(run.steps()) for run in runs)), default=0)
+    started_from = [c for c in configs if c.start_from] if start_step == 0 else []
+    params = [starting_params(config) for config in started_from]
+    tokenizers = {}
+    for config in started_from:
+        parent, _ = find_start(str(config.start_from))
+        tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path
+    prepared = []
+    for stage, *_ in stages:
+        prepared.append(prepare(stage.config.data))
+        open_rows(stage, prepared[-1], stage.start)  # refuses a row that does not fit
+        tokenizers[f"stage {stage.number}"] = prepared[-1] / "tokenizer.model"
+    (first, path), *others = tokenizers.items()
+    vocab_size, room = Tokenizer(path).vocab_size, configs[0].model.vocab_size
+    if vocab_size > room:
+        raise ValueError(
+            f"the tokenizer has {vocab_size} ids but model.vocab_size={room}; "
+            f"use model.vocab_size={-(-vocab_size // 128) * 128}"
+        )
+    for name, other in others:
+        if Tokenizer(other) != Tokenizer(path):
+            raise ValueError(
+                f"{name} has another tokenizer than {first}; use data.tokenizer={path}"
+            )
+    return Plan(
+        configs,
+        stages,
+        prepared,
+        make_mesh(configs[0], len(configs)),
+        start_step,
+        stack(params) if params else None,
+    )
+
+
+def open_rows(stage: Stage, prepared: Path, step: int) -> Iterator[pipeline.Batch]:
+    """This host's batches of a stage, from update number `step` of the run on."""
+    return pipeline.batches(
+        stage.config.data,
+        prepared,
+        start_step=step - stage.rows_from,
+        host_index=jax.process_index(),
+        host_count=jax.process_count(),
+    )
+
+
 def train(
     configs: Sequence[ExperimentConfig],
     runs: Sequence[RunDirectory],
@@ -145,7 +243,8 @@ def train(
     """Trains members that differ in arrays only, each into its own run directory.
 
     Args:
-      configs: equal but for the seed, the learning rate, the rotary schedule and the window.
+      configs: equal, in each stage, but for the rotary schedule, the window and the learning rate,
+        and for the seed and the run started from.
       runs: where each goes; a finished or unfinished run of the same config is continued.
       given_overrides: of each member, recorded in its config.json.
       command: what to type to go on, for the message after an interruption.
@@ -156,51 +255,38 @@ def train(
     Raises:
       ValueError: for anything the user has to mend, before compute is spent.
     """
-    config, num_members = configs[0], len(configs)
-    console = Console(stderr=True)
-
-    # Everything that can be wrong is found before anything is written or compiled.
-    metrics.check_trackers(config.train.tracking)
-    mesh = make_mesh(config, num_members)
-    for run, member_config in zip(runs, configs, strict=True):
-        run.check_resumable(member_config)
-    prepared = prepare(config.data)
-    vocab_size = Tokenizer(prepared / "tokenizer.model").vocab_size
-    if vocab_size > config.model.vocab_size:
-        raise ValueError(
-            f"the tokenizer has {vocab_size} ids but model.vocab_size={config.model.vocab_size}; "
-            f"use model.vocab_size={-(-vocab_size // 128) * 128}"
-        )
-    fingerprint = pipeline.fingerprint(config.data, prepared)
+    plan = check(configs, runs)
+    configs, config, mesh = plan.configs, plan.configs[0], plan.mesh
     for run, member_config, given in zip(
-        runs, configs, given_overrides or [()] * num_members, strict=True
+        runs, configs, given_overrides or [()] * len(runs), strict=True
     ):
         if not (run.path / "config.json").exists():
             run.write_config(member_config, given)
         if not run.tokenizer_path.exists():
             temporary = run.tokenizer_path.with_suffix(".partial")
-            shutil.copyfile(prepared / "tokenizer.model", temporary)
+            shutil.copyfile(plan.prepared[0] / "tokenizer.model", temporary)
             os.replace(temporary, run.tokenizer_path)
 
     # State: fresh, or from the last step that every member has.
-    stacked = num_members > 1
-    tables = [position_table(c.model, c.data.context_length) for c in configs]
-    rates = [np.float32(c.train.learning_rate) for c in configs]
-    seeds = [np.uint32(c.seed) for c in configs]
-    member, seed = stack([Member(*pair) for pair in zip(tables, rates, strict=True)]), stack(seeds)
-
+    stacked = len(runs) > 1
+    seed = stack([np.uint32(c.seed) for c in configs])
     make_state = lambda seed: fresh_state(config, seed)  # noqa: E731
-    make_state = jax.vmap(make_state) if stacked else make_state
+    make_optimizer = optimizer.direction(config.train).init
+    if stacked:
+        make_state, make_optimizer = jax.vmap(make_state), jax.vmap(make_optimizer)
     param_shardings = sharding.parameter_shardings(config.model, mesh, members=stacked)
     abstract = jax.eval_shape(make_state, seed)
     shardings = State(
         param_shardings,
         sharding.like_parameters(param_shardings, abstract.opt_state, mesh, members=stacked),
     )
-    checkpoints = [Checkpoints(run, keep=config.train.keep) for run in runs]
-    common = set.intersection(*(set(run.steps()) for run in runs))
-    start_step, data_state = max(common, default=0), DataState(fingerprint=fingerprint)
-    if common:
+    stage_ends = [stage.end for stage, *_ in plan.stages]
+    checkpoints = [Checkpoints(run, keep=config.train.keep, always=stage_ends) for run in runs]
+    fingerprints = [
+        pipeline.fingerprint(stage.config.data, prepared)
+        for (stage, *_), prepared in zip(plan.stages, plan.prepared, strict=True)
+    ]
+    if plan.start_step:
         one_state = jax.eval_shape(lambda: fresh_state(config, jnp.uint32(0)))
         if not stacked:  # each device reads its own part; members go through the host
             one_state = jax.tree.map(
@@ -208,9 +294,10 @@ def train(
                 one_state,
                 shardings,
             )
-        restored = [c.restore(start_step, *one_state) for c in checkpoints]
+        restored = [c.restore(plan.start_step, *one_state) for c in checkpoints]
         state = jax.device_put(stack([State(*r[:2]) for r in restored]), shardings)
         data_state = restored[0][2]
+        fingerprint = fingerprints[at(config, plan.start_step).number]
         if data_state.fingerprint != fingerprint:
             raise ValueError(
                 f"{runs[0].path} was trained on other data (fingerprint {data_state.fingerprint}, "
@@ -219,28 +306,110 @@ def train(
             )
     else:
         state = jax.jit(make_state, out_shardings=shardings)(seed)
+        data_state = DataState(fingerprint=fingerprints[0])
+        if plan.params is not None:
+            state = state._replace(params=jax.device_put(plan.params, param_shardings))
+    make_optimizer = jax.jit(make_optimizer, out_shardings=shardings.opt_state)
+    logs = [metrics.MetricsLog(run, config, after_step=plan.start_step) for run in runs]
+
+    console, step, num_steps = Console(stderr=True), plan.start_step, stage_ends[-1]
     console.print(
         f"{config.name}: {transformer.describe_size(config.model)}"
         f"{' in each member' if stacked else ''}",
         highlight=False,
     )
-    logs = [metrics.MetricsLog(run, config, after_step=start_step) for run in runs]
+    label = config.name + (f" x {len(runs)} members" if stacked else "")
+    if step == num_steps:
+        console.print(f"{label}: finished already, all {num_steps} steps")
+    elif step:
+        console.print(f"{label}: going on from step {step}")
 
-    # The one compiled program.
+    with Interrupts() as interrupts, jax.set_mesh(mesh):
+        for stages, prepared, fingerprint in zip(
+            plan.stages, plan.prepared, fingerprints, strict=True
+        ):
+            stage = stages[0]
+            if step >= stage.end or interrupts.received:
+                continue
+            if step == stage.start > 0:
+                state = state._replace(opt_state=make_optimizer(state.params))
+            data_state = dataclasses.replace(data_state, fingerprint=fingerprint)
+            progress = TrainProgress(
+                console,
+                label + (f", stage {stage.number}" if len(plan.stages) > 1 else ""),
+                start_step=step,
+                end_step=stage.end,
+                tokens_per_step=stage.config.data.batch_size * stage.config.data.context_length,
+            )
+            with progress:
+                state, data_state, step = train_stage(
+                    stages,
+                    state,
+                    data_state,
+                    step,
+                    open_rows(stage, prepared, step),
+                    mesh=mesh,
+                    shardings=shardings,
+                    checkpoints=checkpoints,
+                    logs=logs,
+                    interrupts=interrupts,
+                    progress=progress,
+                )
+        for checkpoint, log in zip(checkpoints, logs, strict=True):
+            checkpoint.close()
+            log.close()
+
+    if step < num_steps:
+        console.print(
+            f"stopped by {interrupts.received} at step {step} of {num_steps}; saved. "
+            f"To go on, run the same command again{': ' + command if command else '.'}"
+        )
+        return False
+    return True
+
+
+def train_stage(
+    stages: Sequence[Stage],
+    state: State,
+    data_state: DataState,
+    step: int,
+    batches: Iterator[pipeline.Batch],
+    *,
+    mesh: Mesh,
+    shardings: State,
+    checkpoints: Sequence[Checkpoints],
+    logs: Sequence[metrics.MetricsLog],
+    interrupts: Interrupts,
+    progress: TrainProgress,
+) -> tuple[State, DataState, int]:
+    """Goes on from update number `step` to the stage's end, or to a signal; saves at either.
+
+    Args:
+      stages: the same stage of each member.
+      state: parameters and optimizer state, members stacked in front if there are several.
+      data_state: rows consumed so far.
+      step: updates done, of the whole run.
+      batches: from this step on.
+      mesh, shardings: of all devices, and of `state` on them.
+      checkpoints, logs: of each member.
+      interrupts: looked at before each update.
+      progress: what the user sees.
+
+    Returns:
+      State, rows and step as they are then.
+    """
+    stage, config, num_members = stages[0], stages[0].config, len(stages)
+    tables = [position_table(s.config.model, s.config.data.context_length) for s in stages]
+    rates = [np.float32(s.config.train.learning_rate) for s in stages]
+    member = stack([Member(*pair) for pair in zip(tables, rates, strict=True)])
+
+    # The stage's one compiled program.
     step_fn = over_members(lambda *args: train_step(config, *args), num_members)
     step_fn = jax.jit(step_fn, donate_argnums=0, out_shardings=(shardings, None))
-    batches = pipeline.batches(
-        config.data,
-        prepared,
-        start_step=start_step,
-        host_index=jax.process_index(),
-        host_count=jax.process_count(),
-    )
 
     tokens_per_step = config.data.batch_size * config.data.context_length
     flops_per_step = tokens_per_step * num_members * metrics.flops_per_token(config)
     peak = metrics.peak_flops()
-    progress = TrainProgress(console, config, num_members, start_step)
     pending: tuple[int, dict[str, jax.Array]] | None = None
 
     def log_pending() -> None:
@@ -251,6 +420,7 @@ def train(
         (done, scalars), pending = pending, None
         values = {name: np.atleast_1d(np.asarray(x)) for name, x in scalars.items()}
         seconds_per_step = progress.seconds_per_step(done)
+        tokens = stage.tokens_before + (done - stage.start) * tokens_per_step
         rates = {
             "seconds": round(progress.elapsed(), 3),
             "tokens_per_second": round(tokens_per_step / seconds_per_step, 1),
@@ -258,7 +428,7 @@ def train(
         }
         for index, log in enumerate(logs):
             row = {name: x[index].item() for name, x in values.items()}
-            log.write({"step": done, "tokens": done * tokens_per_step, **row, **rates})
+            log.write({"step": done, "tokens": tokens, **row, **rates})
         num_skipped = int(values["skipped"].sum())
         progress.log(done, values["loss"], rates["tokens_per_second"], num_skipped)
 
@@ -266,43 +436,34 @@ def train(
         log_pending()
         for index, (log, checkpoint) in enumerate(zip(logs, checkpoints, strict=True)):
             log.sync()
-            one = member_state(state, index if stacked else None)
-            checkpoint.save(step, one.params, one.opt_state, data_state, configs[index])
+            one = member_state(state, index if num_members > 1 else None)
+            checkpoint.save(step, one.params, one.opt_state, data_state, stages[index].config)
 
-    step = saved_step = start_step
-    with Interrupts() as interrupts, jax.set_mesh(mesh), progress:
-        while step < config.train.num_steps and not interrupts.received:
-            batch = next(batches)
-            digest = data_state.digest + int(batch.pop("row_hash").sum(dtype=np.uint64))
-            state, scalars = step_fn(state, member, to_global(batch, mesh), np.int32(step))
-            step += 1
-            if step == start_step + 1:
-                jax.block_until_ready(scalars)
-                progress.restart_clock(step)
-            data_state = dataclasses.replace(
-                data_state, rows=step * config.data.batch_size, digest=digest % 2**64
-            )
-            log_pending()
-            if step % config.train.log_every == 0 or step == config.train.num_steps:
-                pending = (step, scalars)
-            if step % config.train.save_every == 0 or step == config.train.num_steps:
-                save(step)
-                saved_step = step
-            progress.advance(step)
-        if step > saved_step:
-            save(step)
-        log_pending()
-        for checkpoint, log in zip(checkpoints, logs, strict=True):
-            checkpoint.close()
-            log.close()
-
-    if step < config.train.num_steps:
-        console.print(
-            f"stopped by {interrupts.received} at step {step} of {config.train.num_steps}; saved. "
-            f"To go on, run the same command again{': ' + command if command else '.'}"
+    first_step = saved_step = step
+    while step < stage.end and not interrupts.received:
+        batch = next(batches)
+        digest = data_state.digest + int(batch.pop("row_hash").sum(dtype=np.uint64))
+        state, scalars = step_fn(
+            state, member, to_global(batch, mesh), np.int32(step - stage.start)
         )
-        return False
-    return True
+        step += 1
+        if step == first_step + 1:
+            jax.block_until_ready(scalars)
+            progress.restart_clock(step)
+        data_state = dataclasses.replace(
+            data_state, rows=data_state.rows + config.data.batch_size, digest=digest % 2**64
+        )
+        log_pending()
+        if step % config.train.log_every == 0 or step == stage.end:
+            pending = (step, scalars)
+        if step % config.train.save_every == 0 or step == stage.end:
+            save(step)
+            saved_step = step
+        progress.advance(step)
+    if step > saved_step:
+        save(step)
+    log_pending()
+    return state, data_state, step
 
 
 def member_state(state: State, index: int | None) -> State:

@@ -5,14 +5,17 @@
 
 import dataclasses
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import preservation_policy
 
+from experiment import stages
 from experiment.config import ExperimentConfig, to_dict
-from experiment.run import RunDirectory
+from experiment.run import RunDirectory, find_start
 from model.transformer import Params, abstract_params
 
 # Orbax narrates every save at INFO and warns of settings that are its own business.
@@ -24,8 +27,8 @@ class DataState:
     """Which rows a run has consumed. Rows are pure functions of their number: nothing else counts.
 
     Attributes:
-      fingerprint: of the tokenized data.
-      rows: consumed so far.
+      fingerprint: of the tokenized data, the stage's own.
+      rows: consumed so far, in all stages.
       digest: sum of the rows' hashes modulo 2^64: equal for runs that saw the same rows.
     """
 
@@ -37,26 +40,40 @@ class DataState:
 class Checkpoints:
     """Saves and restores the training state of one run. Saving is asynchronous and atomic."""
 
-    def __init__(self, run: RunDirectory, *, keep: int):
+    def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = ()):
+        """Keeps the newest `keep` checkpoints, and those of the steps `always`."""
         self._run = run
         self._manager = ocp.CheckpointManager(
             run.checkpoints_path.absolute(),
             options=ocp.CheckpointManagerOptions(
-                max_to_keep=keep, create=True, enable_async_checkpointing=True
+                preservation_policy=preservation_policy.AnyPreservationPolicy(
+                    [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
+                ),
+                create=True,
+                enable_async_checkpointing=True,
             ),
         )
 
     def save(
         self, step: int, params: Params, opt_state: Any, data: DataState, config: ExperimentConfig
     ) -> None:
-        """Starts saving `step`; returns once the arrays are copied out of the training state."""
+        """Starts saving `step`; returns once the arrays are copied out of the training state.
+
+        Args:
+          config: in force at `step`; saved with the positional settings of every stage so far.
+        """
+        record = {
+            "stage": stages.at(self._run.config, step).number,
+            "positions": self._run.positions_at(step),
+            "config": to_dict(config),
+        }
         self._manager.save(
             step,
             args=ocp.args.Composite(
                 params=ocp.args.StandardSave(params),
                 opt_state=ocp.args.StandardSave(opt_state),
                 data=ocp.args.JsonSave(dataclasses.asdict(data)),
-                config=ocp.args.JsonSave(to_dict(config)),
+                config=ocp.args.JsonSave(record),
             ),
         )
 
@@ -88,17 +105,14 @@ def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, 
     Raises:
       ValueError: if there is no such checkpoint, or its shapes are not those of config.json.
     """
-    steps = run.steps()
-    if not steps:
-        raise ValueError(f"{run.path} has no checkpoint; train it first")
-    step = steps[-1] if step is None else step
-    if step not in steps:
-        raise ValueError(f"{run.path} has no checkpoint of step {step}; it has {steps}")
+    step = run.find_step(step)
     path = (run.checkpoints_path / str(step) / "params").absolute()
     expected = abstract_params(run.config.model)
     with ocp.StandardCheckpointer() as checkpointer:
         stored = checkpointer.metadata(path).item_metadata.tree
-        _check_shapes(run, expected, stored)
+        difference = shape_difference(stored, expected)
+        if difference:
+            raise ValueError(f"{run.path}: of its checkpoint, {difference} by its config.json")
         # As numpy: where parameters go is the caller's business, on any number of devices.
         return checkpointer.restore(path, jax.tree.map(_as_numpy, expected)), step
 
@@ -107,15 +121,32 @@ def _as_numpy(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
     return np.empty(leaf.shape, leaf.dtype)
 
 
-def _check_shapes(run: RunDirectory, expected: Params, stored: Params) -> None:
-    shapes = {
-        jax.tree_util.keystr(path): tuple(leaf.shape)
-        for path, leaf in jax.tree_util.tree_flatten_with_path(stored)[0]
-    }
-    for path, leaf in jax.tree_util.tree_flatten_with_path(expected)[0]:
-        name = jax.tree_util.keystr(path)
-        if shapes.get(name) != tuple(leaf.shape):
-            raise ValueError(
-                f"{run.path}: the checkpoint's parameter {name} has shape {shapes.get(name)}, "
-                f"but config.json makes a model where it is {tuple(leaf.shape)}"
-            )
+def starting_params(config: ExperimentConfig) -> Params:
+    """The parameters of the run that `config.start_from` names, as numpy arrays.
+
+    Raises:
+      ValueError: if there is no such checkpoint, or it is of a model of other shapes.
+    """
+    parent, step = find_start(str(config.start_from))
+    difference = shape_difference(
+        abstract_params(parent.config.model), abstract_params(config.model)
+    )
+    if difference:
+        raise ValueError(f"start_from={config.start_from}: its {difference} in this config's model")
+    return restore_params(parent, step)[0]
+
+
+def shape_difference(params: Params, expected: Params) -> str:
+    """The first parameter of another shape, in words; empty if there is none."""
+    shapes, expected_shapes = (
+        {
+            jax.tree_util.keystr(path, simple=True, separator="."): tuple(leaf.shape)
+            for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+        }
+        for tree in (params, expected)
+    )
+    for name in sorted(shapes | expected_shapes):
+        shape, other = shapes.get(name, "missing"), expected_shapes.get(name, "missing")
+        if shape != other:
+            return f"parameter {name} is {shape} but {other}"
+    return ""

@@ -79,12 +79,14 @@ class MeshConfig:
       sweep: members of a sweep.
       data: rows of the batch; parameters are copied.
       fsdp: rows of the batch; parameters and optimizer state are split.
+      sequence: tokens of a row; keys and values travel (ring attention).
       tensor: heads, MLP width and vocabulary.
     """
 
     sweep: int = 1
     data: int = -1
     fsdp: int = 1
+    sequence: int = 1
     tensor: int = 1
 
     def __post_init__(self):
@@ -124,12 +126,19 @@ class ExperimentConfig:
       seed: of the initialisation.
       members: what `sweep.py` runs when its command line lists no values: the overrides of each
         member.
+      start_from: a run directory, or DIR@STEP, whose parameters the run starts from (the newest
+        checkpoint's, or that step's); None: fresh ones. All else is this run's own: it counts from
+        step 0 with its own warmup and optimizer state.
+      stages: how the run goes on after this config's own steps: the overrides of each further
+        stage, on top of the stage before. See `experiment.stages`.
     """
 
     name: str
     question: str
     seed: int = 0
     members: tuple[tuple[str, ...], ...] = ()
+    start_from: str | None = None
+    stages: tuple[tuple[str, ...], ...] = ()
     model: ModelConfig
     data: DataConfig
     train: TrainConfig

@@ -7,19 +7,16 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from experiment.config import ExperimentConfig
-
 
 class TrainProgress:
     """A live line on a terminal; a plain line now and then elsewhere."""
 
     def __init__(
-        self, console: Console, config: ExperimentConfig, num_members: int, start_step: int
+        self, console: Console, label: str, *, start_step: int, end_step: int, tokens_per_step: int
     ):
-        self._console, self._num_steps = console, config.train.num_steps
-        self._label = config.name + (f" x {num_members} members" if num_members > 1 else "")
-        self._tokens_per_step = config.data.batch_size * config.data.context_length
-        self._start_step = start_step
+        self._console, self._label = console, label
+        self._start_step, self._end_step = start_step, end_step
+        self._tokens_per_step = tokens_per_step
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -30,18 +27,14 @@ class TrainProgress:
             disable=not console.is_terminal,
         )
         self._task = self._bar.add_task(
-            self._label, total=self._num_steps, completed=start_step, values="compiling"
+            self._label, total=end_step, completed=start_step, values="compiling"
         )
         self._next_line = start_step
 
     def __enter__(self) -> "TrainProgress":
         self._start = self._time = time.perf_counter()
         self._logged_step = self._start_step
-        if self._start_step == self._num_steps:
-            self._console.print(f"{self._label}: finished already, all {self._num_steps} steps")
-        elif self._start_step:
-            self._console.print(f"{self._label}: going on from step {self._start_step}")
-        if self._start_step < self._num_steps and not self._console.is_terminal:
+        if not self._console.is_terminal:
             self._console.print(f"{self._label}: compiling the train step")
         self._bar.start()
         return self
@@ -81,10 +74,10 @@ class TrainProgress:
         self._bar.update(self._task, values=values)
         if not self._console.is_terminal and step >= self._next_line:
             # About twenty lines a run, however long it is.
-            self._next_line = step + self._num_steps / 20
-            left = (self._num_steps - step) * self._tokens_per_step / tokens_per_second
+            self._next_line = step + self._end_step / 20
+            left = (self._end_step - step) * self._tokens_per_step / tokens_per_second
             self._console.print(
-                f"{self._label}: step {step}/{self._num_steps}  {values}  {left / 60:.1f} min left",
+                f"{self._label}: step {step}/{self._end_step}  {values}  {left / 60:.1f} min left",
                 highlight=False,
             )
 

@@ -1,5 +1,6 @@
 """A run directory: what a run leaves behind, and how the rest of the code finds it."""
 
+import dataclasses
 import functools
 import json
 from collections.abc import Iterable, Sequence
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from data.files import write_atomically
+from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 
 
@@ -72,25 +74,71 @@ class RunDirectory:
 
     @functools.cached_property
     def config(self) -> ExperimentConfig:
-        """What the run was started with.
+        """What the run was started with: of a run in stages, the first stage and the list of them.
 
         Raises:
           ValueError: if config.json is missing, not JSON, or not a config of this code.
         """
+        try:
+            return from_dict(self._record["config"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{self.path / 'config.json'}: {error}") from error
+
+    def config_at(self, step: int) -> ExperimentConfig:
+        """The config in force at update number `step`, as of a run without stages.
+
+        A stage's last checkpoint is that stage's. Raises ValueError as `config` does.
+        """
+        return stages.at(self.config, step).config
+
+    def positions_at(self, step: int) -> list[dict[str, Any]]:
+        """What positions were to the updates that made the parameters of `step`.
+
+        One JSON object a stage, oldest first, those of the runs it started from included: num_steps
+        (updates so far), context_length (tokens), rotary (an expression), window.
+        """
+        return [*self._record.get("parents", []), *stages.positions(self.config, step)]
+
+    @functools.cached_property
+    def _record(self) -> dict[str, Any]:
         path = self.path / "config.json"
         try:
-            return from_dict(json.loads(path.read_text(encoding="utf-8"))["config"])
+            return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ValueError(f"{self.path} is not a run directory: it has no config.json") from None
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        except json.JSONDecodeError as error:
             raise ValueError(f"{path}: {error}") from error
 
     def write_config(self, config: ExperimentConfig, overrides: Sequence[str]) -> None:
-        """Creates the directory with its config.json; `overrides` is kept for the reader."""
+        """Creates the directory with its config.json; `overrides` is kept for the reader.
+
+        The positional settings of the run that `config.start_from` names are copied into it.
+        """
+        record: dict[str, Any] = {"overrides": list(overrides)}
+        if config.start_from:
+            parent, step = find_start(config.start_from)
+            record["parents"] = parent.positions_at(step)
+        record["config"] = to_dict(config)
         self.path.mkdir(parents=True, exist_ok=True)
-        record = {"overrides": list(overrides), "config": to_dict(config)}
         write_atomically(self.path / "config.json", json.dumps(record, indent=2) + "\n")
-        self.__dict__.pop("config", None)
+        for name in ("config", "_record"):
+            self.__dict__.pop(name, None)
+
+    def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
+        """`config` with the step in its `start_from`.
+
+        A run that was started already keeps the step it began with, wherever its parent is by now.
+
+        Raises:
+          ValueError: as `find_start` does.
+        """
+        if config.start_from is None:
+            return config
+        started = (self.path / "config.json").exists() and self.config.start_from
+        if started and config.start_from in (started, started.rpartition("@")[0]):
+            return dataclasses.replace(config, start_from=started)
+        parent, step = find_start(config.start_from)
+        return dataclasses.replace(config, start_from=f"{parent.path}@{step}")
 
     def check_resumable(self, config: ExperimentConfig) -> None:
         """Raises ValueError, naming the field, if the directory holds a run of another config."""
@@ -110,6 +158,15 @@ class RunDirectory:
             return []
         # Orbax renames a checkpoint into place when it is whole; unfinished ones are not numbers.
         return sorted(int(p.name) for p in self.checkpoints_path.iterdir() if p.name.isdigit())
+
+    def find_step(self, step: int | None = None) -> int:
+        """`step` if there is such a checkpoint, the newest for None; raises ValueError if not."""
+        steps = self.steps()
+        if not steps:
+            raise ValueError(f"{self.path} has no checkpoint; train it first")
+        if step is not None and step not in steps:
+            raise ValueError(f"{self.path} has no checkpoint of step {step}; it has {steps}")
+        return steps[-1] if step is None else step
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl."""
@@ -179,6 +236,22 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
                 f"{path} is neither a run (config.json) nor a sweep directory (sweep.json)"
             )
     return runs
+
+
+def find_start(start_from: str) -> tuple[RunDirectory, int]:
+    """The run and the step that `start_from` names, `DIR` (its newest checkpoint) or `DIR@STEP`.
+
+    Raises:
+      ValueError: if there is no such run or checkpoint, or DIR is a sweep: of its members, one must
+        be chosen.
+    """
+    head, at, tail = start_from.rpartition("@")
+    path, step = (head, int(tail)) if at and tail.isdigit() else (start_from, None)
+    if (Path(path) / "sweep.json").exists():
+        members = ", ".join(read_sweep(Path(path))["members"])
+        raise ValueError(f"start_from={path} is a sweep; start from one of its members: {members}")
+    (run,) = find_runs([path])
+    return run, run.find_step(step)
 
 
 def read_sweep(path: Path) -> dict[str, Any]:

@@ -24,7 +24,11 @@ def _matmul_backward(residuals, g):
     x, w = residuals
     # XLA on a CPU copies the operand it must turn, fusing whatever made it into a slow strided
     # loop. JAX's own rule, (g' x)', turns the wide g; here it is x, which is at hand.
-    return g @ w.T, x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
+    if jax.sharding.get_abstract_mesh().size <= 1:  # 0 where no mesh is set
+        return g @ w.T, x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
+    # Rows and tokens, merged into one axis, could not stay where a mesh has split them.
+    tokens = tuple(range(x.ndim - 1))
+    return g @ w.T, jax.lax.dot_general(x, g, ((tokens, tokens), ((), ())))
 
 
 _matmul.defvjp(lambda x, w: (x @ w, (x, w)), _matmul_backward)

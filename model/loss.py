@@ -27,24 +27,40 @@ class TokenScores(NamedTuple):
 
 
 def _chunk_length(config: ModelConfig, B: int, T: int) -> int:
-    """The largest divisor of T within the limit on tokens whose logits exist at once."""
+    """Tokens of a chunk of T: within the limit on logits that exist at once, near it if possible.
+
+    A divisor of T where one lies in the upper half of what fits; else the last chunk is filled up.
+    """
     num_devices = max(1, jax.sharding.get_abstract_mesh().size)  # 0 where no mesh is set
     limit = config.loss_chunk or num_devices * MAX_LOGITS // (B * config.vocab_size)
-    return max(length for length in range(1, T + 1) if T % length == 0 and length <= max(1, limit))
+    limit = min(T, max(1, limit))
+    divisors = (length for length in range(limit, limit // 2, -1) if T % length == 0)
+    return next(divisors, -(-T // -(-T // limit)))
 
 
 def _over_chunks(config: ModelConfig, function, hidden_BTD: jax.Array, targets_BT: jax.Array):
     """`function(hidden, targets)` on stretches of T, recomputed in the backward pass."""
-    B, T, D = hidden_BTD.shape
-    length = _chunk_length(config, B, T)
-    if length == T:
+    B, T = targets_BT.shape
+    # Devices that split a row each take chunks of their own stretch.
+    num_stretches = jax.sharding.get_abstract_mesh().shape.get("sequence", 1)
+    stretch = T // num_stretches
+    length = _chunk_length(config, B * num_stretches, stretch)
+    if length == stretch:
         return function(hidden_BTD, targets_BT)
-    chunks = (
-        jnp.moveaxis(hidden_BTD.reshape(B, T // length, length, D), 1, 0),
-        jnp.moveaxis(targets_BT.reshape(B, T // length, length), 1, 0),
+
+    def chunks(x):  # [B, T, ...] to [chunks, B, stretches, length, ...]
+        x = x.reshape(B, num_stretches, stretch, *x.shape[2:])
+        x = jnp.pad(x, [(0, -stretch % length if i == 2 else 0) for i in range(x.ndim)])
+        return jnp.moveaxis(x.reshape(B, num_stretches, -1, length, *x.shape[3:]), 2, 0)
+
+    def rows(x):
+        return jnp.moveaxis(x, 0, 2).reshape(B, num_stretches, -1)[:, :, :stretch].reshape(B, T)
+
+    over_stretches = jax.vmap(jax.checkpoint(function), in_axes=1, out_axes=1)
+    out = jax.lax.map(
+        lambda chunk: over_stretches(*chunk), (chunks(hidden_BTD), chunks(targets_BT))
     )
-    out = jax.lax.map(lambda chunk: jax.checkpoint(function)(*chunk), chunks)
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(B, T), out)
+    return jax.tree.map(rows, out)
 
 
 def token_nll(

@@ -1,24 +1,13 @@
-"""One table: which logical axis of a parameter lies over which axis of the mesh."""
+"""Shardings of parameters, optimizer states and batches, from the table in `model.axes`."""
 
 from typing import Any
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from model.axes import RULES, TOKENS
 from model.config import ModelConfig
 from model.transformer import Params, parameter_axes
-
-MESH_AXES = ("sweep", "data", "fsdp", "tensor")
-
-RULES: dict[str | None, str | None] = {
-    "vocab": "tensor",
-    "embed": "fsdp",
-    "heads": "tensor",
-    "kv_heads": "tensor",
-    "mlp": "tensor",
-    "layers": None,
-    None: None,
-}
 
 
 def parameter_shardings(config: ModelConfig, mesh: Mesh, *, members: bool) -> Params:
@@ -46,5 +35,5 @@ def like_parameters(shardings: Params, tree: Any, mesh: Mesh, *, members: bool) 
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Rows over every axis that splits the batch; each member sees all rows."""
-    return NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
+    """Rows over every axis that splits the batch, tokens over `sequence`; each member sees all."""
+    return NamedSharding(mesh, TOKENS)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from model.attention import Attention
+from model.axes import over_tokens, over_vocab
 from model.config import ModelConfig
 from model.layers import Mlp, RMSNorm, normal_param
 from model.mla import LatentAttention
@@ -66,7 +67,9 @@ class Transformer(nnx.Module):
 
     def __call__(self, table: PositionTable, tokens_BT, positions_BT, segment_ids_BT) -> jax.Array:
         """Maps token ids to the normalized hidden states `[B, T, D]`."""
-        x_BTD = self.embedding[...][tokens_BT].astype(self.config.compute_dtype)
+        # Cast after the look-up: the gradients of a token's many places add up in float32.
+        embedding_VD = over_vocab(self.embedding[...])
+        x_BTD = over_tokens(embedding_VD[tokens_BT].astype(self.config.compute_dtype))
         # Outside the scan, or XLA computes every cosine anew for each head that reads it.
         turned = jax.vmap(cos_sin, in_axes=(0, 0, None))(
             table.turns_hi, table.turns_lo, positions_BT
@@ -76,7 +79,8 @@ class Transformer(nnx.Module):
         def layer(x_BTD, layer_inputs):
             params, layer_table, layer_turned = layer_inputs
             block = nnx.merge(block_graph, params)
-            return block(x_BTD, layer_table, layer_turned, positions_BT, segment_ids_BT), None
+            x_BTD = block(x_BTD, layer_table, layer_turned, positions_BT, segment_ids_BT)
+            return over_tokens(x_BTD), None
 
         if self.config.remat != "none":
             policy = REMAT_POLICIES[self.config.remat]

@@ -1,41 +1,57 @@
-"""The figures that show curves: accuracy by distance, training loss, perplexity by position."""
+"""The figures of curves, one a member: by distance, length, position, context, tokens seen."""
 
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from evals.effective_context import MEASURED, Estimate
-from reporting.members import Member, tasks
-from reporting.style import FAINT, INK, Look, looks, member_legend, tag, token_axis
+import evals
+from evals import fixed_target
+from evals.effective_context import MEASURED, NOT_LEARNED, Estimate
+from evals.fixed_target import FixedTarget
+from evals.step1 import Step1
+from reporting.members import Member, at_several_lengths, tasks
+from reporting.style import (
+    FAINT,
+    INK,
+    Look,
+    grid,
+    hint,
+    looks,
+    marked_lengths,
+    member_legend,
+    tag,
+    token_axis,
+)
 
 MIN_TRIALS = 10  # fewer questions than this at a distance are not drawn
 _SIZE = (9.2, 4.3)
+_DOTS = (0, (1, 2))
 
 
 def accuracy_by_distance(members: Sequence[Member]) -> Figure:
     """One panel a task: share of exact answers against distance, with 95% intervals."""
     names = tasks(members)
-    figure = Figure(figsize=(10, 4.3), layout="constrained")
-    panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
+    figure, panels = grid(len(names), height=3.8, sharey=True)
     look = looks(members)
     for ax, task in zip(panels, names, strict=True):
         shown = [member for member in members if task in member.estimates]
         for chance in {member.estimates[task].chance for member in shown}:
-            ax.axhline(chance, color=FAINT, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
+            ax.axhline(chance, color=FAINT, linewidth=1, linestyle=_DOTS, zorder=1)
         for member in shown:
             _accuracy(ax, member, member.estimates[task], look[member.index])
         ax.set_xscale("log", base=2)
-        token_axis(ax.xaxis)
+        token_axis(ax.xaxis, num_ticks=8)
         ax.set_ylim(-0.03, 1.03)
         ax.set_title(task)
     figure.supxlabel("distance to the answer (tokens, log scale)", fontsize=10)
-    panels[0].set_ylabel("accuracy (exact match)")
+    figure.supylabel("accuracy (exact match)", fontsize=10)
     half = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label="effective context")
-    chance = Line2D([], [], color=FAINT, ls=(0, (1, 2)), lw=1, label="chance")
+    chance = Line2D([], [], color=FAINT, ls=_DOTS, lw=1, label="chance")
     member_legend(figure, members, [half, chance])
     return figure
 
@@ -85,36 +101,197 @@ def compact(value: float, _=None) -> str:
 
 
 def perplexity_by_position(members: Sequence[Member]) -> Figure:
-    """Perplexity of held-out text against the place in the document, with 95% intervals."""
-    figure = Figure(figsize=_SIZE, layout="constrained")
-    ax = figure.subplots()
+    """Held-out text against the place in the document, a panel a length, with 95% intervals."""
+    lengths = sorted({length for member in members for length in member.perplexity})
+    figure, panels = grid(len(lengths), height=3.9, sharey=True)
     look = looks(members)
     shown = [member for member in members if member.perplexity]
-    for member in shown:
-        curve, style = member.perplexity, look[member.index]
-        assert curve is not None
-        positions = np.maximum(curve.positions, 1)
-        low, high = (np.exp(curve.nll + sign * 1.96 * curve.error) for sign in (-1, 1))
-        band = ax.fill_between(positions, low, high, color=style.color, alpha=0.13, linewidth=0)
-        line = ax.plot(positions, np.exp(curve.nll), color=style.color, ls=style.linestyle, lw=1.7)
-        tag([band, *line], member)
-    length = max(member.trained_length for member in shown)
-    if any(curve.positions[-1] > length for m in shown if (curve := m.perplexity)):
-        ax.axvline(length, color=INK, linewidth=0.9)
+    for ax, length in zip(panels, lengths, strict=True):
+        here = [member for member in shown if length in member.perplexity]
+        for member in here:
+            curve, style = member.perplexity[length], look[member.index]
+            positions = np.maximum(curve.positions, 1)
+            low, high = (np.exp(curve.nll + sign * 1.96 * curve.error) for sign in (-1, 1))
+            band = ax.fill_between(positions, low, high, color=style.color, alpha=0.13, linewidth=0)
+            line = ax.plot(
+                positions, np.exp(curve.nll), color=style.color, ls=style.linestyle, lw=1.7
+            )
+            tag([band, *line], member)
+        ax.set_xscale("log", base=2)
+        token_axis(ax.xaxis, num_ticks=8)
+        ax.set_title(f"context of {length:,}")
+        trained_lines(ax, here, below=length)
+    # Perplexity near the start of a text is that of single tokens: leave room for the rest.
+    panels[0].set_yscale("log", base=2)
+    token_axis(panels[0].yaxis)
+    figure.supxlabel("position in the document (tokens, log scale)", fontsize=10)
+    figure.supylabel("perplexity of held-out text (log scale)", fontsize=10)
+    member_legend(figure, members)
+    return figure
+
+
+def trained_lines(ax: Axes, members: Sequence[Member], *, below: float = np.inf) -> None:
+    """A vertical line at each trained length that lies below the end of the axis."""
+    for length in sorted({m.trained_length for m in members if m.trained_length < below}):
+        ax.axvline(length, color=INK, linewidth=0.9, zorder=1)
         ax.annotate(
-            "trained length",
+            f"trained {length:,}",
             (length, 1),
-            (4, -2),
+            (-2, -2),
             xycoords=("data", "axes fraction"),
             textcoords="offset points",
             va="top",
-            fontsize=8.5,
+            ha="right",
+            fontsize=8,
+            rotation=90,
+            bbox={"fc": "white", "ec": "none", "alpha": 0.7, "pad": 1},
+            zorder=6,
         )
-    for axis, set_scale in ((ax.xaxis, ax.set_xscale), (ax.yaxis, ax.set_yscale)):
-        set_scale("log", base=2)
-        token_axis(axis)
-    ax.set_xlabel("position in the document (tokens)")
-    ax.set_ylabel("perplexity of held-out text (log scale)")
-    ax.set_title("Perplexity by position")
-    member_legend(figure, shown)
+
+
+VALUES = {  # what `Measurement.value` is, by kind of task
+    "retrieval": "accuracy, mean over distances",
+    "score": "accuracy",
+    "accuracy": "share of tokens that are right",
+    "likelihood": "nats a token",
+}
+
+
+def by_length_tasks(members: Sequence[Member]) -> list[str]:
+    """Tasks that a member was asked at several lengths."""
+    found = at_several_lengths(members)
+    # The first training rows are others at another length.
+    return [task for task in found if not isinstance(evals.parse(task), Step1)]
+
+
+def by_length(members: Sequence[Member], task: str) -> Figure:
+    """What one task measures, by evaluated context length; of retrieval, L50 too."""
+    kind = evals.parse(task).kind
+    retrieval = kind == "retrieval"
+    figure, panels = grid(1 + retrieval, height=4, columns=2)
+    look = looks(members)
+    shown = [member for member in members if any(name == task for name, _ in member.own)]
+    for place, member in enumerate(shown):
+        found = [measured for (name, _), measured in member.own.items() if name == task]
+        style = look[member.index]
+        options = {"color": style.color, "ls": style.linestyle, "lw": 1.7, "marker": "o", "ms": 4}
+        lengths, values = [m.length for m in found], [m.value for m in found]
+        tag(panels[0].plot(lengths, values, **options), member)
+        if retrieval:
+            # Side by side: what is farther than could be asked lies on one height.
+            aside = 2 ** (0.04 * (place - (len(shown) - 1) / 2))
+            places = [aside * length for length in lengths]
+            l50_against(panels[1], member, places, [m.estimate for m in found], style)
+    lengths = sorted({m.length for member in shown for m in member.own.values() if m.task == task})
+    for ax in panels:
+        ax.set_xscale("log", base=2)
+        trained_lines(ax, shown)
+        marked_lengths(ax.xaxis, lengths)
+        ax.set_xlabel("context length evaluated (tokens)")
+    panels[0].set_title(f"{task}: {VALUES[kind]}", fontsize=10)
+    if kind != "likelihood":
+        panels[0].set_ylim(-0.03, 1.03)
+    if retrieval:
+        panels[1].set_title("effective context (tokens)", fontsize=10)
+        # One that can be asked up to here has seen all of its context.
+        panels[1].plot(lengths, lengths, color=FAINT, lw=1, ls=_DOTS, zorder=1)
+        panels[1].set_yscale("log", base=2)
+        token_axis(panels[1].yaxis)
+    member_legend(figure, members)
     return figure
+
+
+def l50_against(
+    ax: Axes, member: Member, x: Sequence[float], estimates: Sequence[Estimate], style: Look
+) -> None:
+    """L50 with its intervals, joined; arrows where it lies beyond what was asked."""
+    points = [
+        (place, each)
+        for place, each in zip(x, estimates, strict=True)
+        if each.verdict != NOT_LEARNED
+    ]
+    tag(
+        ax.plot(
+            [place for place, _ in points],
+            [each.l50 for _, each in points],
+            color=style.color,
+            ls=style.linestyle,
+            lw=1.3,
+        ),
+        member,
+    )
+    for place, each in points:
+        l50_mark(ax, member, place, each, style)
+
+
+def l50_mark(ax: Axes, member: Member, x: float, estimate: Estimate, style: Look) -> None:
+    """One L50: a mark with its 95% interval, or an arrow to the side on which it lies."""
+    l50, color = estimate.l50, style.color
+    text = f"{member.label}, {estimate.task} at {estimate.length}: {estimate}"
+    artists: list[Artist] = [*ax.plot(x, l50, "o", color=color, ms=5, zorder=4)]
+    if estimate.verdict == MEASURED:
+        low = max(estimate.ci_low, estimate.shortest, 1)
+        high, open_above = min(estimate.ci_high, estimate.longest), np.isinf(estimate.ci_high)
+        artists += ax.plot([x, x], [low, high], color=color, lw=2.2, solid_capstyle="butt")
+        for end, open_, marker in ((low, estimate.ci_low == 0, "v"), (high, open_above, "^")):
+            if open_:  # the interval leaves what was asked
+                artists += ax.plot(x, end, marker, color=color, ms=5)
+    else:
+        up = estimate.verdict.startswith(">")
+        artists.append(
+            ax.annotate(
+                "",
+                (x, l50),
+                (0, 20 if up else -20),
+                textcoords="offset points",
+                arrowprops={"arrowstyle": "<|-", "color": color, "lw": 1.4, "shrinkB": 0},
+            )
+        )
+    hint(artists, text, member)
+
+
+def context_gain(members: Sequence[Member]) -> Figure:
+    """Nats that context is worth to the same tokens, a panel a task and length."""
+    keys = context_gain_keys(members)
+    figure, panels = grid(len(keys), height=3.9, sharey=True)
+    look = looks(members)
+    for ax, key in zip(panels, keys, strict=True):
+        task, length = key
+        for member in members:
+            if key in member.own:
+                style, gain = look[member.index], fixed_target.context_gain(member.own[key].rows)
+                mean = np.array([each.mean for each in gain.gains])
+                half = 1.96 * np.array([each.standard_error for each in gain.gains])
+                options = {"color": style.color, "alpha": 0.13, "linewidth": 0}
+                band = ax.fill_between(gain.contexts, mean - half, mean + half, **options)
+                line = ax.plot(
+                    gain.contexts, mean, color=style.color, ls=style.linestyle, marker="o", ms=3.2
+                )
+                tag([band, *line], member)
+                mark = ax.plot(
+                    gain.length,
+                    mean[gain.contexts.index(gain.length)],
+                    marker="D",
+                    ms=6.5,
+                    mfc="white",
+                    mec=style.color,
+                    mew=1.6,
+                    zorder=5,
+                )
+                hint(mark, f"{member.label}: 95% of the gain from {gain.length} tokens", member)
+        ax.set_xscale("log", base=2)
+        token_axis(ax.xaxis, num_ticks=8)
+        ax.axhline(0, color=FAINT, lw=1, ls=_DOTS, zorder=1)
+        ax.set_title(f"{task}\nat {length:,}", fontsize=10)
+    figure.supxlabel("context before the target (tokens, log scale)", fontsize=10)
+    figure.supylabel("nats a token less than with the shortest context", fontsize=10)
+    enough = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label="95% of the gain")
+    member_legend(figure, members, [enough])
+    return figure
+
+
+def context_gain_keys(members: Sequence[Member]) -> list[tuple[str, int]]:
+    """(task, length) of what was evaluated with a fixed target."""
+    keys = {key for m in members for key in m.own}
+    found = [key for key in keys if isinstance(evals.parse(key[0]), FixedTarget)]
+    return sorted(found, key=lambda key: (len(key[0]), key))  # target=64 before target=128

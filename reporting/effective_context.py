@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -138,9 +139,11 @@ def _draw_based(ax: Axes, based: Sequence[Member], members: Sequence[Member]) ->
     step = np.diff(places).min(initial=0.2 * (places[-1] - places[0] + 2 * margin))
     for member in based:
         assert member.base is not None
-        _draw_member(
-            ax, member, members, lambda shift, base=member.base: base * 10 ** (shift * step)
-        )
+        # Members of one base, of several trained lengths say, stand side by side.
+        same = [other.index for other in based if other.base == member.base]
+        aside = 0.16 * (same.index(member.index) - (len(same) - 1) / 2)
+        place = member.base * 10 ** (aside * step)
+        _draw_member(ax, member, members, lambda shift, place=place: place * 10 ** (shift * step))
 
 
 def _base_text(base: float) -> str:
@@ -215,7 +218,7 @@ def _stable_base(length: int, head_dim: int, rotary_fraction: float) -> float | 
 def _draw_controls(ax: Axes, controls: Sequence[Member], members: Sequence[Member]) -> None:
     ax.set_xlim(-0.6, len(controls) - 0.4)
     # `nope` for `rotary=nope`; several settings stand on lines of their own.
-    names = [member.label.replace("rotary=", "").replace(",", "\n") for member in controls]
+    names = [re.sub("[,/]", "\n", member.label.replace("rotary=", "")) for member in controls]
     ax.set_xticks(range(len(controls)), names)
     ax.set_xlabel("controls")
     ax.grid(visible=False, axis="x")
@@ -247,7 +250,7 @@ def _draw_member(
 def _draw_estimate(
     ax: Axes, x: float, member: Member, estimate: Estimate, mark: _Mark, color
 ) -> None:
-    bottom, top = ax.get_ylim()
+    bottom = ax.get_ylim()[0]
     not_learned = ax.get_yticks()[0]
     dot = Line2D(
         [x],
@@ -264,7 +267,7 @@ def _draw_estimate(
         dot.set(ydata=[not_learned], markerfacecolor="white", markeredgewidth=1.4)
         tag([dot], member, "not-learned")
     elif estimate.verdict == MEASURED:
-        low, high = max(estimate.ci_low, bottom), min(estimate.ci_high, top)
+        low, high = max(estimate.ci_low, bottom), min(estimate.ci_high, estimate.longest)
         bar = ax.errorbar(
             x,
             estimate.l50,
@@ -277,6 +280,8 @@ def _draw_estimate(
             zorder=3,
         )
         tag(bar.get_children(), member)
+        if np.isinf(estimate.ci_high):  # the interval goes on beyond what was asked
+            tag(ax.plot(x, high, "^", color=color, alpha=mark.alpha, ms=0.9 * mark.size), member)
     else:
         factor = 2.1 if estimate.verdict.startswith(">") else 1 / 2.1
         arrow = FancyArrowPatch(

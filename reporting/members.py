@@ -1,20 +1,25 @@
 """What is shown of each member: its measurements, and the theory of its own frequencies."""
 
 import dataclasses
-import math
-from collections.abc import Sequence
+import functools
+import itertools
+import re
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+import evals
+from evals import effective_context, summaries, thresholds
 from evals import rows as rows_lib
-from evals.effective_context import Estimate, estimate
+from evals.effective_context import Estimate
 from evals.rows import Rows
 from experiment.config import ExperimentConfig, MeshConfig
 from experiment.run import RunDirectory
-from model import rotary as rotary_lib
+from reporting.tables import relative
 from theory.predictions import Predictions, predict
 
 PERPLEXITY = "perplexity"
+TRAINED = "trained"
 TASK_ORDER = ("kv", "lagcopy", "lines")  # the first one that was evaluated leads the page
 
 LOSS_POINTS = 150
@@ -34,7 +39,59 @@ class PerplexityCurve:
     error: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Measurement:
+    """What one member answered under one schedule, on one task at one context length.
+
+    Attributes:
+      task: as an expression.
+      length: context length of the evaluation, tokens.
+      schedule: evaluated with, relative to training: "trained", or as `tables.relative` says it.
+      rotary: the same as a whole expression.
+      rows: of all seeds, at the last checkpoint evaluated.
+    """
+
+    task: str
+    length: int
+    schedule: str
+    rotary: str
+    rows: Rows
+
+    @property
+    def kind(self) -> str:
+        """`Task.kind`."""
+        return evals.parse(self.task).kind
+
+    @functools.cached_property
+    def estimate(self) -> Estimate:
+        """Effective context, of a retrieval task."""
+        return effective_context.estimate(self.rows)
+
+    @functools.cached_property
+    def by_seed(self) -> dict[int, Estimate]:
+        """Effective context of each seed; too few resamples for an interval."""
+        seeds = np.unique(self.rows["seed"]).tolist()
+        return {
+            seed: effective_context.estimate(rows_lib.select(self.rows, seed=seed), resamples=50)
+            for seed in seeds
+        }
+
+    @functools.cached_property
+    def value(self) -> float:
+        """Share of right answers (retrieval: mean over distances), or nats a token."""
+        return value(self.kind, self.rows)
+
+
+def value(kind: str, rows: Rows) -> float:
+    """Share of right answers (retrieval: mean over distances), or nats a token."""
+    if kind == "likelihood":
+        return summaries.mean_nll(rows)
+    if kind == "accuracy":
+        return summaries.share(rows).mean
+    return thresholds.mean_accuracy(rows)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Member:
     """One setting of a sweep; its seeds are its runs.
 
@@ -42,12 +99,11 @@ class Member:
       index: place in the page's order, from 0: bases ascending, then controls.
       label: the run directory's name without its seed.
       runs: one run directory a seed.
-      config: of the first run.
+      config: of the first run, in force at its last checkpoint.
       theory: of the configuration's own frequencies.
-      estimates: effective context by task.
+      measurements: all that was evaluated; "trained" is the first of the schedules.
       losses: (tokens seen, training loss in nats/token) of each run that has metrics, at most
         `LOSS_POINTS` of them, each the mean of the records it stands for.
-      perplexity: None if it was not evaluated.
     """
 
     index: int
@@ -55,9 +111,8 @@ class Member:
     runs: tuple[RunDirectory, ...]
     config: ExperimentConfig
     theory: Predictions
-    estimates: dict[str, Estimate]
+    measurements: tuple[Measurement, ...]
     losses: tuple[tuple[np.ndarray, np.ndarray], ...]
-    perplexity: PerplexityCurve | None
 
     @property
     def base(self) -> float | None:
@@ -69,41 +124,112 @@ class Member:
         """Tokens of a training row."""
         return self.config.data.context_length
 
+    @functools.cached_property
+    def own(self) -> dict[tuple[str, int], Measurement]:
+        """Under the schedule it was trained with, by task and length (ascending)."""
+        return {(m.task, m.length): m for m in self.measurements if m.schedule == TRAINED}
+
+    def nearest(self, task: str) -> Measurement | None:
+        """Under its own schedule, at the trained length or the evaluated one nearest to it."""
+        found = [measured for (name, _), measured in self.own.items() if name == task]
+        return min(found, key=lambda m: abs(m.length - self.trained_length), default=None)
+
+    @functools.cached_property
+    def estimates(self) -> dict[str, Estimate]:
+        """Effective context by task, of `nearest`."""
+        found = {task: self.nearest(task) for task, _ in self.own}
+        return {
+            task: measured.estimate
+            for task, measured in found.items()
+            if measured and measured.kind == "retrieval"
+        }
+
+    @functools.cached_property
+    def perplexity(self) -> dict[int, PerplexityCurve]:
+        """By context length, ascending."""
+        return {
+            length: _perplexity(measured.rows)
+            for (task, length), measured in self.own.items()
+            if task == PERPLEXITY
+        }
+
 
 def read(runs: Sequence[RunDirectory]) -> list[Member]:
     """Groups runs that differ in seed or machine only, and reads what was measured."""
     groups: dict[ExperimentConfig, list[RunDirectory]] = {}
     for run in runs:
-        data = dataclasses.replace(run.config.data, seed=0)
-        setting = dataclasses.replace(run.config, name="", seed=0, data=data, mesh=MeshConfig())
-        groups.setdefault(setting, []).append(run)
+        groups.setdefault(_setting(run), []).append(run)
     members = [_member(tuple(group)) for group in groups.values()]
     labels = [member.label for member in members]
     members = [
-        dataclasses.replace(member, label=f"{member.runs[0].path.parent.name}/{member.label}")
+        dataclasses.replace(member, label=f"{_folder(member.runs)}/{member.label}")
         if labels.count(member.label) > 1
         else member
         for member in members
     ]
-    members.sort(key=lambda m: (m.base is None, m.base or 0, m.config.model.window is not None))
+    members.sort(key=_order)
     return [dataclasses.replace(member, index=index) for index, member in enumerate(members)]
 
 
+def _order(member: Member) -> tuple:
+    config = member.config.model
+    base = member.base is None, member.base or 0, config.window is not None
+    return *base, member.trained_length
+
+
+def _setting(run: RunDirectory) -> ExperimentConfig:
+    """What seeds of one setting have in common."""
+    config = run.config
+    data = dataclasses.replace(config.data, seed=0)
+    # Seeds that go on from the seeds of another run differ in where that one lies.
+    start = config.start_from and re.sub(r"\bseed=\d+", "", config.start_from)
+    return dataclasses.replace(
+        config, name="", seed=0, data=data, mesh=MeshConfig(), start_from=start
+    )
+
+
+def _folder(runs: Sequence[RunDirectory]) -> str:
+    """The folder of a member's runs; of several, the words that their names begin with alike."""
+    names = [run.path.resolve().parent.name for run in runs]
+    words = [re.split(r"(?=[-_,. ])", name) for name in dict.fromkeys(names)]
+    alike = itertools.takewhile(lambda each: len(set(each)) == 1, zip(*words, strict=False))
+    return "".join(each[0] for each in alike) or names[0]
+
+
 def _member(runs: tuple[RunDirectory, ...]) -> Member:
-    config = runs[0].config
+    steps = runs[0].steps()
+    config = runs[0].config_at(steps[-1]) if steps else runs[0].config
     parts = runs[0].path.resolve().name.split(",")
     table = config.model.rotary_table(config.data.context_length)
-    rows = rows_lib.concatenate([_own_rows(run) for run in runs])
+    found = [rows_lib.read(run.results_path) for run in runs if run.results_path.exists()]
     return Member(
         index=0,
         label=",".join(part for part in parts if not part.startswith("seed=")) or config.name,
         runs=runs,
         config=config,
         theory=predict(table.inv_freq),
-        estimates=_estimates(rows, config.data.context_length),
+        measurements=tuple(_measurements(rows_lib.concatenate(found), config)),
         losses=tuple(curve for run in runs if (curve := _loss(run)) is not None),
-        perplexity=_perplexity(rows),
     )
+
+
+def _measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:
+    found = []
+    for task in task_order(np.unique(rows["task"]).tolist()):
+        of_task = rows_lib.select(rows, task=task)
+        for rotary in dict.fromkeys(of_task["rotary"].tolist()):
+            latest = _latest(rows_lib.select(of_task, rotary=rotary))
+            for length in np.unique(latest["length"]).tolist():
+                found.append(
+                    Measurement(
+                        task=task,
+                        length=length,
+                        schedule=relative(rotary, config),
+                        rotary=rotary,
+                        rows=rows_lib.select(latest, length=length),
+                    )
+                )
+    return sorted(found, key=lambda measured: measured.schedule != TRAINED)
 
 
 def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:
@@ -116,46 +242,44 @@ def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:
     return tokens, loss
 
 
-def _own_rows(run: RunDirectory) -> Rows:
-    """What was measured under the schedule the run was trained with, not under another one."""
-    path = run.path / "results.jsonl"
-    rows = rows_lib.read(path) if path.exists() else rows_lib.concatenate([])
-    return rows_lib.select(rows, rotary=rotary_lib.expression(run.config.model.rotary))
-
-
-def _estimates(rows: Rows, trained_length: int) -> dict[str, Estimate]:
-    estimates = {}
-    for task in np.unique(rows["task"]).tolist():
-        if task != PERPLEXITY:
-            of_task = _latest(rows_lib.select(rows, task=task))
-            # At the trained length where that was asked, else at the nearest to it.
-            lengths = np.unique(of_task["length"])
-            length = lengths[np.abs(lengths - trained_length).argmin()]
-            estimates[task] = estimate(rows_lib.select(of_task, length=length))
-    return estimates
-
-
 def _latest(rows: Rows) -> Rows:
     """Of the last checkpoint evaluated; a seed that has not come so far is left out."""
     return rows_lib.select(rows, step=rows["step"].max(initial=-1))
 
 
-def _perplexity(rows: Rows) -> PerplexityCurve | None:
-    rows = _latest(rows_lib.select(rows, task=PERPLEXITY))
-    if not len(rows["task"]):
-        return None
-    rows = rows_lib.select(rows, length=rows["length"].max())
-    positions, index = np.unique(rows["distance"], return_inverse=True)
-    nll, error = np.zeros(len(positions)), np.zeros(len(positions))
-    for place in range(len(positions)):
-        values, tokens = rows["nll"][index == place], rows["num_tokens"][index == place]
-        nll[place] = np.average(values, weights=tokens)
-        error[place] = values.std() / math.sqrt(len(values))
-    return PerplexityCurve(positions=positions, nll=nll, error=error)
+def _perplexity(rows: Rows) -> PerplexityCurve:
+    positions, place = np.unique(rows["distance"], return_inverse=True)
+    count, tokens = np.bincount(place), rows["num_tokens"]
+    mean = np.bincount(place, rows["nll"]) / count
+    variance = np.bincount(place, (rows["nll"] - mean[place]) ** 2) / count
+    return PerplexityCurve(
+        positions=positions,
+        nll=np.bincount(place, rows["nll"] * tokens) / np.bincount(place, tokens),
+        error=np.sqrt(variance / count),
+    )
+
+
+def task_order(names: Iterable[str]) -> list[str]:
+    """Tasks in the page's order: the known ones, then the others by name."""
+    names = set(names)
+    known = [task for task in TASK_ORDER if task in names]
+    return known + sorted(names - set(known))
+
+
+def at_several_lengths(members: Sequence[Member]) -> list[str]:
+    """Tasks that a member was asked at several lengths, under its own schedule."""
+    found = set()
+    for member in members:
+        asked = [task for task, _ in member.own]
+        found |= {task for task in asked if asked.count(task) > 1}
+    return task_order(found)
 
 
 def tasks(members: Sequence[Member]) -> list[str]:
     """Every retrieval task that was evaluated, the one that leads the page first."""
-    evaluated = {task for member in members for task in member.estimates}
-    known = [task for task in TASK_ORDER if task in evaluated]
-    return known + sorted(evaluated - set(known))
+    return task_order(
+        task
+        for member in members
+        for (task, _), measured in member.own.items()
+        if measured.kind == "retrieval"
+    )

@@ -3,8 +3,9 @@
 import dataclasses
 import html
 import math
+import re
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,37 @@ class Picture:
     caption: str
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Table:
+    """Numbers of the page.
+
+    Attributes:
+      heads: of the columns; the first one names the row.
+      rows: as text, with the index of the member each is about (None: of several).
+      caption: HTML under it.
+    """
+
+    heads: Sequence[str]
+    rows: Sequence[tuple[int | None, Sequence[str]]]
+    caption: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Section:
+    """A heading, and figures and tables of which those with a name are shown one at a time."""
+
+    title: str
+    parts: Sequence[Picture | Table] = ()
+    choices: Mapping[str, Picture | Table] = dataclasses.field(default_factory=dict)
+
+
 def build(
     members: Sequence[Member],
     *,
     effective_context: Picture,
-    pictures: Sequence[Picture],
+    sections: Sequence[Section],
     missing: Sequence[tuple[str, str]],
+    further: Sequence[tuple[str, str]],
     commands: Sequence[str],
     provenance: Sequence[str],
 ) -> str:
@@ -49,8 +75,9 @@ def build(
     Args:
       members: in the page's order.
       effective_context: the leading figure.
-      pictures: the others.
+      sections: what else was measured.
       missing: (what is not there, the command that makes it).
+      further: the same of what nobody asked for yet.
       commands: shell lines that make this page again.
       provenance: versions and fingerprints, one sentence each.
     """
@@ -61,10 +88,11 @@ def build(
         f"ropewalk · {', '.join(names)} · {_plural(len(members), 'member')} · "
         f"{_plural(seeds, 'seed')} · trained on {', '.join(f'{n:,}' for n in lengths)} tokens"
     )
-    sections = [
+    parts = [
         _figure(effective_context),
         _table(members),
-        *(_figure(picture) for picture in pictures),
+        *map(_section, sections),
+        _further(further),
         _configurations(members),
         "<h2>How to repeat it</h2>\n<pre>" + html.escape("\n".join(commands)) + "</pre>",
     ]
@@ -76,7 +104,8 @@ def build(
         question="<br>".join(dict.fromkeys(html.escape(m.config.question) for m in members)),
         finding=_finding(members),
         missing=_missing(missing),
-        sections="\n".join(sections),
+        contents=_contents(sections),
+        sections="\n".join(part for part in parts if part),
         footer=" ".join(html.escape(sentence) for sentence in provenance),
     )
 
@@ -95,8 +124,63 @@ def _plural(count: int, noun: str) -> str:
 
 def _figure(picture: Picture) -> str:
     label = html.escape(picture.alternative, quote=True)
-    svg = picture.svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    # No wider than 10 inches across the page would make it: text has one size in all figures.
+    width = re.search(r'viewBox="0 0 ([\d.]+)', picture.svg)
+    style = f' style="max-width: {float(width[1]) / 720 * 66:.1f}rem"' if width else ""
+    svg = picture.svg.replace("<svg ", f'<svg role="img" aria-label="{label}"{style} ', 1)
     return f"<figure>\n{svg}\n<figcaption>{picture.caption}</figcaption>\n</figure>"
+
+
+def _part(part: Picture | Table) -> str:
+    if isinstance(part, Picture):
+        return _figure(part)
+    rows = [
+        f"<tr{'' if index is None else f' class=member-{index}'}>"
+        f"{_cells(map(html.escape, cells), 'td')}</tr>"
+        for index, cells in part.rows
+    ]
+    return (
+        f'<div class="scroll"><table>\n<caption>{part.caption}</caption>\n'
+        f"<thead><tr>{_cells(map(html.escape, part.heads), 'th')}</tr></thead>\n"
+        f"<tbody>{chr(10).join(rows)}</tbody></table></div>"
+    )
+
+
+def _section(section: Section) -> str:
+    lines = [f'<h2 id="{_slug(section.title)}">{html.escape(section.title)}</h2>']
+    if section.choices:
+        # Without a script, or printed, all of them stand below each other.
+        buttons = "".join(
+            f'<button type="button">{html.escape(name)}</button>' for name in section.choices
+        )
+        options = [f'<div class="option">{_part(part)}</div>' for part in section.choices.values()]
+        tabs = f'<p class="tabs">{buttons}</p>\n' if len(options) > 1 else ""
+        lines.append(f'<div class="choice">{tabs}{chr(10).join(options)}</div>')
+    return "\n".join([*lines, *map(_part, section.parts)])
+
+
+def _contents(sections: Sequence[Section]) -> str:
+    links = [
+        f'<a href="#{_slug(section.title)}">{html.escape(section.title)}</a>'
+        for section in sections
+    ]
+    return f"<nav>{' · '.join(links)}</nav>" if len(links) > 2 else ""
+
+
+def _slug(title: str) -> str:
+    return "-".join(re.findall(r"\w+", title.lower()))
+
+
+def _further(further: Sequence[tuple[str, str]]) -> str:
+    if not further:
+        return ""
+    lines = [
+        f"<p>{html.escape(what)}</p>\n<pre>{html.escape(line)}</pre>" for what, line in further
+    ]
+    return (
+        '<details class="further"><summary>What else can be measured here '
+        f"({len(further)})</summary>{''.join(lines)}</details>"
+    )
 
 
 def _missing(missing: Sequence[tuple[str, str]]) -> str:
@@ -138,10 +222,10 @@ def _table(members: Sequence[Member]) -> str:
     look = looks(members)
     names = tasks(members)
     lead, others = names[:1], names[1:]
-    groups = [("", 1), *((f"measured: {name}", 3) for name in lead)]
+    groups = [("", 1), *((f"measured: {name}", 4) for name in lead)]
     heads = ["member"]
     if lead:
-        heads += ["effective context [95% CI]", "ceiling", "revival"]
+        heads += ["effective context [95% CI]", "L85", "ceiling", "revival"]
     groups.append(("predicted (tokens)", 3))
     heads += ["theory length", "quarter period", "full period"]
     if others:
@@ -184,7 +268,9 @@ def _table_caption(members: Sequence[Member]) -> str:
         measured = (
             "Effective context: the distance in tokens at which accuracy has fallen half-way from "
             "its ceiling to chance, first crossing from the short side, with its 95% interval "
-            f"({documents}, {seeds}); &gt; if not fallen at the longest distance asked. Ceiling: "
+            f"({documents}, {seeds}); &gt; if not fallen at the longest distance asked; isotonic: "
+            "what the same data say with no shape of the fall assumed, where that differs by a "
+            "quarter octave. L85: where accuracy is still 0.85 of the way. Ceiling: "
             "accuracy at short distances. Revival: best accuracy beyond the first fall, and where. "
         )
     return measured + (
@@ -196,10 +282,11 @@ def _table_caption(members: Sequence[Member]) -> str:
 
 def _measured(estimate: Estimate | None) -> list[str]:
     if estimate is None:
-        return ["not evaluated", "–", "–"]
+        return ["not evaluated", "–", "–", "–"]
     revival = f"{estimate.revival:.2f} at {estimate.revival_distance:.0f}"
     return [
         html.escape(str(estimate)),
+        html.escape(estimate.l85_text),
         f"{estimate.ceiling:.2f}",
         "–" if math.isnan(estimate.revival) else revival,
     ]

@@ -5,7 +5,7 @@ rises steadily, so the order survives colour-blindness and a photocopier). Contr
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -14,7 +14,7 @@ from matplotlib.artist import Artist
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from reporting.members import Member
 
@@ -82,18 +82,68 @@ def tag(artists: Iterable[Artist], member: Member, role: str = "") -> None:
         artist.set_gid(f"member-{member.index} {role}".strip())
 
 
-def token_axis(axis: Axis) -> None:
-    """Marks a log2 axis at powers of two, written as plain numbers."""
-    axis.set_major_locator(LogLocator(base=2, numticks=14))
+def hint(artists: Iterable[Artist], text: str, member: Member | None = None) -> None:
+    """Text that the page shows where a reader points at the artists."""
+    name = "plain" if member is None else f"member-{member.index}"
+    for artist in artists:
+        artist.set_gid(f"{name} title:{text}")
+
+
+def token_axis(axis: Axis, *, num_ticks: int = 14) -> None:
+    """Marks a log2 axis at powers of two (of four where there are many), as plain numbers."""
+    axis.set_major_locator(LogLocator(base=2, numticks=num_ticks))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
 
 
-def member_legend(figure: Figure, members: Sequence[Member], more: Sequence[Line2D] = ()) -> None:
-    """Names the members, then `more`, at the right of the figure."""
+def marked_lengths(axis: Axis, lengths: Iterable[float]) -> None:
+    """Marks a log2 axis at these lengths, written as plain numbers; crowded ones go unnamed."""
+    lengths = sorted(set(lengths))
+    axis.set_major_locator(FixedLocator(lengths))
+    axis.set_minor_locator(NullLocator())
+    low, high = np.log2([lengths[0], lengths[-1]])
+    names, last = [], -np.inf
+    for length in lengths:
+        roomy = np.log2(length) - last > 0.12 * (high - low)
+        names.append(f"{length:,.5g}" if roomy else "")
+        last = np.log2(length) if roomy else last
+    axis.set_major_formatter(FixedFormatter(names))
+
+
+def grid(count: int, *, columns: int = 3, height: float = 3.4, **options) -> tuple[Figure, list]:
+    """A figure of `count` panels, row by row, each row no wider than the page."""
+    columns = 2 if (count, columns) == (4, 3) else min(count, columns)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(min(10, 5.6 + 2.2 * columns), height * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False, **options).ravel().tolist()
+    for ax in panels[count:]:
+        ax.remove()
+    return figure, panels[:count]
+
+
+def member_legend(
+    figure: Figure,
+    members: Sequence[Member],
+    more: Sequence[Line2D] = (),
+    look: Mapping[int, Look] | None = None,
+    marker: str = "",
+) -> None:
+    """Names the members, then `more`, at the right of the figure.
+
+    `look` is that of all members where these are only some of them; `marker` stands in for lines.
+    """
+    look = look or looks(members)
     handles = [
-        Line2D([], [], color=look.color, ls=look.linestyle, lw=2.2, label=member.label)
-        for member, look in zip(members, looks(members).values(), strict=True)
+        Line2D(
+            [],
+            [],
+            color=look[member.index].color,
+            ls="none" if marker else look[member.index].linestyle,
+            marker=marker,
+            lw=2.2,
+            label=member.label,
+        )
+        for member in members
     ]
     legend = figure.legend(handles=[*handles, *more], loc="outside right center")
     lines, texts = legend.get_lines(), legend.get_texts()

@@ -43,6 +43,13 @@ class Evaluation:
     rows: Rows
 
     @property
+    def name(self) -> str:
+        """The run; with the step where that says something."""
+        step = int(self.rows["step"][0])
+        told = self.run.config.stages or step != self.run.steps()[-1]
+        return f"{self.run.name}@{step}" if told else self.run.name
+
+    @property
     def kind(self) -> str:
         """`Task.kind`."""
         return evals.parse(self.task).kind
@@ -147,7 +154,7 @@ def context_table(found: Sequence[Evaluation]) -> Table:
         frequencies = evaluated.rotary_table(each.config.data.context_length, each.length)
         predicted = predict(frequencies.inv_freq)
         table.add_row(
-            each.run.name,
+            each.name,
             each.task,
             str(each.length),
             str(estimate),
@@ -168,7 +175,7 @@ def score_table(found: Sequence[Evaluation]) -> Table:
         table.add_column(name, justify="right")
     for each in found:
         cells = str(each.length), f"{len(each.rows['task']):,}", each.value
-        table.add_row(each.run.name, each.task, *cells, f"{each.rows['chance'][0]:.3g}")
+        table.add_row(each.name, each.task, *cells, f"{each.rows['chance'][0]:.3g}")
     return table
 
 
@@ -188,7 +195,7 @@ def perplexity_table(found: Sequence[Evaluation]) -> Table:
         words = f"{summaries.word_perplexity(chosen):.4g}" if chosen["num_words"].any() else ""
         also = ALSO.get(each.task.partition("(")[0], lambda chosen: "")(chosen)
         cells = num_documents, f"{nats:.4f}", f"{perplexity:.2f}", bits, words, also
-        table.add_row(each.run.name, each.task, str(each.length), *cells)
+        table.add_row(each.name, each.task, str(each.length), *cells)
     return table
 
 
@@ -213,17 +220,19 @@ def step1_table(found: Sequence[Evaluation]) -> Table:
     for name in ("length", "rows", "loss", "less the trained one's"):
         table.add_column(name, justify="right")
     trained = {
-        (each.run.path, each.length): each.rows for each in found if each.schedule == TRAINED
+        (each.run.path, each.name, each.length): each.rows
+        for each in found
+        if each.schedule == TRAINED
     }
     for each in found:
-        chosen, against = each.rows, trained.get((each.run.path, each.length))
+        chosen, against = each.rows, trained.get((each.run.path, each.name, each.length))
         num_rows, nats = len(np.unique(chosen["document"])), summaries.mean_nll(chosen)
         less = ""
         if against is not None and each.schedule != TRAINED:
             difference = step1.compare(chosen, against)
             less = f"{difference.mean:+.4f} ± {1.96 * difference.standard_error:.4f}"
         cells = str(each.length), str(num_rows), f"{nats:.4f}", less
-        table.add_row(each.run.name, each.schedule, *cells)
+        table.add_row(each.name, each.schedule, *cells)
     return table
 
 
@@ -239,14 +248,14 @@ def matrix(found: Sequence[Evaluation]) -> Table:
     """Trained (rows) x evaluated with (columns), for one task and length."""
     first = found[0]
     table = _table(f"{first.task} at {first.length}: {MATRIX_TITLES[first.kind]}")
-    longest = max(len(each.run.name) for each in found)
+    longest = max(len(each.name) for each in found)
     table.add_column("trained as \\\nevaluated with", overflow="fold", min_width=min(longest, 24))
     schedules = list(dict.fromkeys(each.schedule for each in found))
     for schedule in schedules:
         header = schedule.replace("(", "\n(").replace("dynamic_", "dynamic_\n")
         table.add_column(header, justify="right", overflow="fold")
-    cells = {(each.run.path, each.schedule): each.value for each in found}
-    for run in {each.run.path: each.run for each in found}.values():
-        values = (cells.get((run.path, schedule), "") for schedule in schedules)
-        table.add_row(run.name, *(value.replace(" [", "\n[") for value in values))
+    cells = {(each.run.path, each.name, each.schedule): each.value for each in found}
+    for path, name in dict.fromkeys((each.run.path, each.name) for each in found):
+        values = (cells.get((path, name, schedule), "") for schedule in schedules)
+        table.add_row(name, *(value.replace(" [", "\n[") for value in values))
     return table

@@ -18,7 +18,7 @@ ALLOWED = {
     "theory.__main__": {"numpy", "matplotlib", "rich", "theory", "model", "experiment"},
     # grain's worker processes import it: no jax, so no accelerator.
     "data": {"numpy", "grain", "tensorflow_datasets", "array_record", "sentencepiece"}
-    | {"zstandard", "rich", "absl"},  # absl: flags that grain's workers want parsed
+    | {"zstandard", "rich", "absl", "apache_beam"},  # absl: flags that grain's workers want parsed
     "experiment": {"numpy", "jax", "optax", "orbax", "rich", "tensorboardX", "wandb"}
     | {"model", "data", "configs"},
     "evals": {"numpy", "jax", "scipy", "model", "data", "experiment"},
@@ -31,7 +31,7 @@ ALLOWED = {
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
     "report": {"numpy", "matplotlib", "rich", "reporting", "evals", "theory", "experiment"}
     | {"model", "data"},
-    "tpu": {"jax", "numpy", "rich", "train", "model", "data", "experiment", "configs"},
+    "tpu": {"sweep", "jax", "numpy", "rich", "train", "model", "data", "experiment", "configs"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "train", "sweep", "model"}
     | {"theory", "scipy", "evaluate", "evals"}
     | {"data", "experiment", "configs"},

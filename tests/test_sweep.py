@@ -1,9 +1,12 @@
 """A sweep's members are runs like any other."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import sweep
+import train
 from experiment import overrides
 from experiment.checkpoint import restore_params
 from experiment.run import RunDirectory, find_runs
@@ -95,6 +98,72 @@ def test_a_preset_brings_its_own_members():
 def test_values_on_the_command_line_replace_the_presets_members():
     members = sweep.make_members(overrides.find_config("demo"), ["model.rotary.base=5,7"])
     assert [name for name, _, _ in members] == ["base=5", "base=7"]
+
+
+def test_what_all_members_of_a_preset_have_is_not_in_their_names():
+    config = dataclasses.replace(
+        overrides.find_config("tiny"),
+        members=(
+            ("data.context_length=32", "model.rotary.base=10"),
+            ("data.context_length=32", "model.rotary=nope"),
+        ),
+    )
+    members = sweep.make_members(config, [])
+    assert [name for name, _, _ in members] == ["base=10", "rotary=nope"]
+    assert {config.data.context_length for _, _, config in members} == {32}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "groups"),
+    [
+        # Arrays may differ in any stage; programs may not.
+        (["model.rotary.base=7"], ["model.rotary=nope", "seed=3"], 1),
+        (["stages=[[model.rotary.base=7]]"], ["stages=[[train.learning_rate=1]]"], 1),
+        (["start_from=runs/a"], ["start_from=runs/b@4"], 1),
+        (["start_from=runs/a"], [], 2),
+        (["stages=[[train.num_steps=7]]"], ["stages=[[train.num_steps=8]]"], 2),
+        (["stages=[[train.learning_rate=1]]"], [], 2),
+    ],
+)
+def test_members_share_a_program_where_all_their_stages_do(one, other, groups):
+    tiny = overrides.find_config("tiny")
+    shared = {sweep.shared_part(overrides.apply(tiny, changes)) for changes in (one, other)}
+    assert len(shared) == groups
+
+
+def test_seeds_of_one_start_are_one_run():
+    tiny = overrides.find_config("tiny")
+    with pytest.raises(ValueError, match=r"seed=0 and seed=1 would be the same run.*data\.seed"):
+        sweep.make_members(tiny, ["start_from=runs/a", "seed=0,1"])
+    assert len(sweep.make_members(tiny, ["start_from=runs/a", "data.seed=0,1"])) == 2
+
+
+@pytest.mark.slow
+def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, tiny_data):
+    """Each member of a staged sweep is the run it would be alone."""
+    folder, _ = finished_sweep
+    config = overrides.apply(
+        overrides.find_config("tiny"),
+        [*tiny_data, "train.num_steps=4", f"start_from={folder / 'base=10,seed=1'}"],
+    )
+    stages = (("data.context_length=32", "train.num_steps=3", "model.window=16"),)
+    configs = [
+        overrides.apply(dataclasses.replace(config, stages=stages), [f"model.rotary.base={base}"])
+        for base in (10, 50)
+    ]
+    runs = [RunDirectory(tmp_path / name) for name in ("together10", "together50", "alone")]
+    assert train.train(configs, runs[:2]) and train.train(configs[1:], runs[2:])
+    _, together, alone = runs
+    losses = [[row["loss"] for row in run.read_metrics()] for run in (together, alone)]
+    assert len(losses[0]) == 7
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+    assert digest(together) == digest(alone) and together.steps() == alone.steps()
+    assert together.positions_at(7) == alone.positions_at(7)
+    assert [p["rotary"] for p in alone.positions_at(7)] == [
+        "rope(base=10)",
+        "rope(base=50)",
+        "rope(base=50)",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from data import pipeline
 from data.prepare import prepare
 from experiment import overrides
 from experiment.checkpoint import restore_params
+from experiment.config import from_dict
 from experiment.run import RunDirectory
 from model.positions import position_table
 
@@ -192,6 +193,148 @@ def test_killed_ten_times_ends_bit_identical(tmp_path, tiny_data, environment, r
     assert_same_run(tmp_path / "whole", killed)
 
 
+# Other positions, rows and learning rate; what a run is continued with, and a stage begins with.
+CONTINUED = (
+    "model.rotary.base=100",
+    "data.context_length=32",
+    "train.num_steps=6",
+    "train.learning_rate=1e-3",
+)
+
+
+def run_in_process(config, path: Path) -> RunDirectory:
+    run = RunDirectory(path)
+    assert train.train([config], [run])
+    return run
+
+
+def data_state(run: RunDirectory, step: int) -> dict:
+    return json.loads((run.checkpoints_path / f"{step}/data/metadata").read_text())
+
+
+@pytest.fixture(scope="module")
+def parent_child_staged(tiny, tmp_path_factory):
+    """A run, its continuation as a run of its own, and both as one run of two stages."""
+    folder = tmp_path_factory.mktemp("stages")
+    config = overrides.apply(tiny, ["train.num_steps=8", "train.save_every=3", "train.keep=1"])
+    parent = run_in_process(config, folder / "parent")
+    child_config = overrides.apply(config, [f"start_from={parent.path}", *CONTINUED])
+    child = run_in_process(child_config, folder / "child")
+    stages = (CONTINUED, ("model.rotary=nope", "train.num_steps=2"))
+    staged = run_in_process(dataclasses.replace(config, stages=stages), folder / "staged")
+    return parent, child, staged
+
+
+def test_a_stage_is_a_run_that_starts_from_the_one_before(parent_child_staged):
+    parent, child, staged = parent_child_staged
+    # Stages' ends are kept beside the newest one that keep=1 asks for.
+    assert staged.steps() == [8, 14, 16] and child.steps() == [6] and parent.steps() == [8]
+    for run, step in ((parent, 8), (child, 14)):
+        params, others = restore_params(run)[0], restore_params(staged, step)[0]
+        jax.tree.map(np.testing.assert_array_equal, params, others)
+    rows = deterministic_metrics(staged.path)[:14]
+    assert [row["step"] for row in rows] == list(range(1, 15))
+    assert rows[:8] == deterministic_metrics(parent.path)
+    # Steps and tokens go on: 8 steps of 8 x 64 tokens, then 8 x 32 each.
+    assert [row["tokens"] for row in rows[7:10]] == [4096, 4352, 4608]
+    own = [{"step": None, "tokens": None} | row for row in deterministic_metrics(child.path)]
+    for row, other in zip(rows[8:], own, strict=True):
+        assert row == other | {"step": row["step"], "tokens": row["tokens"]}
+    assert own[0]["learning_rate"] == pytest.approx(1e-3 / 3)  # warmup 2: begins again
+    digests = [data_state(run, step)["digest"] for run, step in ((parent, 8), (child, 6))]
+    assert data_state(staged, 14)["digest"] == sum(digests) % 2**64
+    assert data_state(staged, 14)["rows"] == 14 * 8
+
+
+def test_a_checkpoint_says_what_positions_were(parent_child_staged):
+    parent, child, staged = parent_child_staged
+    before = {"num_steps": 8, "context_length": 64, "rotary": "rope(base=10000)", "window": None}
+    after = {"num_steps": 6, "context_length": 32, "rotary": "rope(base=100)", "window": None}
+    for run, step, stage in ((child, 6, 0), (staged, 14, 1)):
+        path = run.checkpoints_path / str(step) / "config/metadata"
+        record = json.loads(path.read_text())
+        assert record["positions"] == [before, after]
+        assert record["stage"] == stage
+        assert from_dict(record["config"]) == run.config_at(step)
+        assert run.config_at(step).data.context_length == 32
+    assert child.config.start_from == f"{parent.path}@8"
+
+
+def test_a_child_starts_at_its_parents_parameters(tiny, parent_child_staged, tmp_path):
+    parent, _, _ = parent_child_staged
+    configs = [
+        overrides.apply(tiny, [f"start_from={parent.path}", f"model.rotary.base={base}", "seed=5"])
+        for base in (3, 7)
+    ]
+    plan = train.check(configs, [RunDirectory(tmp_path / name) for name in "ab"])
+    params, _ = restore_params(parent)
+    for member in (0, 1):
+        jax.tree.map(
+            lambda ours, theirs, m=member: np.testing.assert_array_equal(ours[m], theirs),
+            plan.params,
+            params,
+        )
+
+
+def test_rows_go_on_where_the_data_is_unchanged(parent_child_staged):
+    """Stage 2 reads rows 48 to 63 of stage 1's data, which has read 0 to 47."""
+    _, _, staged = parent_child_staged
+    data = staged.config_at(14).data
+    batches = pipeline.batches(data, prepare(data, show_progress=False), start_step=6)
+    hashes = sum(int(next(batches)["row_hash"].sum(dtype=np.uint64)) for _ in range(2))
+    digests = [data_state(staged, step)["digest"] for step in (14, 16)]
+    assert (digests[0] + hashes) % 2**64 == digests[1]
+
+
+STAGED = f"stages=[[{','.join(CONTINUED)},train.num_steps=40],[model.rotary=nope]]"
+
+
+def test_killed_in_the_second_stage_ends_bit_identical(
+    tmp_path, tiny_data, environment, run_script
+):
+    arguments = ["tiny", *tiny_data, "train.num_steps=9", "train.save_every=4", STAGED, "--workdir"]
+    run_script("train.py", *arguments, tmp_path / "whole")
+    killed = tmp_path / "killed"
+    # Within the first stage; just after it began the second; in the middle of the second.
+    for rows in (6, 10, 25):
+        process = start([*arguments, str(killed)], environment)
+        wait_for_rows(process, killed / "metrics.jsonl", rows)
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, "finished before it could be killed"
+    assert 9 < RunDirectory(killed).steps()[-1] < 49
+    run_script("train.py", *arguments, killed)
+    assert_same_run(tmp_path / "whole", killed)
+    assert RunDirectory(killed).steps() == [9, 49, 88, 89]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["stages=[[model.num_layers=1]]"], "stage 1: parameter .* is .* in stage 0"),
+        (["stages=[[model.tie_embeddings=false]]"], "stage 1: parameter output is"),
+        (
+            ["stages=[[train.learning_rate=1e-4],[data.context_length=3]]"],
+            "kv does not fit length=3; the shortest that works is 4",
+        ),
+        (["stages=[[data.vocab_size=500]]"], "stage 1 has another tokenizer than stage 0; use"),
+        (["start_from={parent}", "model.mlp_dim=32"], "start_from=.*parent@8: its parameter"),
+        (["start_from={parent}", "data.vocab_size=500"], "use data.tokenizer=.*tokenizer.model"),
+        (["start_from={parent}@3"], r"no checkpoint of step 3; it has \[8\]"),
+        (["mesh.data=1", "stages=[[data.batch_size=9,train.accumulate=2]]"], "stage 1: .*divide"),
+    ],
+)
+def test_what_is_wrong_in_any_stage_is_refused_before_anything_is_written(
+    tiny, parent_child_staged, tmp_path, changes, message
+):
+    changes = [change.format(parent=parent_child_staged[0].path) for change in changes]
+    run = RunDirectory(tmp_path / "run")
+    with pytest.raises(ValueError, match=message) as caught:
+        train.train([overrides.apply(tiny, changes)], [run])
+    assert "\n" not in str(caught.value)
+    assert not run.path.exists()
+
+
 def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment, run_script):
     # Saves would come only at the end: what is resumed is the signal's own checkpoint.
     arguments = ["tiny", *tiny_data, "train.num_steps=400", "train.save_every=400", "--workdir"]
@@ -230,6 +373,6 @@ def test_another_config_in_the_same_directory_is_refused(tmp_path, tiny_data, ru
 
 def test_a_mesh_that_does_not_fit_is_refused_before_anything_is_written(tiny, tmp_path):
     config = overrides.apply(tiny, ["mesh.fsdp=3"])
-    with pytest.raises(ValueError, match="there are 1; leave one axis at -1"):
+    with pytest.raises(ValueError, match="does not cover the 1 devices; use mesh.fsdp=1"):
         train.train([config], [RunDirectory(tmp_path / "run")])
     assert not (tmp_path / "run").exists()

@@ -14,6 +14,8 @@ the full set: 2084 files, 2.7 TB unpacked), and writes ArrayRecord: no TensorFlo
         download_config=tfds.download.DownloadConfig(manual_dir=FILES), file_format="array_record"
     )
     builder.as_data_source(split="train")[0]
+
+One process reads file after file; `data.redpajama.beam` reads on many machines at once.
 """
 
 import collections
@@ -26,6 +28,7 @@ import tensorflow_datasets as tfds
 
 from data.sources import InputFile, json_records, jsonl_files
 
+LISTED = 100  # skipped documents named in the metadata
 SUBSETS = ("arxiv", "book", "c4", "common_crawl", "github", "stackexchange", "wikipedia")
 # Names that the files and the dataset card use for the same things.
 _ALIASES = {"books": "book", "cc": "common_crawl"} | {name: name for name in SUBSETS}
@@ -114,37 +117,55 @@ class Builder(tfds.core.GeneratorBasedBuilder):
         )
 
     def _split_generators(self, dl_manager: tfds.download.DownloadManager):
+        splits = self._splits(dl_manager)
+        return {name: self._generate_examples(files) for name, files in splits.items()}
+
+    def _splits(
+        self, dl_manager: tfds.download.DownloadManager
+    ) -> dict[str, list[tuple[InputFile, str | None]]]:
+        """The published files of each split, as `published_files` gives them."""
         splits = collections.defaultdict(list)
         layout_name = self.builder_config.name  # pyright: ignore[reportOptionalMemberAccess]
         for file, subset in published_files(layout_name, Path(dl_manager.manual_dir)):
             splits["validation" if file.validation else "train"].append((file, subset))
-        return {name: self._generate_examples(files) for name, files in splits.items()}
+        return dict(splits)
 
     def _generate_examples(self, files: list[tuple[InputFile, str | None]]) -> Iterator:
-        for file, subset in files:
-            for line, record, problem in json_records(file.path):
-                if problem is None and subset is None:
-                    name = record.get("red_pajama_subset")
-                    if name not in _ALIASES:
-                        problem = f'"red_pajama_subset" is {name!r}, none of {", ".join(SUBSETS)}'
+        for file in files:
+            for key, example, problem in examples(file):
                 if problem is not None:
-                    self._refuse(f"{file}:{line}: {problem}")
-                    continue
-                yield (
-                    f"{file.name}:{line}",
-                    {
-                        "text": record["text"],
-                        "meta": meta_of(record),
-                        "red_pajama_subset": subset or _ALIASES[record["red_pajama_subset"]],
-                    },
-                )
+                    self._refuse(problem)
+                else:
+                    yield key, example
 
     def _refuse(self, problem: str) -> None:
         if not self._skip_bad_documents:
             raise ValueError(problem)
         self._skipped.append(problem)
-        metadata = {"skipped": len(self._skipped), "first_skipped": self._skipped[:100]}
+        metadata = {"skipped": len(self._skipped), "first_skipped": self._skipped[:LISTED]}
         self.info.metadata.update(metadata)  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def examples(file: tuple[InputFile, str | None]) -> Iterator[tuple[str, dict, str | None]]:
+    """Key, example and problem (None: there is none) of each line of a published file.
+
+    A problem reads `FILE:LINE: what is wrong`.
+    """
+    source, subset = file
+    for line, record, problem in json_records(source.path):
+        if problem is None and subset is None:
+            name = record.get("red_pajama_subset")
+            if name not in _ALIASES:
+                problem = f'"red_pajama_subset" is {name!r}, none of {", ".join(SUBSETS)}'
+        if problem is not None:
+            yield "", {}, f"{source}:{line}: {problem}"
+            continue
+        example = {
+            "text": record["text"],
+            "meta": meta_of(record),
+            "red_pajama_subset": subset or _ALIASES[record["red_pajama_subset"]],
+        }
+        yield f"{source.name}:{line}", example, None
 
 
 def meta_of(record: dict) -> str:

@@ -12,6 +12,26 @@ from data.redpajama import redpajama_dataset_builder as builder_lib
 from data.sources import Document, InputFile
 
 
+def make_builder(
+    kind: type[builder_lib.Builder], path: str, data_dir: Path, *, skip: bool
+) -> builder_lib.Builder:
+    """A builder for the files at `path`, which keeps what it makes under a name made from theirs.
+
+    Raises:
+      ValueError: if they are of no published layout.
+    """
+    root = Path(path)
+    name = builder_lib.layout(root)
+    published = [[file.name, file.size] for file, _ in builder_lib.published_files(name, root)]
+    key = hashlib.sha256(json.dumps(published).encode()).hexdigest()[:12]
+    return kind(
+        config=name,
+        data_dir=data_dir / key,
+        file_format="array_record",
+        skip_bad_documents=skip,
+    )
+
+
 class RedPajama:
     """The builder's splits as input files, made from the published files first where missing.
 
@@ -29,21 +49,12 @@ class RedPajama:
     """
 
     def __init__(self, path: str, data_dir: Path, *, skip: bool, show_progress: bool):
-        root = Path(path)
-        name = builder_lib.layout(root)
-        published = [[file.name, file.size] for file, _ in builder_lib.published_files(name, root)]
-        key = hashlib.sha256(json.dumps(published).encode()).hexdigest()[:12]
-        builder = builder_lib.Builder(
-            config=name,
-            data_dir=data_dir / key,
-            file_format="array_record",
-            skip_bad_documents=skip,
-        )
+        builder = make_builder(builder_lib.Builder, path, data_dir, skip=skip)
         if not show_progress:
             tfds.disable_progress_bar()
         logging.getLogger("absl").setLevel(logging.WARNING)
         builder.download_and_prepare(
-            download_config=tfds.download.DownloadConfig(manual_dir=root),
+            download_config=tfds.download.DownloadConfig(manual_dir=Path(path)),
             file_format="array_record",
         )
         metadata = builder.info.metadata or {}

@@ -4,11 +4,12 @@ import pytest
 import zstandard
 
 pytest.importorskip("apache_beam", reason="needs apache-beam (the `beam` extra)")
-pytestmark = pytest.mark.slow
 
 from data.redpajama.beam import main
 from data.redpajama.source import RedPajama
 from tests.data.helpers import plain_text, write_jsonl
+
+pytestmark = pytest.mark.slow
 
 
 def write_full(root, count=60):

@@ -43,6 +43,8 @@ def test_objects_lists_and_optional_values(tiny):
     assert config.evals.lengths == (128, 256)
     assert config.model.tie_embeddings is False
     assert overrides.apply(config, ["model.window=none"]).model.window is None
+    assert overrides.apply(config, ["evals.lengths=[]"]).evals.lengths == ()
+    assert overrides.apply(config, ["stages=[[seed=1],[]]"]).stages == (("seed=1",), ())
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from model import kernels
+from model.config import ModelConfig
+from model.kernels import blocks, cudnn, splash, xla
 from model.positions import NO_WINDOW
+from model.rotary.nope import Nope
 
 
 def visible(segment_ids, window=NO_WINDOW) -> np.ndarray:
@@ -126,7 +129,7 @@ def output_and_gradients(function, q, k, v, *rest):
 
 @pytest.mark.parametrize("window", [NO_WINDOW, 5])
 @pytest.mark.parametrize(
-    "T, query_block",
+    "T, unrolled",
     [
         (40, 512),  # one block
         (300, 512),  # three unrolled blocks, the last one short
@@ -134,8 +137,9 @@ def output_and_gradients(function, q, k, v, *rest):
         (30, 16),  # longer than a block, and not a multiple
     ],
 )
-def test_blocks_equal_one_softmax(monkeypatch, T, query_block, window):
-    monkeypatch.setattr(kernels, "QUERY_BLOCK", query_block)
+def test_blocks_equal_one_softmax(monkeypatch, T, unrolled, window):
+    monkeypatch.setattr(xla, "UNROLLED", unrolled)
+    monkeypatch.setattr(blocks, "BLOCK_LENGTHS", (16,))
     inputs = random_inputs(T)
 
     def ours(q, k, v, segment_ids_BT):
@@ -173,3 +177,166 @@ def test_bfloat16_in_and_out_with_a_float32_softmax():
     # The inputs' own rounding taken out, what remains is one rounding of weights and of the output.
     expected = plain(*(x.astype(jnp.float32) for x in low), segments, NO_WINDOW)
     np.testing.assert_allclose(out.astype(jnp.float32), expected, atol=0.02)
+
+
+def test_blocks_of_keys_that_nobody_sees_are_skipped():
+    """Rows of 16 tokens in blocks of 4: for each block of queries the first and the end."""
+    rows_XT = jnp.arange(16).reshape(4, 4)
+
+    def seen(ids, window):
+        place = blocks.Place(rows_XT, jnp.array(ids).reshape(4, 1, 4))
+        return [x.tolist() for x in blocks._seen(place, place, window)]
+
+    one = [1] * 16
+    assert seen(one, NO_WINDOW) == [[0, 0, 0, 0], [1, 2, 3, 4]]
+    # The first query of block 2 is token 8: of two tokens it sees 7, of one only itself.
+    assert seen(one, 2) == [[0, 0, 1, 2], [1, 2, 3, 4]]
+    assert seen(one, 1) == [[0, 1, 2, 3], [1, 2, 3, 4]]
+    # A document ends with the second block; another within the third.
+    assert seen([1] * 8 + [2] * 2 + [3] * 6, NO_WINDOW) == [[0, 0, 2, 2], [1, 2, 3, 4]]
+
+
+def test_long_rows_never_hold_a_whole_matrix():
+    """No value of the gradient has two axes of a row's length."""
+    T = 2000
+    q, k, v, segments = random_inputs(T, B=1)
+
+    def total(q, k, v):
+        return kernels.attention(q, k, v, segment_ids_BT=segments, window=NO_WINDOW).sum()
+
+    compiled = jax.jit(jax.grad(total, argnums=(0, 1, 2))).lower(q, k, v).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < T * T * 4
+
+
+def unequal_inputs(T: int):
+    """MLA's: values narrower than keys; and grouped."""
+    q, k, v, segments = random_inputs(T, H=16)
+    return q, k, v[..., :8], segments
+
+
+def assert_equal_to_plain(function, inputs, window):
+    q, k, v, segments = inputs
+    weights = jnp.cos(jnp.arange(q[..., : v.shape[-1]].size, dtype=jnp.float32))
+
+    def results(function):
+        def total(q, k, v):
+            out = function(q, k, v, segments, window)
+            return (out.reshape(-1) * weights).sum(), out
+
+        gradients, out = jax.jit(jax.grad(total, argnums=(0, 1, 2), has_aux=True))(q, k, v)
+        return out, *gradients
+
+    for x, y in zip(results(function), results(plain), strict=True):
+        np.testing.assert_allclose(x, y, atol=2e-5)
+
+
+@pytest.mark.parametrize("window", [NO_WINDOW, 9])
+def test_blocks_with_unequal_heads(monkeypatch, window):
+    monkeypatch.setattr(blocks, "BLOCK_LENGTHS", (16,))
+
+    def attend(q, k, v, segments, window):
+        return blocks.attention(q, k, v, blocks.Place(jnp.arange(40), segments), window)
+
+    assert_equal_to_plain(attend, unequal_inputs(40), window)
+
+
+def test_the_reference_of_the_check_is_plain_attention():
+    assert_equal_to_plain(xla.reference, unequal_inputs(24), 7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", [NO_WINDOW, 40])
+def test_splash_attention_interpreted(window):
+    """The TPU's kernel as XLA runs it here, with a traced window; 130 is no multiple of a block."""
+
+    def attend(q, k, v, segments, window):
+        run = jax.jit(lambda *inputs: splash.attention(*inputs, interpret=True))
+        return run(q, k, v, segments, jnp.int32(window))
+
+    assert_equal_to_plain(attend, unequal_inputs(130), window)
+
+
+@pytest.mark.parametrize("T", [24, 33])
+def test_what_cudnn_is_asked_for(monkeypatch, T):
+    """Mask, filled-up values and rows of odd length, answered by XLA in cuDNN's place."""
+    monkeypatch.setattr(cudnn, "IMPLEMENTATION", "xla")
+    assert_equal_to_plain(cudnn.attention, unequal_inputs(T), 7)
+
+
+def test_cudnn_under_a_sweep(monkeypatch):
+    """Members with windows of their own: one call each, never merged with rows."""
+    monkeypatch.setattr(cudnn, "IMPLEMENTATION", "xla")
+    inputs, windows = unequal_inputs(24), jnp.array([3, 24])
+
+    def gradients(function):
+        def total(q, window):
+            return jnp.sin(function(q, *inputs[1:], window)).sum()
+
+        return jax.vmap(jax.grad(total), in_axes=(None, 0))(jnp.asarray(inputs[0]), windows)
+
+    np.testing.assert_allclose(gradients(cudnn.attention), gradients(plain), atol=2e-5)
+
+
+def on(platform: str, **sizes: int):
+    """The mesh of a device that is not here."""
+    device = jax.sharding.AbstractDevice(device_kind="test", num_cores=1, platform=platform)
+    axes = ("sweep", "data", "fsdp", "sequence", "tensor")
+    shape = tuple(sizes.get(axis, 1) for axis in axes)
+    return jax.sharding.use_abstract_mesh(
+        jax.sharding.AbstractMesh(shape, axes, abstract_device=device)
+    )
+
+
+@pytest.mark.parametrize(
+    "platform, T, H, U, dtype, expected, why",
+    [
+        ("cpu", 4096, 64, 64, "float32", "xla", ""),
+        ("tpu", 65_536, 192, 128, "bfloat16", "splash", ""),
+        ("tpu", 131_072, 64, 64, "bfloat16", "xla", "mesh.sequence=2"),
+        ("gpu", 4096, 192, 128, "bfloat16", "cudnn", ""),
+        ("gpu", 4096, 64, 64, "float32", "xla", "bfloat16, not float32"),
+        ("gpu", 4096, 60, 60, "bfloat16", "xla", "multiple of 8"),
+        ("gpu", 65_536, 64, 64, "bfloat16", "xla", "4294967296 entries"),
+    ],
+)
+def test_the_kernel_for_a_platform(platform, T, H, U, dtype, expected, why):
+    with on(platform):
+        choice = kernels.choose(1, T, H, U, dtype)
+    assert choice.name == expected and why in choice.why and bool(why) == bool(choice.why)
+
+
+def test_rows_split_over_devices_take_the_ring():
+    with on("tpu", sequence=4):
+        assert kernels.choose(1, 131_072, 64, 64, "bfloat16").name == "ring"
+
+
+CONFIG = ModelConfig(
+    vocab_size=8,
+    embed_dim=8,
+    num_layers=1,
+    num_heads=2,
+    num_kv_heads=1,
+    head_dim=8,
+    mlp_dim=8,
+    rotary=Nope(),
+)
+
+
+def test_the_check_names_the_kernel():
+    assert kernels.check(CONFIG, 2, 32) == "attention: xla"
+
+
+@pytest.mark.parametrize(
+    "mistake, says",
+    [
+        (lambda q, k, v, ids, window: plain(q, k, v, 0 * ids, window), "the output"),
+        (lambda q, k, v, ids, window: plain(q, k, v, ids, NO_WINDOW), "(window 10 of 32"),
+        (lambda q, k, v, ids, window: plain(q, jax.lax.stop_gradient(k), v, ids, window), "of k"),
+    ],
+)
+def test_the_check_refuses_a_wrong_kernel(monkeypatch, mistake, says):
+    """Documents leak; the window is ignored; a gradient is missing."""
+    monkeypatch.setattr(xla, "attention", mistake)
+    with pytest.raises(ValueError, match="attention kernel 'xla' is wrong on cpu") as error:
+        kernels.check(CONFIG, 2, 32)
+    assert says in str(error.value) and "\n" not in str(error.value)

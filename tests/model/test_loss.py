@@ -110,12 +110,13 @@ def test_chunks_change_nothing(chunk, tied):
     [
         (2, 12, 40, None, 12),
         (2, 12, 40, 5, 4),
-        (2, 7, 40, 5, 1),
+        (2, 7, 40, 5, 4),  # 4 and 3
+        (2, 131_071, 512, None, 65_536),  # a prime: two chunks, one token filled up
         (8, 4096, 125_696, None, 64),  # 2^26 // (8 x 125,696) is 66
         (4096, 16, 125_696, None, 1),
     ],
 )
-def test_chunk_lengths_divide_the_row(B, T, V, chunk, expected):
+def test_chunk_lengths_divide_the_row_or_nearly(B, T, V, chunk, expected):
     config = dataclasses.replace(CONFIG, vocab_size=V, loss_chunk=chunk)
     assert loss_lib._chunk_length(config, B, T) == expected
 

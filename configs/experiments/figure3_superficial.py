@@ -1,0 +1,84 @@
+"""Figure 3 of Men et al. 2024 (arXiv 2405.14591): low perplexity that hides a short context.
+
+Question: is a model, extended with a small base, blind beyond a short distance while its perplexity
+stays low far past its context?
+
+Found: Llama 2 7B, fine-tuned at 32768 tokens with base 500 instead of 10000, keeps a low perplexity
+up to 128k tokens, yet fails at LongEval and at the needle from 1k tokens on, less than the 4096 it
+was pretrained with (Figure 3; Section 5.4 explains it by B_m < 0).
+
+Commands: a parent at a short context, continued at eight times its length with three bases.
+
+    python train.py figure3_superficial_cpu --workdir runs/figure3_superficial_cpu/parent
+    python sweep.py figure3_superficial_cpu --workdir runs/figure3_superficial_cpu/longer
+    python evaluate.py runs/figure3_superficial_cpu/longer
+    python evaluate.py runs/figure3_superficial_cpu/longer --tasks fixed_target --lengths 512
+    python report.py runs/figure3_superficial_cpu/longer
+
+Cost: cpu 9.8e12 FLOP, about 2 minutes; gpu 1.8e16 FLOP, about 3 minutes; paper 8.2e20 FLOP, about
+24 days of one H100.
+
+Confirms: at four times the trained length the small base's perplexity has risen no more than the
+large base's, and is within 5% of it at the trained length, while its effective context (kv) ends
+near its quarter period (15 tokens for base 10; theory's length is 5), below the 64 tokens of the
+parent; the large base's is past a quarter of the trained length.
+Refutes: the small base retrieves beyond the parent's context, or its perplexity explodes past the
+trained length as the unchanged base's may.
+"""
+
+import dataclasses
+
+from configs.experiments import scales
+from experiment.dotted import apply
+
+QUESTION = "Does a small base keep perplexity low where it no longer retrieves?"
+
+
+def members(parent: str, longer: tuple[str, ...], bases: tuple[str, ...]):
+    """The parent, continued at a longer context with each base."""
+    return tuple((f"start_from={parent}", *longer, f"model.rotary.base={base}") for base in bases)
+
+
+configs = [
+    dataclasses.replace(
+        apply(
+            scales.CPU,
+            [
+                "model.rotary.base=100",
+                "data.context_length=64",
+                "data.batch_size=32",
+                "train.num_steps=400",
+                "evals.tasks=[kv,perplexity]",
+                "evals.lengths=[64,512,2048]",
+            ],
+        ),
+        name="figure3_superficial_cpu",
+        question=QUESTION,
+        members=members(
+            "runs/figure3_superficial_cpu/parent", scales.CPU_LONGER, ("10", "100", "1e4")
+        ),
+    ),
+    dataclasses.replace(
+        apply(
+            scales.GPU,
+            [
+                "model.rotary.base=500",
+                "data.context_length=512",
+                "data.batch_size=128",
+                "evals.tasks=[kv,lines,needle,perplexity]",
+                "evals.lengths=[512,4096,16384]",
+            ],
+        ),
+        name="figure3_superficial_gpu",
+        question=QUESTION,
+        members=members(
+            "runs/figure3_superficial_gpu/parent", scales.GPU_LONGER, ("30", "500", "1e5")
+        ),
+    ),
+    dataclasses.replace(
+        apply(scales.LLAMA2_7B, ["evals.lengths=[1024,4096,32768,131072]"]),
+        name="figure3_superficial_paper",
+        question=QUESTION,
+        members=tuple((f"model.rotary.base={base}",) for base in ("500", "1e4", "1e6")),
+    ),
+]

@@ -1,0 +1,84 @@
+"""Figures 6 and 9 of Men et al. 2024 (arXiv 2405.14591): fine-tuning for length with many bases.
+
+Question: is there a base below which a model fine-tuned for a longer context cannot retrieve over
+it, and is it the smallest base with B_m >= 0 at all those distances (their Eq. 18)?
+
+Found: Llama 2 7B (Figure 6) and Baichuan 2 7B (Figure 9), fine-tuned at 32768 tokens with bases
+around the bound of 6.4e5 (Table 2; 6.3e5 by `python -m theory bound --length 32k`): perplexity
+hardly differs, LongEval's accuracy falls off below the bound. Base 2e5 has the lowest perplexity
+and a very low accuracy.
+
+Commands: a parent at a short context, continued at eight times its length with six bases.
+
+    python train.py figure6_finetune_bases_cpu --workdir runs/figure6_finetune_bases_cpu/parent
+    python sweep.py figure6_finetune_bases_cpu --workdir runs/figure6_finetune_bases_cpu/bases
+    python evaluate.py runs/figure6_finetune_bases_cpu/bases
+    python report.py runs/figure6_finetune_bases_cpu/bases
+
+Cost: cpu 1.7e13 FLOP, about 3 minutes; gpu 2.8e16 FLOP, about 5 minutes; paper 1.6e21 FLOP, about
+48 days of one H100.
+
+Confirms: accuracy at the far end of the trained length passes half-way to its ceiling between the
+largest base below the bound and the smallest above it (1000 and 10000 for 512 tokens and heads of
+64: the bound is 3439), with perplexities within 2% of each other.
+Refutes: a base below the bound retrieves over the whole length (by the quarter period, base 1000
+would: 1266 tokens), or one above it does not, having learned the task at short distances.
+"""
+
+import dataclasses
+
+from configs.experiments import scales
+from configs.experiments.figure3_superficial import members
+from experiment.dotted import apply
+
+QUESTION = "Below which base does a model fine-tuned for length not retrieve over it?"
+
+configs = [
+    dataclasses.replace(
+        apply(
+            scales.CPU,
+            [
+                "model.rotary.base=100",
+                "data.context_length=64",
+                "data.batch_size=32",
+                "train.num_steps=400",
+                "evals.tasks=[kv,perplexity]",
+                "evals.lengths=[512]",
+            ],
+        ),
+        name="figure6_finetune_bases_cpu",
+        question=QUESTION,
+        members=members(
+            "runs/figure6_finetune_bases_cpu/parent",
+            scales.CPU_LONGER,
+            ("10", "30", "100", "300", "1000", "1e4"),
+        ),
+    ),
+    dataclasses.replace(
+        apply(
+            scales.GPU,
+            [
+                "model.rotary.base=500",
+                "data.context_length=512",
+                "data.batch_size=128",
+                "evals.tasks=[kv,lines,needle,perplexity]",
+                "evals.lengths=[4096]",
+            ],
+        ),
+        name="figure6_finetune_bases_gpu",
+        question=QUESTION,
+        members=members(
+            "runs/figure6_finetune_bases_gpu/parent",
+            scales.GPU_LONGER,
+            ("30", "100", "300", "1e3", "1e4", "1e6"),
+        ),
+    ),
+    dataclasses.replace(
+        apply(scales.LLAMA2_7B, ["evals.lengths=[32768]"]),
+        name="figure6_finetune_bases_paper",
+        question=QUESTION,
+        members=tuple(
+            (f"model.rotary.base={base}",) for base in ("1e4", "1e5", "2e5", "6.4e5", "5e6", "1e9")
+        ),
+    ),
+]

@@ -1,0 +1,94 @@
+r"""Figure 7 of Men et al. 2024 (arXiv 2405.14591): a small base in pretraining, then larger ones.
+
+Question: does a model pretrained at a small base see only the nearest part of its context, and does
+it see farther once the base is raised in continued training?
+
+Found: a 2B model, pretrained at 4096 tokens with base 100, retrieves from some 500 tokens only
+(Figure 7, first row). Fine-tuned at 32768 tokens with base 1e4 it sees farther but far less than
+32768, with base 1e6 farther still (second and third row). The paper fine-tunes "the base 2B model"
+for each row; here the third row goes on from the second, so that one run shows all.
+
+Commands: one run of three stages; `--step` names each stage's last checkpoint (gpu: 1500, 1900,
+2300; paper: 238000, 239000, 240000). The control goes on at the long context with base 10.
+
+    python train.py figure7_pretrain_cpu --workdir runs/figure7_pretrain_cpu/stages
+    python train.py figure7_pretrain_cpu --workdir runs/figure7_pretrain_cpu/control \
+        "stages=[[data.context_length=512,data.batch_size=4,data.retrieval_fraction=0.75,\
+        train.num_steps=400,train.learning_rate=1e-3,train.schedule=constant,\
+        train.warmup_steps=10,train.weight_decay=0],[]]"
+    python evaluate.py runs/figure7_pretrain_cpu/stages --step 500
+    python evaluate.py runs/figure7_pretrain_cpu/stages --step 900
+    python evaluate.py runs/figure7_pretrain_cpu/stages --step 1300
+    python evaluate.py runs/figure7_pretrain_cpu/control
+    python report.py runs/figure7_pretrain_cpu/stages runs/figure7_pretrain_cpu/control
+
+Cost: cpu 7.8e12 FLOP, about a minute; gpu 1.5e16 FLOP, about 3 minutes; paper 1.3e22 FLOP, about
+382 days of one H100. (Without the control, which costs as much again.)
+
+Confirms: effective context (kv) ends well inside the trained length in the first stage (quarter
+periods: 15 tokens at base 10, 136 at base 100, 1266 at base 1000), grows with each stage, stays
+below 512 in the second, and does not grow in the control.
+Refutes: the first stage retrieves over all of its 128 tokens, or the control sees as far as the
+second stage.
+"""
+
+import dataclasses
+
+from configs.experiments import scales
+from experiment.dotted import apply
+
+QUESTION = "Does a base bound what is retrieved, and a larger one later undo it?"
+
+configs = [
+    dataclasses.replace(
+        apply(
+            scales.CPU,
+            [
+                "model.rotary.base=10",
+                "data.context_length=128",
+                "data.batch_size=16",
+                "train.num_steps=500",
+                "evals.tasks=[kv,perplexity]",
+            ],
+        ),
+        name="figure7_pretrain_cpu",
+        question=QUESTION,
+        stages=(
+            (*scales.CPU_LONGER, "model.rotary.base=100"),
+            ("model.rotary.base=1000",),
+        ),
+    ),
+    dataclasses.replace(
+        apply(
+            scales.GPU,
+            [
+                "model.rotary.base=30",
+                "evals.tasks=[kv,lines,needle,perplexity]",
+            ],
+        ),
+        name="figure7_pretrain_gpu",
+        question=QUESTION,
+        stages=(
+            (*scales.GPU_LONGER, "model.rotary.base=300"),
+            ("model.rotary.base=1e4",),
+        ),
+    ),
+    dataclasses.replace(
+        apply(scales.PAPER_2B, ["evals.tasks=[lines,needle,perplexity]"]),
+        name="figure7_pretrain_paper",
+        question=QUESTION,
+        stages=(
+            (
+                "data.context_length=32768",
+                "data.batch_size=128",
+                "train.num_steps=1000",
+                "train.learning_rate=2e-5",
+                "train.schedule=constant",
+                "train.warmup_steps=0",
+                "train.weight_decay=0",
+                "model.rotary.base=1e4",
+            ),
+            ("model.rotary.base=1e6",),
+        ),
+    ),
+]

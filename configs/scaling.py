@@ -1,0 +1,62 @@
+"""Two sizes beyond the paper's, for planning: what a mesh holds and how fast it might be.
+
+Question: what would the paper's experiment take at 7B and at 70B parameters (docs/scaling.md)?
+
+Cost: at 1T tokens, 4.0e22 FLOP and 4.1e23 FLOP: some 3 and 33 years of one H200 at 40% MFU.
+
+The shapes are Llama 2's (Touvron et al. 2023, arXiv 2307.09288): 7B with as many key heads as query
+heads, 70B with eight. Batches are of 4 million tokens, as theirs.
+"""
+
+import dataclasses
+
+from data.config import DataConfig
+from experiment.config import EvalConfig, ExperimentConfig, MeshConfig, TrainConfig
+from model.config import ModelConfig
+from model.rotary.rope import Rope
+
+scale_7b = ExperimentConfig(
+    name="scale_7b",
+    question="What mesh, memory and time would 7B parameters take?",
+    model=ModelConfig(
+        vocab_size=32_000,
+        embed_dim=4096,
+        num_layers=32,
+        num_heads=32,
+        num_kv_heads=32,
+        head_dim=128,
+        mlp_dim=11_008,
+        rotary=Rope(base=10_000.0),
+        tie_embeddings=False,
+        compute_dtype="bfloat16",
+        remat="full",
+    ),
+    data=DataConfig(
+        source="redpajama",
+        path="data/redpajama",
+        vocab_size=32_000,
+        context_length=4096,
+        batch_size=1024,
+        num_workers=8,
+    ),
+    train=TrainConfig(num_steps=238_000, learning_rate=3e-4, warmup_steps=2_000, accumulate=8),
+    mesh=MeshConfig(data=1, fsdp=-1),
+    evals=EvalConfig(tasks=("lines", "lagcopy", "perplexity"), documents=256),
+)
+
+scale_70b = dataclasses.replace(
+    scale_7b,
+    name="scale_70b",
+    question="What mesh, memory and time would 70B parameters take?",
+    model=dataclasses.replace(
+        scale_7b.model,
+        embed_dim=8192,
+        num_layers=80,
+        num_heads=64,
+        num_kv_heads=8,
+        mlp_dim=28_672,
+    ),
+    train=dataclasses.replace(scale_7b.train, learning_rate=1.5e-4, accumulate=16),
+)
+
+configs = [scale_7b, scale_70b]

@@ -1,0 +1,108 @@
+"""Typed dotted overrides: `model.rotary.base=500` applied to a config.
+
+Apart from `experiment.overrides`, which knows where configs are too: reading a run needs only this.
+"""
+
+import ast
+import dataclasses
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+from experiment.config import ExperimentConfig
+from model import rotary as rotary_lib
+from model.rotary import Rotary, nearest, split_commas
+
+
+def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
+    """`config` with every `dotted.field=value` of `overrides` applied, in order.
+
+    Values are checked against each other once, at the end of each object's changes.
+
+    Raises:
+      ValueError: naming the override, what is wrong, and the nearest valid field.
+    """
+    tree: dict[str, Any] = {}
+    for override in overrides:
+        path, equals, text = override.partition("=")
+        if not equals or not path:
+            raise ValueError(f"override {override!r} is not of the form dotted.field=value")
+        node = tree
+        *parents, last = path.split(".")
+        for parent in parents:
+            child = node.setdefault(parent, {})
+            # A whole object given first (model.rotary=..) may be refined after (model.rotary.base).
+            node = child if isinstance(child, dict) else node.setdefault(parent + ".", {})
+        node[last] = text
+    return _replace(config, tree, "")
+
+
+def _replace(value: Any, changes: dict[str, Any], prefix: str) -> Any:
+    hints = typing.get_type_hints(type(value))
+    fields = {field.name for field in dataclasses.fields(value)}
+    new = {}
+    for key, change in changes.items():
+        name = key.rstrip(".")
+        where = prefix + name
+        if name not in fields:
+            raise ValueError(f"unknown field {where!r}; {nearest(name, fields)}")
+        if isinstance(change, dict):
+            current = new.get(name, getattr(value, name))
+            if not dataclasses.is_dataclass(current):
+                raise ValueError(f"{where} has no fields of its own; write {where}=VALUE")
+            new[name] = _replace(current, change, where + ".")
+        else:
+            new[name] = _parse(change, hints[name], where)
+    try:
+        return dataclasses.replace(value, **new)
+    except ValueError as error:
+        raise ValueError(f"{prefix.rstrip('.') or 'config'}: {error}") from error
+
+
+def _parse(text: str, hint: Any, where: str) -> Any:
+    """`text` as a value of the type `hint`."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if text.lower() == "none" and type(None) in arguments:
+            return None
+        # `[a,b]` is the union's tuple, where it has one; anything else its plain type.
+        listed = text.startswith("[")
+        kinds = [kind for kind in arguments if kind is not type(None)]
+        fitting = [kind for kind in kinds if (typing.get_origin(kind) is tuple) == listed]
+        return _parse(text, (fitting or kinds)[0], where)
+    if origin is typing.Literal:
+        if text not in arguments:
+            raise ValueError(f"{where}={text}: {nearest(text, arguments)}")
+        return text
+    if origin is tuple:
+        items = text[1:-1] if text[:1] + text[-1:] in ("[]", "()") else text
+        if not items.strip():
+            return ()
+        return tuple(_parse(item.strip(), arguments[0], where) for item in split_commas(items))
+    if isinstance(hint, type) and issubclass(hint, Rotary):
+        try:
+            return rotary_lib.parse(text)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+    if hint is str:
+        return text
+    if hint is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{where}={text} must be true or false")
+        return text.lower() == "true"
+    if hint in (int, float):
+        return _number(text, hint, where)
+    raise ValueError(f"{where} is an object; set one of its fields: {where}.FIELD=VALUE")
+
+
+def _number(text: str, hint: type, where: str) -> int | float:
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{where}={text} must be a number")
+    if hint is int and value != int(value):
+        raise ValueError(f"{where}={text} must be a whole number")
+    return hint(value)

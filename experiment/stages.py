@@ -1,0 +1,105 @@
+"""A run in stages: each is the stage before it with some fields changed.
+
+    the config      stage 0, from fresh parameters or those of `start_from`
+    stages[0]       stage 1: stage 0 with these overrides
+    stages[1]       stage 2: stage 1 with these overrides, and so on
+
+A stage is trained as if it were a run of its own that starts from the parameters of the stage
+before: with its own steps, learning rate schedule and warmup, and with AdamW's moments at zero.
+So do the papers extend contexts: from released weights, which come without moments (Men et al.,
+arXiv 2405.14591, Section 5.1; YaRN, arXiv 2309.00071, Section 4.1). Steps are counted through.
+Rows go on from stage to stage while the data config stays the same; a changed one starts at row 0.
+A sweep's member is the config with the member's overrides, and the stages are applied on top.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from data.config import DataConfig
+from experiment.config import ExperimentConfig, to_dict
+from experiment.dotted import apply
+from model import rotary as rotary_lib
+from model.rotary import nearest
+
+
+class Stage(NamedTuple):
+    """One stage of a run.
+
+    Attributes:
+      number: from 0.
+      start, end: updates of the run before the stage and at its end.
+      rows_from: updates before the first stage that reads this one's stream of rows.
+      tokens_before: tokens of the run before the stage.
+      config: in force in the stage, as of a run without stages.
+    """
+
+    number: int
+    start: int
+    end: int
+    rows_from: int
+    tokens_before: int
+    config: ExperimentConfig
+
+
+def split(config: ExperimentConfig) -> tuple[Stage, ...]:
+    """The stages of a run, the first one included.
+
+    Raises:
+      ValueError: naming the stage and the override that is wrong, or that belongs to the whole run.
+    """
+    stages: list[Stage] = []
+    current = dataclasses.replace(config, stages=())
+    start = rows_from = tokens = 0
+    for number, given in enumerate([(), *config.stages]):
+        before = current
+        try:
+            for override in given:
+                _check_field(override)
+            current = apply(current, given)
+        except ValueError as error:
+            raise ValueError(f"stage {number}: {error}") from error
+        if _rows(current.data) != _rows(before.data):
+            rows_from = start
+        end = start + current.train.num_steps
+        stages.append(Stage(number, start, end, rows_from, tokens, current))
+        tokens += current.train.num_steps * current.data.batch_size * current.data.context_length
+        start = end
+    return tuple(stages)
+
+
+# What a run has one of, whatever its stages.
+_OF_THE_RUN = ("train.keep", "train.tracking")
+
+
+def _check_field(override: str) -> None:
+    path = override.partition("=")[0]
+    part, parts = path.partition(".")[0], ("model", "data", "train", "evals")
+    if part not in parts:
+        raise ValueError(f"{path} cannot change between stages; {nearest(part, parts)}")
+    if path in _OF_THE_RUN:
+        raise ValueError(f"{path} is the whole run's; set it in the config itself")
+
+
+def _rows(data: DataConfig) -> DataConfig:
+    """What decides a stream of rows: all but how it is kept and made."""
+    return dataclasses.replace(data, prepared_root="", num_workers=0, on_bad_document="error")
+
+
+def at(config: ExperimentConfig, step: int) -> Stage:
+    """The stage that made update number `step` (from 1); step 0 and steps past the end are taken
+    into the first and last one."""
+    stages = split(config)
+    return next((stage for stage in stages if step <= stage.end), stages[-1])
+
+
+def positions(config: ExperimentConfig, step: int) -> list[dict[str, Any]]:
+    """What positions were to the first `step` updates: one JSON object a stage, oldest first."""
+    return [
+        {
+            "num_steps": min(step, stage.end) - stage.start,
+            "context_length": stage.config.data.context_length,
+            "rotary": rotary_lib.expression(stage.config.model.rotary),
+            "window": to_dict(stage.config.model.window),
+        }
+        for stage in split(config)[: at(config, step).number + 1]
+    ]

@@ -1,0 +1,110 @@
+"""Which kernel computes attention, and over which devices."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+
+from model.axes import HEADS, TOKENS
+from model.kernels import cudnn, ring, splash, xla
+
+
+class Choice(NamedTuple):
+    """A kernel for some shapes.
+
+    Attributes:
+      name: "splash", "cudnn", "ring" or "xla".
+      attend: of q, k, v, segment ids and window, on one device's part of them.
+      platform: what it was chosen for, as JAX calls it.
+      why: what keeps the platform's own kernel from doing it; empty where nothing does.
+    """
+
+    name: str
+    attend: Callable
+    platform: str
+    why: str = ""
+
+
+def choose(B: int, T: int, H: int, U: int, dtype: jax.typing.DTypeLike) -> Choice:
+    """The kernel for rows `[B, T]` of one device, under the mesh that is set.
+
+    Args:
+      B, T: rows and tokens of a device; T of the whole row where `sequence` splits it.
+      H, U: width of a head's keys and of its values.
+      dtype: of the inputs.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    device = getattr(mesh, "abstract_device", None)  # also of a chip that is only compiled for
+    platform = device.platform if device is not None else jax.default_backend()
+    if mesh.shape.get("sequence", 1) > 1:
+        attend = functools.partial(ring.attention, axis="sequence")
+        why = "" if platform == "cpu" else "keys that travel between devices meet XLA's kernel"
+        return Choice("ring", attend, platform, why)
+    if platform == "tpu":
+        if T <= splash.MAX_LENGTH:
+            return Choice("splash", splash.attention, platform)
+        why = f"splash attention takes rows up to {splash.MAX_LENGTH} tokens; split them: "
+        return Choice(
+            "xla", xla.attention, platform, f"{why}mesh.sequence={-(-T // splash.MAX_LENGTH)}"
+        )
+    if platform in ("gpu", "cuda"):
+        if not (why := _cudnn_cannot(B, T, H, U, dtype)):
+            return Choice("cudnn", cudnn.attention, platform)
+        return Choice("xla", xla.attention, platform, why)
+    return Choice("xla", xla.attention, platform)
+
+
+def _cudnn_cannot(B: int, T: int, H: int, U: int, dtype) -> str:
+    if jnp.dtype(dtype) not in (jnp.bfloat16, jnp.float16):
+        return f"cuDNN takes bfloat16, not {jnp.dtype(dtype)}"
+    if H % 8 or H > 256 or U > H:
+        return f"cuDNN takes heads of a multiple of 8 up to 256, values no wider, not {H} and {U}"
+    if B * T * T > cudnn.MAX_MASK:
+        return f"cuDNN's mask over {B} rows of {T} tokens has {B * T * T} entries"
+    return ""
+
+
+def attention(
+    q_BTNH: jax.Array,
+    k_BSKH: jax.Array,
+    v_BSKU: jax.Array,
+    *,
+    segment_ids_BT: jax.Array,
+    window: jax.typing.ArrayLike,
+) -> jax.Array:
+    """Causal grouped-query attention within documents.
+
+    Query t sees key s iff s <= t, both lie in the same segment, and t - s < window. Queries come
+    already scaled. Softmax is float32; products are in the inputs' dtype.
+
+    Args:
+      q_BTNH: rotated and scaled queries.
+      k_BSKH: rotated keys, S = T.
+      v_BSKU: values; their width may differ from the keys' (MLA).
+      segment_ids_BT: int32, which document each token belongs to.
+      window: int32 scalar, tokens a query sees, itself included; may be traced.
+
+    Returns:
+      `[B, T, N, U]` in the dtype of `v_BSKU`.
+    """
+    H, U = q_BTNH.shape[3], v_BSKU.shape[3]
+    mesh = jax.sharding.get_abstract_mesh()
+    num_cuts = mesh.shape.get("data", 1) * mesh.shape.get("fsdp", 1)
+    B = -(-q_BTNH.shape[0] // num_cuts)
+    attend = over_mesh(choose(B, q_BTNH.shape[1], H, U, q_BTNH.dtype))
+    return attend(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, jnp.asarray(window, jnp.int32))
+
+
+def over_mesh(choice: Choice) -> Callable:
+    """`choice.attend` for whole arrays: each device of the mesh that is set does its part."""
+    if jax.sharding.get_abstract_mesh().size <= 1:  # 0 where no mesh is set
+        return choice.attend
+    return jax.shard_map(
+        choice.attend,
+        in_specs=(HEADS, HEADS, HEADS, TOKENS, PartitionSpec()),
+        out_specs=HEADS,
+        check_vma=False,
+    )

@@ -1,0 +1,80 @@
+"""Before any training: does the chosen kernel do what its reference does, on these devices?"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from model.config import ModelConfig
+from model.kernels import choice, xla
+from model.positions import NO_WINDOW
+
+
+def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
+    """Compares the kernel that a model will run with plain attention, on small packed rows.
+
+    Outputs and gradients, with a window and without, under the mesh that is set.
+
+    Args:
+      config: heads and dtype are read.
+      batch_size: rows of a microbatch, over all devices.
+      context_length: tokens of a row.
+
+    Returns:
+      One line for the user: the kernel, and what keeps a faster one away.
+
+    Raises:
+      ValueError: if they differ by more than rounding, or the kernel refuses such heads.
+    """
+    N, K, H = config.num_heads, config.num_kv_heads, config.head_dim
+    U = H if config.mla is None else config.mla.v_head_dim
+    dtype = jnp.dtype(config.compute_dtype)
+    mesh = jax.sharding.get_abstract_mesh()
+    num_cuts = mesh.shape.get("data", 1) * mesh.shape.get("fsdp", 1)
+    stretch = 2 * mesh.shape.get("sequence", 1)
+    chosen = choice.choose(-(-batch_size // num_cuts), context_length, H, U, dtype)
+    B, T = num_cuts, min(context_length, stretch * -(-256 // stretch))
+    random = np.random.default_rng(0)
+
+    def normal(*shape):
+        return random.normal(size=shape).astype(dtype)
+
+    q_BTNH, k_BSKH = normal(B, T, N, H) / np.sqrt(H).astype(dtype), normal(B, T, K, H)
+    v_BSKU, weights_BTNU = normal(B, T, K, U), normal(B, T, N, U)
+    ids_BT = np.sort(random.integers(1, 4, size=(B, T)), axis=1).astype(np.int32)
+
+    @jax.jit
+    def errors(q_BTNH, k_BSKH, v_BSKU, ids_BT, weights_BTNU, window):
+        """Of the output and the gradients, as shares of their own size."""
+
+        def results(function):
+            def total(q_BTNH, k_BSKH, v_BSKU):
+                out_BTNU = function(q_BTNH, k_BSKH, v_BSKU, ids_BT, window).astype(jnp.float32)
+                return jnp.sum(out_BTNU * weights_BTNU), out_BTNU
+
+            gradient = jax.grad(total, argnums=(0, 1, 2), has_aux=True)
+            gradients, out_BTNU = gradient(q_BTNH, k_BSKH, v_BSKU)
+            return out_BTNU, *(x.astype(jnp.float32) for x in gradients)
+
+        pairs = zip(results(choice.over_mesh(chosen)), results(xla.reference), strict=True)
+        return [jnp.linalg.norm(x - y) / jnp.linalg.norm(y) for x, y in pairs]
+
+    # Float32 products take bfloat16 passes on accelerators.
+    exact = dtype == jnp.float32 and chosen.platform == "cpu"
+    tolerance = 1e-4 if exact else 0.03
+    names = ("the output", "the gradient of q", "the gradient of k", "the gradient of v")
+    for window in (NO_WINDOW, max(1, T // 3)):
+        window = np.int32(window)
+        try:
+            found = jax.device_get(errors(q_BTNH, k_BSKH, v_BSKU, ids_BT, weights_BTNU, window))
+        except NotImplementedError as error:  # this chip's cuDNN, say, takes no such heads
+            raise ValueError(
+                f"attention kernel {chosen.name!r} refuses: {error}; change model.head_dim"
+            ) from error
+        for name, error in zip(names, found, strict=True):
+            if not error <= tolerance:  # NaN too
+                raise ValueError(
+                    f"attention kernel {chosen.name!r} is wrong on {chosen.platform}: {name} is "
+                    f"off by {error:.2g} of its size (window {window} of {T} tokens, {dtype}); "
+                    "report it, and train on another platform or version of JAX until then"
+                )
+    return f"attention: {chosen.name}" + (f" ({chosen.why})" if chosen.why else "")

@@ -1,0 +1,237 @@
+"""Figures of cells: accuracy by context length and place, and schedules trained x evaluated."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+import evals
+from evals import fit
+from evals.effective_context import MEASURED, NOT_LEARNED
+from evals.needle import Needle, depth_grid
+from evals.step1 import Step1
+from reporting.members import TRAINED, Measurement, Member, at_several_lengths, task_order
+from reporting.style import FAINT, INK, grid, hint
+
+# Lightness rises evenly from dark blue to yellow, and with it the order survives every kind of
+# colour blindness; the papers' green to red does not.
+MAP = matplotlib.colormaps["cividis"]
+_EMPTY = "#eceef1"
+
+
+def _cell(ax: Axes, x: float, y: float, width: float, height: float, color) -> Rectangle:
+    patch = Rectangle((x, y), width, height, facecolor=color, edgecolor="white", linewidth=0.6)
+    ax.add_patch(patch)
+    return patch
+
+
+def _lengths_axis(ax: Axes, member: Member, lengths: Sequence[int]) -> None:
+    """Context lengths side by side, those beyond training after a line."""
+    ax.set_xlim(0, len(lengths))
+    ax.set_xticks(np.arange(len(lengths)) + 0.5, [f"{length:,}" for length in lengths])
+    within = sum(length <= member.trained_length for length in lengths)
+    if 0 < within < len(lengths):
+        ax.axvline(within, color=INK, lw=1.4)
+    ax.grid(visible=False)
+    ax.set_title(member.label, fontsize=9)
+
+
+def _color_bar(figure: Figure, panels: Sequence[Axes], label: str) -> None:
+    mappable = ScalarMappable(Normalize(0, 1), MAP)
+    figure.colorbar(mappable, ax=list(panels), label=label, shrink=0.8, aspect=30)
+
+
+def depth_tasks(members: Sequence[Member]) -> list[str]:
+    """Needles: accuracy by depth."""
+    return [task for task in _retrieval(members) if isinstance(evals.parse(task), Needle)]
+
+
+def distance_tasks(members: Sequence[Member]) -> list[str]:
+    """The other retrieval tasks that a member was asked at several lengths, by distance."""
+    several = at_several_lengths(members)
+    needles = depth_tasks(members)
+    return [task for task in _retrieval(members) if task in several and task not in needles]
+
+
+def _retrieval(members: Sequence[Member]) -> list[str]:
+    names = {name for member in members for name, _ in member.own}
+    return task_order(name for name in names if evals.parse(name).kind == "retrieval")
+
+
+def _of(members: Sequence[Member], task: str) -> list[tuple[Member, list[Measurement]]]:
+    found = [
+        (member, [measured for (name, _), measured in member.own.items() if name == task])
+        for member in members
+    ]
+    return [(member, measured) for member, measured in found if measured]
+
+
+def depths(members: Sequence[Member], task: str) -> Figure:
+    """A panel a member: needles found, by context length and depth."""
+    shown = _of(members, task)
+    needle = evals.parse(task)
+    assert isinstance(needle, Needle)
+    figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
+    edges = np.linspace(0, 1, needle.depths + 1)
+    for ax, (member, found) in zip(panels, shown, strict=True):
+        for x, measured in enumerate(found):
+            cells = depth_grid(measured.rows, needle.depths)
+            for place in range(needle.depths):
+                accuracy, count = cells.accuracy[0, place], cells.counts[0, place]
+                patch = _cell(ax, x, edges[place], 1, edges[1], MAP(accuracy) if count else _EMPTY)
+                text = f"{accuracy:.2f} of {count}" if count else "not asked"
+                where = f"{member.label} at {measured.length:,}, depth {cells.depths[place]:.0%}"
+                hint([patch], f"{where}: {text}", member)
+        _lengths_axis(ax, member, [measured.length for measured in found])
+        ax.set_ylim(1, 0)
+        ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
+    figure.supxlabel("context length (tokens)", fontsize=10)
+    figure.supylabel("where the needle stands", fontsize=10)
+    _color_bar(figure, panels, "needles found")
+    return figure
+
+
+def distances(members: Sequence[Member], task: str) -> Figure:
+    """A panel a member: accuracy by context length and distance, half octaves; L50 as a line."""
+    shown = _of(members, task)
+    figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
+    longest = max(measured.estimate.longest for _, found in shown for measured in found)
+    shortest = min(measured.estimate.shortest for _, found in shown for measured in found)
+    number = int(fit.bin_number(np.array(max(shortest, 1)))) // fit.BINS_PER_CELL
+    for ax, (member, found) in zip(panels, shown, strict=True):
+        for x, measured in enumerate(found):
+            estimate = measured.estimate
+            for cell in estimate.cells:
+                place = int(fit.bin_number(np.array(max(cell.low, 1)))) // fit.BINS_PER_CELL
+                low, high = (2 ** (each / fit.CELLS_PER_OCTAVE) for each in (place, place + 1))
+                patch = _cell(ax, x, low, 1, high - low, MAP(cell.accuracy))
+                text = f"{cell.accuracy:.2f} of {cell.trials}"
+                where = f"{member.label} at {measured.length:,}, {cell.low} to {cell.high} tokens"
+                hint([patch], f"{where}: {text}", member)
+            if estimate.verdict == MEASURED:
+                mark = ax.plot([x, x + 1], [estimate.l50] * 2, color="white", lw=3.2)
+                mark += ax.plot([x, x + 1], [estimate.l50] * 2, color=INK, lw=1.4)
+                hint(mark, f"{member.label} at {measured.length:,}: L50 {estimate}", member)
+        _lengths_axis(ax, member, [measured.length for measured in found])
+        ax.set_yscale("log", base=2)
+        ax.set_ylim(2 ** (number / fit.CELLS_PER_OCTAVE), longest * 1.1)
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
+    figure.supxlabel("context length (tokens)", fontsize=10)
+    figure.supylabel("distance to the answer (tokens)", fontsize=10)
+    _color_bar(figure, panels, "accuracy (exact match)")
+    return figure
+
+
+def matrix_keys(members: Sequence[Member]) -> list[tuple[str, int]]:
+    """(task, length) of what was evaluated under several schedules."""
+    schedules: dict[tuple[str, int], set[str]] = {}
+    for member in members:
+        for measured in member.measurements:
+            if not isinstance(evals.parse(measured.task), Step1):  # it has a figure of its own
+                schedules.setdefault((measured.task, measured.length), set()).add(measured.schedule)
+    several = [key for key, names in schedules.items() if len(names) > 1]
+    tasks = task_order(task for task, _ in several)
+    return sorted(several, key=lambda key: (tasks.index(key[0]), key[1]))
+
+
+def cells(members: Sequence[Member], task: str, length: int) -> dict[tuple[int, str], Measurement]:
+    """Measurements by (index of the member trained, schedule evaluated with)."""
+    return {
+        (member.index, measured.schedule): measured
+        for member in members
+        for measured in member.measurements
+        if (measured.task, measured.length) == (task, length)
+    }
+
+
+def cell_text(measured: Measurement) -> str:
+    """The number in a cell of the matrix, and the interval under it where there is one."""
+    if measured.kind != "retrieval":
+        return f"{measured.value:.3f}"
+    estimate = measured.estimate
+    if estimate.verdict == NOT_LEARNED:
+        return "not\nlearned"
+    if estimate.verdict != MEASURED:
+        return estimate.verdict
+    low = f"{estimate.ci_low:.3g}" if estimate.ci_low else f"< {estimate.shortest}"
+    high = f"{estimate.ci_high:.3g}" if estimate.ci_high < np.inf else f"> {estimate.longest}"
+    return f"{estimate.l50:.3g}\n[{low}, {high}]"
+
+
+def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
+    """Trained with (rows) x evaluated with (columns): brighter is better."""
+    found = cells(members, task, length)
+    shown = [member for member in members if any(index == member.index for index, _ in found)]
+    schedules = list(dict.fromkeys([TRAINED, *(schedule for _, schedule in found)]))
+    schedules = [each for each in schedules if any(each == name for _, name in found)]
+    color = _colors(list(found.values()))
+    figure = Figure(
+        figsize=(min(10, 2.8 + 1.5 * len(schedules)), 1.3 + 0.52 * len(shown)),
+        layout="constrained",
+    )
+    ax = figure.subplots()
+    for (index, schedule), measured in found.items():
+        member = next(member for member in shown if member.index == index)
+        x, y = schedules.index(schedule), shown.index(member)
+        fill = color(measured)
+        patch = _cell(ax, x, y, 1, 1, fill)
+        dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.45
+        value, _, interval = cell_text(measured).partition("\n")
+        ink: dict[str, Any] = {"color": "white" if dark else INK, "ha": "center", "va": "center"}
+        middle = y + (0.36 if interval else 0.5)
+        texts = [ax.text(x + 0.5, middle, value, fontsize=10, **ink)]
+        if interval:
+            texts.append(ax.text(x + 0.5, y + 0.72, interval, fontsize=7.5, **ink))
+        said = str(measured.estimate) if measured.kind == "retrieval" else f"{measured.value:.4f}"
+        where = f"trained {member.label}, evaluated {schedule}"
+        hint([patch, *texts], f"{where}: {said}", member)
+    ax.set_xlim(0, len(schedules))
+    ax.set_ylim(len(shown), 0)
+    names = [
+        schedule.replace("(", "\n(").replace("dynamic_", "dynamic_\n") for schedule in schedules
+    ]
+    ax.set_xticks(np.arange(len(schedules)) + 0.5, names, fontsize=8.5)
+    ax.set_yticks(np.arange(len(shown)) + 0.5, [member.label for member in shown], fontsize=9)
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.grid(visible=False)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.set_facecolor(_EMPTY)
+    ax.set_ylabel("trained with")
+    ax.set_xlabel(f"evaluated with ({task} at {length:,})", color=FAINT)
+    return figure
+
+
+def said(members: Sequence[Member], task: str, length: int) -> str:
+    """The matrix in words, for who cannot see it."""
+    names = {member.index: member.label for member in members}
+    return "; ".join(
+        f"{names[index]} with {schedule} {' '.join(cell_text(measured).split())}"
+        for (index, schedule), measured in cells(members, task, length).items()
+    )
+
+
+def _colors(found: Sequence[Measurement]) -> Callable[[Measurement], tuple]:
+    """Cividis by rank of goodness: L50 by its logarithm, nats reversed, shares from 0 to 1."""
+    kind = found[0].kind
+    if kind == "retrieval":
+        known = [m.estimate.l50 for m in found if m.estimate.verdict != NOT_LEARNED] or [1.0]
+        norm = LogNorm(min(known), max(max(known), 1.01 * min(known)))
+
+        def color(measured: Measurement) -> tuple:
+            estimate = measured.estimate
+            return MAP(0.0 if estimate.verdict == NOT_LEARNED else norm(estimate.l50))
+
+        return color
+    if kind == "likelihood":
+        values = [measured.value for measured in found]
+        nats = Normalize(min(values), max(values) or 1)
+        return lambda measured: MAP(1 - nats(measured.value))
+    return lambda measured: MAP(measured.value)

@@ -1,0 +1,200 @@
+"""results.csv: the numbers of the page, one line a member, schedule, task and length.
+
+Where a member has several seeds, a retrieval task has one more line for each of them. A cell is
+empty where a number does not exist for its task.
+
+    member            as on the page
+    task              as an expression
+    kind              retrieval, score, accuracy or likelihood
+    length            context length of the evaluation, tokens
+    schedule          evaluated with, relative to training; "trained" is the schedule of training
+    rotary            the same as a whole expression
+    trained_rotary    schedule of training
+    base              RoPE base of training; empty for controls
+    trained_length    tokens of a training row
+    step              checkpoint
+    seed              empty: all seeds together
+    seeds             number of seeds in the line
+    documents         a seed
+    answers           all seeds
+    score             share of right answers: retrieval, mean over distances; accuracy, of tokens
+    chance            score of a guess
+    ceiling           accuracy at short distances
+    verdict           MEASURED, NOT_LEARNED, "> longest" or "< shortest" distance asked, of L50
+    l50, l50_low, l50_high    tokens, with the 95% interval; 0 and inf where it leaves what was
+                      asked. One seed of several: without an interval
+    l85, l85_low, l85_high    the same where accuracy is 0.85 of the way from chance to ceiling
+    isotonic_l50      L50 with no shape of the fall assumed, tokens
+    revival, revival_distance    best accuracy beyond the first fall, and where, tokens
+    effective_length  longest context up to which the score exceeds 0.85 of that at the shortest
+                      one evaluated, tokens; of all lengths of the task; 0 if none
+    visual_edge       longest distance with half of the answers right, tokens; median over lengths
+    nll               nats a token
+    perplexity        exp(nll)
+    bits_per_byte, word_perplexity    comparable between tokenizers
+    book_perplexity   pg19: mean over books
+    window_mean_nll   sliding_window: YaRN's number, nats
+    context_gain      fixed_target: nats a token that the longest context is worth
+    context_gain_length    fixed_target: shortest context with 95% of that (L_ppl), tokens
+    first_loss, first_loss_error    step1: nats a token above the trained schedule's, and standard
+                      error
+    theory_length     first distance with B_m < 0 of the schedule evaluated with, tokens
+    quarter_period, full_period    of its slowest pair that turns, tokens
+"""
+
+import csv
+import dataclasses
+import io
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+import evals
+from evals import rows as rows_lib
+from evals import summaries, thresholds
+from evals.effective_context import Estimate
+from evals.fixed_target import FixedTarget, context_gain
+from evals.pg19 import Pg19, mean_book_perplexity
+from evals.sliding_window import SlidingWindow, window_mean_nll
+from evals.step1 import Step1
+from model import rotary as rotary_lib
+from reporting import text
+from reporting.members import Measurement, Member
+from theory.predictions import Predictions, predict
+
+COLUMNS = (
+    *("member", "task", "kind", "length", "schedule", "rotary", "trained_rotary", "base"),
+    *("trained_length", "step", "seed", "seeds", "documents", "answers", "score", "chance"),
+    *("ceiling", "verdict", "l50", "l50_low", "l50_high", "l85", "l85_low", "l85_high"),
+    *("isotonic_l50", "revival", "revival_distance", "effective_length", "visual_edge"),
+    *("nll", "perplexity", "bits_per_byte", "word_perplexity", "book_perplexity"),
+    *("window_mean_nll", "context_gain", "context_gain_length", "first_loss", "first_loss_error"),
+    *("theory_length", "quarter_period", "full_period"),
+)
+
+
+def to_csv(members: Sequence[Member]) -> str:
+    """The file's text; numbers with six significant digits."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for member in members:
+        for line in lines(member):
+            writer.writerow({name: _cell(value) for name, value in line.items()})
+    return buffer.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.6g}"
+    return value
+
+
+def lines(member: Member) -> Iterator[dict[str, Any]]:
+    """Values by column, of those columns that exist for the line."""
+    first_losses = text.first_losses(member)
+    whole_task = _of_all_lengths(member)
+    for measured in member.measurements:
+        line = _common(member, measured)
+        task = evals.parse(measured.task)
+        if measured.kind == "likelihood":
+            line |= _likelihood(measured)
+        else:
+            line["score"] = measured.value
+            line |= whole_task[measured.task, measured.rotary]
+        if measured.kind == "retrieval":
+            line |= _context(measured.estimate)
+        if isinstance(task, FixedTarget):
+            gain = context_gain(measured.rows)
+            line["context_gain"], line["context_gain_length"] = gain.gains[-1].mean, gain.length
+        if isinstance(task, Pg19):
+            line["book_perplexity"] = mean_book_perplexity(measured.rows)
+        if isinstance(task, SlidingWindow):
+            line["window_mean_nll"] = window_mean_nll(measured.rows)
+        change = first_losses.get(measured.length, {}).get(measured.schedule)
+        if change and isinstance(task, Step1):
+            line["first_loss"], line["first_loss_error"] = change.mean, change.standard_error
+        yield line
+        if measured.kind == "retrieval" and len(measured.by_seed) > 1:
+            for seed, estimate in measured.by_seed.items():
+                rows = rows_lib.select(measured.rows, seed=seed)
+                of_seed = _common(member, measured) | _context(estimate)
+                for name in ("l50_low", "l50_high", "l85_low", "l85_high"):
+                    of_seed[name] = float("nan")
+                of_seed |= {"seed": seed, "seeds": 1, "answers": len(rows["task"])}
+                of_seed["score"] = thresholds.mean_accuracy(rows)
+                yield of_seed
+
+
+def _common(member: Member, measured: Measurement) -> dict[str, Any]:
+    rows, theory = measured.rows, _theory(member, measured)
+    return {
+        "member": member.label,
+        "task": measured.task,
+        "kind": measured.kind,
+        "length": measured.length,
+        "schedule": measured.schedule,
+        "rotary": measured.rotary,
+        "trained_rotary": rotary_lib.expression(member.config.model.rotary),
+        "base": member.base,
+        "trained_length": member.trained_length,
+        "step": int(rows["step"][0]),
+        "seeds": len(np.unique(rows["seed"])),
+        "documents": len(np.unique(rows["document"])),
+        "answers": len(rows["task"]),
+        "chance": float(rows["chance"][0]),
+        "theory_length": theory.first_negative,
+        "quarter_period": theory.quarter_period,
+        "full_period": theory.full_period,
+    }
+
+
+def _theory(member: Member, measured: Measurement) -> Predictions:
+    """Of the schedule evaluated with, at that length: dynamic ones depend on it."""
+    if measured.schedule == "trained" and measured.length == member.trained_length:
+        return member.theory
+    schedule = rotary_lib.parse_pattern(measured.rotary)
+    model = dataclasses.replace(member.config.model, rotary=schedule)
+    return predict(model.rotary_table(member.trained_length, measured.length).inv_freq)
+
+
+def _context(estimate: Estimate) -> dict[str, Any]:
+    return {
+        "ceiling": estimate.ceiling,
+        "verdict": estimate.verdict,
+        "l50": estimate.l50,
+        "l50_low": estimate.ci_low,
+        "l50_high": estimate.ci_high,
+        "l85": estimate.l85,
+        "l85_low": estimate.l85_low,
+        "l85_high": estimate.l85_high,
+        "isotonic_l50": estimate.isotonic_l50,
+        "revival": estimate.revival,
+        "revival_distance": estimate.revival_distance,
+    }
+
+
+def _likelihood(measured: Measurement) -> dict[str, Any]:
+    rows = measured.rows
+    found: dict[str, Any] = {"nll": measured.value, "perplexity": math.exp(measured.value)}
+    if rows["num_bytes"].any():
+        found["bits_per_byte"] = summaries.bits_per_byte(rows)
+    if rows["num_words"].any():
+        found["word_perplexity"] = summaries.word_perplexity(rows)
+    return found
+
+
+def _of_all_lengths(member: Member) -> dict[tuple[str, str], dict[str, Any]]:
+    """Effective lengths by (task, schedule)."""
+    found = {}
+    for key in dict.fromkeys((m.task, m.rotary) for m in member.measurements):
+        asked = [m for m in member.measurements if (m.task, m.rotary) == key]
+        rows = rows_lib.concatenate([measured.rows for measured in asked])
+        found[key] = {}
+        if asked[0].kind in ("retrieval", "score"):
+            found[key]["effective_length"] = thresholds.effective_length(rows).value or 0
+        if asked[0].kind == "retrieval":
+            found[key]["visual_edge"] = thresholds.visual_edge(rows)
+    return found

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Submits a run or a sweep to a SLURM cluster with GPUs.
+#
+# usage: slurm/submit.sh MODE [options] CONFIG --workdir DIR [dotted.field=value ...]
+#
+#   MODE                members   an array job: each member of the sweep is a task of its own
+#                       sweep     one job for all members, in one program (sweep.py)
+#                       run       one job for one run (train.py)
+#   --nodes N           of each task or job (default: 1)
+#   --gpus N            of each node (default: 8)
+#   --at-once N         members: this many tasks at a time (default: all)
+#   --time T            limit of one start; the job is put back in the queue when it is reached
+#                       (default: 24:00:00)
+#   --partition P       the cluster's words for where and on whose account
+#   --account A
+#   --sbatch FLAG       any other flag of sbatch; may be repeated
+#   -n, --dry-run       print the command and submit nothing
+#   -h, --help          this text
+#
+#   slurm/submit.sh members --gpus 1 base_30m --workdir runs/bases model.rotary.base=1e2,1e4,1e6
+#   slurm/submit.sh sweep --nodes 2 base_125m --workdir runs/bases mesh.sweep=2 \
+#     model.rotary.base=1e2,1e4
+#
+# DIR is to lie on a disk that all nodes see. One process a GPU, found by jax.distributed. A job that
+# is preempted or runs out of time saves, goes back to the queue and goes on where it was.
+# Python is .venv/bin/python, or $PYTHON.
+
+set -euo pipefail
+folder=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=../tpu/common.sh
+source "$folder/../tpu/common.sh"
+
+nodes=1 gpus=8 at_once='' time=24:00:00 workdir='' flags=() arguments=()
+while (($#)); do
+  case $1 in
+    --nodes) value "$@" && nodes=$2 && shift 2 ;;
+    --gpus) value "$@" && gpus=$2 && shift 2 ;;
+    --at-once) value "$@" && at_once=%$2 && shift 2 ;;
+    --time) value "$@" && time=$2 && shift 2 ;;
+    --partition | --account) value "$@" && flags+=("$1=$2") && shift 2 ;;
+    --sbatch) value "$@" && flags+=("$2") && shift 2 ;;
+    --workdir) value "$@" && workdir=$2 && shift 2 ;;
+    *) common_option "$@" && shift "$taken" ;;
+  esac
+done
+set -- ${given[@]+"${given[@]}"}
+(($# >= 2)) && [[ -n $workdir ]] || fail "needs MODE CONFIG --workdir DIR; see --help"
+mode=$1 && shift
+arguments=("$1" --workdir "$workdir" "${@:2}")
+cd "$folder/.."
+export PYTHON=${PYTHON:-.venv/bin/python}
+
+array=() log=slurm-%j.log
+case $mode in
+  members)
+    # Says what is wrong with the command line now, not when the tasks start.
+    members=$("$PYTHON" -m tpu.member --list "${arguments[@]}") || exit 2
+    log=slurm-%A_%a.log
+    array=("--array=0-$(($(wc -l <<<"$members") - 1))$at_once")
+    program=(-m tpu.member --number @ "${arguments[@]}")
+    ;;
+  sweep) program=(sweep.py "${arguments[@]}") ;;
+  run) program=(train.py "${arguments[@]}") ;;
+  *) fail "unknown mode $mode; one of members, sweep, run" ;;
+esac
+
+# --signal: USR1 to the batch script, ten minutes before the end, for the last checkpoint.
+run mkdir -p "$workdir"
+run sbatch "--job-name=ropewalk-$(basename "$workdir")" "--output=$workdir/$log" \
+  "--nodes=$nodes" "--gpus-per-node=$gpus" "--ntasks-per-node=$gpus" "--time=$time" \
+  --requeue --open-mode=append --signal=B:USR1@600 \
+  ${array[@]+"${array[@]}"} ${flags[@]+"${flags[@]}"} slurm/job.sh "${program[@]}"

@@ -1,0 +1,155 @@
+"""The cards: three scales each, whose members, stages, commands and stated costs are right."""
+
+import importlib
+import pkgutil
+import re
+import shlex
+
+import pytest
+
+import configs.experiments
+import evals
+import sweep
+from experiment import overrides
+from experiment.checkpoint import shape_difference
+from experiment.config import ExperimentConfig
+from experiment.metrics import flops_per_token
+from experiment.stages import split
+from model import rotary
+from model.transformer import abstract_params
+
+CARDS = [
+    name
+    for _, name, _ in pkgutil.iter_modules(configs.experiments.__path__)
+    if name != "scales"  # what the cards start from
+]
+SCALES = ("cpu", "gpu", "paper")
+
+
+def card(name: str):
+    return importlib.import_module(f"configs.experiments.{name}")
+
+
+def flops(config: ExperimentConfig) -> float:
+    """Of all members, and of the run they start from where it is the config's own."""
+
+    def one(config: ExperimentConfig) -> float:
+        return sum(
+            (stage.end - stage.start)
+            * stage.config.data.batch_size
+            * stage.config.data.context_length
+            * flops_per_token(stage.config)
+            for stage in split(config)
+        )
+
+    if not config.members:
+        return one(config)
+    members = [member for _, _, member in sweep.make_members(config, [])]
+    own_parent = any((m.start_from or "").startswith(f"runs/{config.name}/") for m in members)
+    return own_parent * one(config) + sum(map(one, members))
+
+
+def commands(name: str) -> list[list[str]]:
+    """The command lines of a card, split into words."""
+    doc = card(name).__doc__.replace("\\\n", "")
+    return [shlex.split(line) for line in re.findall(r"^    (python .*)$", doc, re.MULTILINE)]
+
+
+def test_every_experiment_has_a_card():
+    assert CARDS == [
+        "figure3_superficial",
+        "figure6_finetune_bases",
+        "figure7_pretrain",
+        "gradient_curriculum",
+        "mla",
+        "partial_rotation",
+        "su_table1",
+        "table4_methods",
+        "yarn_sliding_window",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_has_three_scales_that_train(name):
+    module = card(name)
+    assert [config.name for config in module.configs] == [f"{name}_{scale}" for scale in SCALES]
+    for heading in ("Question", "Found", "Commands", "Cost", "Confirms", "Refutes"):
+        assert len(re.findall(rf"^{heading}: ", module.__doc__, re.MULTILINE)) == 1, heading
+    for config in module.configs:
+        members = [(config.name, config)]
+        if config.members:
+            members += [(n, member) for n, _, member in sweep.make_members(config, [])]
+        shapes = abstract_params(config.model)
+        for member_name, member in members:
+            assert member_name
+            for stage in split(member):
+                # What continues a run, or a stage, has the parameters of what it continues.
+                assert not shape_difference(abstract_params(stage.config.model), shapes)
+                for task in stage.config.evals.tasks:
+                    evals.parse(task)
+        groups = {sweep.shared_part(member) for _, member in members[1:]}
+        assert len(groups) <= 1, "members of one card train in one program"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_states_what_its_scales_cost(name):
+    stated = re.findall(r"([\d.]+e\d+) FLOP", card(name).__doc__)
+    assert len(stated) == 3
+    for text, config in zip(stated, card(name).configs, strict=True):
+        assert float(text) == pytest.approx(flops(config), rel=0.06), config.name
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_cards_commands_can_be_typed(name):
+    """Scripts, configs, overrides, tasks, schedules and steps exist; evaluated runs are trained."""
+    found = commands(name)
+    scripts = {words[1] for words in found}
+    assert (
+        {"evaluate.py", "report.py"}
+        < scripts
+        <= {"evaluate.py", "report.py", "train.py", "sweep.py"}
+    )
+    trained: dict[str, tuple[ExperimentConfig, dict[str, ExperimentConfig]]] = {}
+    for _, script, *words in found:
+        if script in ("train.py", "sweep.py"):
+            config_name, workdir_flag, workdir, *given = words
+            assert workdir_flag == "--workdir"
+            config = overrides.apply(overrides.find_config(config_name), given)
+            members = {}
+            if script == "sweep.py":
+                members = {n: member for n, _, member in sweep.make_members(config, given)}
+            for member in [config, *members.values()]:
+                split(member)
+                if script == "sweep.py" and member.start_from:  # trained above, to that step
+                    parent, _, step = member.start_from.partition("@")
+                    ends = [stage.end for stage in split(trained[parent][0])]
+                    assert int(step or ends[-1]) in ends
+            trained[workdir] = (config, members)
+            continue
+        paths = words[: _first_option(words)]
+        for path in paths:
+            sweep_path, _, member_name = path.rpartition("/")
+            assert path in trained or member_name in trained[sweep_path][1], path
+        options = dict(zip(words[len(paths) :: 2], words[len(paths) + 1 :: 2], strict=True))
+        config = trained[paths[0]][0] if paths[0] in trained else None
+        for option, value in options.items():
+            if option == "--tasks":
+                assert [evals.parse(task) for task in rotary.split_commas(value)]
+            elif option == "--rotary":
+                for text in rotary.split_commas(value):
+                    if text.strip() != "trained":
+                        given = {"base": 10.0, "original_context_length": 64}
+                        rotary.parse_pattern(text, given)
+            elif option == "--step":
+                assert config is not None
+                assert int(value) in [stage.end for stage in split(config)]
+            elif option == "--step1":
+                assert [float(base) for base in value.removeprefix("base=").split(",")]
+            else:
+                assert option == "--lengths" and [int(length) for length in value.split(",")]
+
+
+def _first_option(words: list[str]) -> int:
+    return next((i for i, word in enumerate(words) if word.startswith("--")), len(words))

@@ -1,0 +1,119 @@
+"""Which meshes work, and what is said of one that does not."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any, cast
+
+import jax
+import numpy as np
+import pytest
+
+from data.config import DataConfig
+from experiment import mesh as mesh_lib
+from experiment.config import ExperimentConfig, MeshConfig, TrainConfig
+from experiment.mesh import host_rows, mesh_sizes
+from model.config import ModelConfig
+from model.rotary.nope import Nope
+
+CONFIG = ExperimentConfig(
+    name="test",
+    question="?",
+    model=ModelConfig(
+        vocab_size=64,
+        embed_dim=24,
+        num_layers=1,
+        num_heads=12,
+        num_kv_heads=6,
+        head_dim=2,
+        mlp_dim=48,
+        rotary=Nope(),
+    ),
+    data=DataConfig(context_length=48, batch_size=8, vocab_size=64),
+    train=TrainConfig(num_steps=1, learning_rate=1e-3),
+)
+
+
+def sizes(num_devices: int = 8, num_members: int = 1, **mesh: int) -> list[int]:
+    config = dataclasses.replace(CONFIG, mesh=MeshConfig(**mesh))
+    return list(mesh_sizes(config, num_members, num_devices).values())
+
+
+def test_sizes_in_order():
+    """sweep, data, fsdp, sequence, tensor."""
+    assert sizes() == [1, 8, 1, 1, 1]
+    assert sizes(sequence=4) == [1, 2, 1, 4, 1]
+    assert sizes(24, sweep=-1, data=1, fsdp=2, sequence=2, tensor=2, num_members=6) == [
+        3,
+        1,
+        2,
+        2,
+        2,
+    ]
+
+
+@pytest.mark.parametrize(
+    "mesh, says",
+    [
+        (
+            {"num_devices": 12, "tensor": 4},
+            "mesh.tensor=4 does not divide model.num_kv_heads=6; use 3",
+        ),
+        (
+            {"num_devices": 16, "data": 1, "sequence": 16},
+            "mesh.sequence=16 does not divide data.context_length=48 twice; use 12",
+        ),
+        (
+            {"num_devices": 16, "fsdp": 16, "data": 1},
+            "mesh.fsdp=16 does not divide model.embed_dim=24; use 12",
+        ),
+        (
+            {"num_devices": 12},
+            "mesh.data x mesh.fsdp=12 does not divide rows of a microbatch=8; use 8",
+        ),
+        (
+            {"sweep": 4, "num_members": 6, "data": 2},
+            "mesh.sweep=4 does not divide members of the sweep=6; use 3",
+        ),
+        ({"tensor": 3}, "does not cover the 8 devices; use mesh.tensor=2, or leave"),
+        ({"data": 2, "sequence": 2}, "does not cover the 8 devices; use mesh.data=4, or leave"),
+    ],
+)
+def test_a_mesh_that_does_not_work_names_one_that_does(mesh, says):
+    with pytest.raises(ValueError) as error:
+        sizes(**mesh)
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def share(monkeypatch, processes, host: int) -> tuple[int, int]:
+    """Of a mesh whose devices, `[sweep, data, fsdp, sequence, tensor]`, belong to these hosts."""
+    monkeypatch.setattr(mesh_lib.jax, "process_index", lambda: host)
+    device = np.vectorize(lambda process: SimpleNamespace(process_index=process))
+    devices = device(np.array(processes))
+    names = ("sweep", "data", "fsdp", "sequence", "tensor")
+    mesh = SimpleNamespace(devices=devices, shape=dict(zip(names, devices.shape, strict=True)))
+    return host_rows(cast(Any, mesh))
+
+
+def test_hosts_that_split_rows_of_tokens_read_the_same_rows(monkeypatch):
+    """Four devices, two hosts."""
+    by_row = np.array([0, 0, 1, 1]).reshape(1, 4, 1, 1, 1)
+    assert [share(monkeypatch, by_row, host) for host in (0, 1)] == [(0, 2), (1, 2)]
+    by_token = np.array([0, 0, 1, 1]).reshape(1, 1, 1, 4, 1)
+    assert [share(monkeypatch, by_token, host) for host in (0, 1)] == [(0, 1), (0, 1)]
+    both = np.array([0, 1, 2, 3]).reshape(1, 2, 1, 2, 1)
+    assert [share(monkeypatch, both, host) for host in range(4)] == [(0, 2)] * 2 + [(1, 2)] * 2
+
+
+def test_rows_that_do_not_follow_one_another_are_refused(monkeypatch):
+    with pytest.raises(ValueError, match="use mesh"):
+        share(monkeypatch, np.array([0, 1, 0, 1]).reshape(1, 4, 1, 1, 1), 0)
+
+
+def test_a_batch_becomes_global_unchanged():
+    mesh = jax.make_mesh(
+        (1, 1, 1, 1, 1),
+        ("sweep", "data", "fsdp", "sequence", "tensor"),
+        axis_types=(jax.sharding.AxisType.Auto,) * 5,
+    )
+    rows = np.arange(12, dtype=np.int32).reshape(3, 4)
+    np.testing.assert_array_equal(mesh_lib.to_global({"tokens": rows}, mesh)["tokens"], rows)

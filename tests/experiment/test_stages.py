@@ -1,0 +1,160 @@
+"""Stages against hand-made steps, rows and tokens; what the run directory says of each."""
+
+import dataclasses
+
+import pytest
+
+from experiment import overrides, stages
+from experiment.run import RunDirectory
+from model import rotary
+
+STAGES = (
+    ("model.rotary.base=100", "train.num_steps=10", "train.warmup_steps=1"),
+    ("data.context_length=32", "data.batch_size=4", "train.learning_rate=1e-4"),
+    ("model.rotary=nope", "data.num_workers=3"),
+)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return overrides.find_config("tiny")  # 20 steps of 8 rows of 64 tokens at base 10000
+
+
+@pytest.fixture(scope="module")
+def staged(tiny):
+    return dataclasses.replace(tiny, stages=STAGES)
+
+
+def test_a_config_without_stages_is_one_stage(tiny):
+    assert stages.split(tiny) == (stages.Stage(0, 0, 20, 0, 0, tiny),)
+
+
+def test_stages_pile_up(staged):
+    zero, one, two, three = stages.split(staged)
+    assert [(s.start, s.end) for s in (zero, one, two, three)] == [
+        (0, 20),
+        (20, 30),
+        (30, 40),
+        (40, 50),
+    ]
+    # Stage 1 has the data of stage 0 and reads on; stage 2 has other rows; how rows are made
+    # (workers) does not matter to stage 3.
+    assert [s.rows_from for s in (zero, one, two, three)] == [0, 0, 30, 30]
+    assert [s.tokens_before for s in (zero, one, two, three)] == [0, 10240, 15360, 16640]
+    assert rotary.expression(two.config.model.rotary) == "rope(base=100)"
+    assert two.config.train.learning_rate == 1e-4 and two.config.train.warmup_steps == 1
+    assert three.config.data.context_length == 32
+    assert all(s.config.stages == () for s in (zero, one, two, three))
+
+
+def test_data_that_comes_back_starts_again(tiny):
+    back = dataclasses.replace(tiny, stages=(("data.seed=1",), ("data.seed=0",)))
+    assert [stage.rows_from for stage in stages.split(back)] == [0, 20, 40]
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("model.rotary.bse=3", ["stage 2", "did you mean 'base'"]),
+        ("train.warmup_steps=11", ["stage 2", "warmup_steps=11", "num_steps=10"]),
+        ("data.batch_size=0", ["stage 2", "batch_size"]),
+        ("seed=1", ["stage 2", "seed cannot change between stages"]),
+        ("mesh.data=2", ["mesh.data cannot change"]),
+        ("start_from=runs/a", ["start_from cannot change"]),
+        ("stages=[[seed=1]]", ["stages cannot change"]),
+        ("modle.rotary.base=3", ["did you mean 'model'"]),
+        ("train.keep=5", ["train.keep is the whole run's"]),
+    ],
+)
+def test_a_wrong_stage_is_named(tiny, override, words):
+    config = dataclasses.replace(tiny, stages=(STAGES[0], (override,)))
+    with pytest.raises(ValueError) as caught:
+        stages.split(config)
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_line_gives_stages_and_members_come_before_them(tiny):
+    given = "stages=[[train.learning_rate=1e-4,data.context_length=32],[model.rotary=nope]]"
+    config = overrides.apply(tiny, [given, "model.rotary.base=7"])
+    assert config.stages == (
+        ("train.learning_rate=1e-4", "data.context_length=32"),
+        ("model.rotary=nope",),
+    )
+    assert [rotary.expression(s.config.model.rotary) for s in stages.split(config)] == [
+        "rope(base=7)",
+        "rope(base=7)",
+        "nope",
+    ]
+
+
+def test_a_run_directory_knows_each_step(staged, tmp_path):
+    run = RunDirectory(tmp_path)
+    run.write_config(staged, [])
+    zero, one, two, three = (stage.config for stage in stages.split(staged))
+    for step, config in ((0, zero), (1, zero), (20, zero), (21, one), (30, one), (31, two)):
+        assert run.config_at(step) == config
+    assert run.config_at(50) == three
+    assert run.config.stages == STAGES
+    plain = {"num_steps": 20, "context_length": 64, "rotary": "rope(base=10000)", "window": None}
+    assert run.positions_at(20) == [plain]
+    assert run.positions_at(33) == [
+        plain,
+        {"num_steps": 10, "context_length": 64, "rotary": "rope(base=100)", "window": None},
+        {"num_steps": 3, "context_length": 32, "rotary": "rope(base=100)", "window": None},
+    ]
+
+
+def checkpoint(run: RunDirectory, *steps: int) -> None:
+    for step in steps:
+        (run.checkpoints_path / str(step)).mkdir(parents=True)
+
+
+def test_positions_of_all_ancestors_are_the_childs(tiny, tmp_path):
+    first, second, third = (RunDirectory(tmp_path / name) for name in ("a", "b", "c"))
+    first.write_config(tiny, [])
+    checkpoint(first, 10, 20)
+    config = overrides.apply(
+        tiny, [f"start_from={first.path}@10", "model.rotary=nope", "model.window=8"]
+    )
+    second.write_config(config, [])
+    checkpoint(second, 5)
+    third.write_config(second.pinned(overrides.apply(tiny, [f"start_from={second.path}"])), [])
+    seen = [(p["rotary"], p["num_steps"], p["window"]) for p in third.positions_at(7)]
+    assert seen == [
+        ("rope(base=10000)", 10, None),
+        ("nope", 5, 8),
+        ("rope(base=10000)", 7, None),
+    ]
+
+
+def test_a_started_run_keeps_the_step_it_started_from(tiny, tmp_path):
+    parent, child = RunDirectory(tmp_path / "parent"), RunDirectory(tmp_path / "child")
+    parent.write_config(tiny, [])
+    checkpoint(parent, 5)
+    given = overrides.apply(tiny, [f"start_from={parent.path}"])
+    assert child.pinned(given).start_from == f"{parent.path}@5"
+    child.write_config(child.pinned(given), [])
+    checkpoint(parent, 10)
+    assert child.pinned(given).start_from == f"{parent.path}@5"
+    child.check_resumable(child.pinned(given))
+    other = overrides.apply(tiny, [f"start_from={parent.path}@10"])
+    with pytest.raises(ValueError, match=r"start_from=.*@5, and this one has start_from=.*@10"):
+        child.check_resumable(child.pinned(other))
+
+
+def test_a_start_that_is_not_there_is_refused(tiny, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    with pytest.raises(ValueError, match="gone does not exist"):
+        run.pinned(overrides.apply(tiny, [f"start_from={tmp_path}/gone"]))
+    parent = RunDirectory(tmp_path / "parent")
+    parent.write_config(tiny, [])
+    with pytest.raises(ValueError, match="parent has no checkpoint; train it first"):
+        run.pinned(overrides.apply(tiny, [f"start_from={parent.path}"]))
+    checkpoint(parent, 5)
+    with pytest.raises(ValueError, match=r"no checkpoint of step 7; it has \[5\]"):
+        run.pinned(overrides.apply(tiny, [f"start_from={parent.path}@7"]))
+    (tmp_path / "sweep.json").write_text('{"members": ["base=10", "rotary=nope"]}')
+    with pytest.raises(ValueError, match="one of its members: base=10, rotary=nope"):
+        run.pinned(overrides.apply(tiny, [f"start_from={tmp_path}"]))

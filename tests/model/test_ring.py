@@ -1,0 +1,177 @@
+"""Ring attention and the rest of the model on eight devices, against one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+SCRIPT = """
+import dataclasses, json
+import jax, jax.numpy as jnp, numpy as np
+from model import kernels, loss, sharding, transformer
+from model.axes import MESH_AXES
+from model.config import MlaConfig, ModelConfig
+from model.kernels import blocks, xla
+from model.positions import position_table
+from model.rotary.rope import Rope
+
+blocks.BLOCK_LENGTHS = (16,)
+
+def mesh(**sizes):
+    shape = tuple(sizes.get(axis, 1) for axis in MESH_AXES)
+    auto = (jax.sharding.AxisType.Auto,) * len(MESH_AXES)
+    return jax.make_mesh(shape, MESH_AXES, auto, devices=jax.devices()[:np.prod(shape)])
+
+def error(ours, expected):
+    pairs = zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True)
+    # Weights that nothing reaches have a gradient of rounding: sizes count from 1e-3.
+    scale = lambda y: max(np.abs(y).max(), 1e-3)
+    return max(float(np.abs(np.asarray(x) - np.asarray(y)).max() / scale(y)) for x, y in pairs)
+
+random = np.random.default_rng(0)
+B, T = 2, 128
+tokens_BT = random.integers(0, 32, size=(B, T)).astype(np.int32)
+ids_BT = np.sort(random.integers(1, 4, size=(B, T)), axis=1).astype(np.int32)
+positions_BT = np.tile(np.arange(T, dtype=np.int32), (B, 1))
+report = {}
+
+# Attention alone: packed documents, a window, values narrower than keys, fewer key heads.
+q, k, v, g = (
+    random.normal(size=(B, T, heads, width)).astype(np.float32)
+    for heads, width in ((4, 16), (2, 16), (2, 8), (4, 8))
+)
+
+def results(attend):
+    def total(q, k, v):
+        out = attend(q, k, v)
+        return (out * g).sum(), out
+    return jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True))(q, k, v)
+
+for name, window, sizes in (
+    ("attention, sequence=8", 2**31 - 1, dict(sequence=8)),
+    ("attention, window, sequence=4 tensor=2", 40, dict(sequence=4, tensor=2)),
+):
+    expected = results(lambda q, k, v: xla.reference(q, k, v, ids_BT, window))
+    with jax.set_mesh(mesh(**sizes)):
+        ours = results(
+            lambda q, k, v: kernels.attention(
+                q, k, v, segment_ids_BT=jnp.asarray(ids_BT), window=jnp.int32(window)
+            )
+        )
+    report[name] = error(ours, expected)
+
+# The whole model: a window in one layer, chunks of the loss, gradients of all parameters.
+plain = ModelConfig(
+    vocab_size=32, embed_dim=16, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=8,
+    mlp_dim=32, rotary=Rope(base=100.0), window=(None, 20), loss_chunk=8, remat="full",
+    shift_keys=True,
+)
+mla = dataclasses.replace(
+    plain, num_kv_heads=4, head_dim=12, shift_keys=False,
+    mla=MlaConfig(kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8),
+)
+
+def step(config):
+    def total(params, table, tokens_BT, positions_BT, ids_BT):
+        rows = (tokens_BT, positions_BT, ids_BT)
+        hidden_BTD = transformer.hidden(config, params, table, *rows)
+        return loss.token_nll(config, params, hidden_BTD, tokens_BT).mean()
+    return jax.value_and_grad(total)
+
+batch = (tokens_BT, positions_BT, ids_BT)
+for name, config, sizes in (
+    ("model, sequence=8", plain, dict(sequence=8)),
+    ("model, fsdp=2 sequence=2 tensor=2", plain, dict(fsdp=2, sequence=2, tensor=2)),
+    ("mla, data=2 sequence=4", mla, dict(data=2, sequence=4)),
+):
+    params, table = transformer.init(config, 0), position_table(config, T)
+    expected = jax.jit(step(config))(params, table, *batch)
+    with jax.set_mesh(devices := mesh(**sizes)):
+        where = sharding.parameter_shardings(config, devices, members=False)
+        rows = sharding.batch_sharding(devices)
+        run = jax.jit(step(config), in_shardings=(where, None, rows, rows, rows))
+        compiled = run.lower(params, table, *batch).compile()
+        ours = compiled(
+            jax.device_put(params, where), table, *(jax.device_put(x, rows) for x in batch)
+        )
+        report[name] = error(ours, expected)
+        if sizes == dict(sequence=8):
+            report["gathers"] = compiled.as_text().count(" all-gather(")
+        report[name + " check"] = kernels.check(config, B, T)
+
+# Members of a sweep side by side, each with a window of its own.
+windows = jnp.array([5, 128], jnp.int32)
+def members(q, window):
+    attend = lambda q, w: kernels.attention(
+        q, jnp.asarray(k), jnp.asarray(v), segment_ids_BT=jnp.asarray(ids_BT), window=w
+    )
+    total = lambda q, w: jnp.sin(attend(q, w)).sum()
+    return jax.vmap(jax.grad(total), in_axes=(0, 0), spmd_axis_name="sweep")(q, window)
+q2 = jnp.stack([q, 2 * q])
+expected = jax.jit(members)(q2, windows)
+with jax.set_mesh(mesh(sweep=2, sequence=4)):
+    report["members, sweep=2 sequence=4"] = error(jax.jit(members)(q2, windows), expected)
+
+# Memory of a step, compiled only. Small blocks, for what one block takes does not fall.
+blocks.BLOCK_LENGTHS = (64,)
+config = dataclasses.replace(plain, num_layers=4, window=None, shift_keys=False, loss_chunk=256)
+params, table = transformer.abstract_params(config), position_table(config, T)
+row = jax.ShapeDtypeStruct((1, 32768), jnp.int32)
+for num_devices in (1, 8):
+    with jax.set_mesh(devices := mesh(sequence=num_devices)):
+        rows = sharding.batch_sharding(devices)
+        where = sharding.parameter_shardings(config, devices, members=False)
+        run = jax.jit(
+            step(config), in_shardings=(where, None, rows, rows, rows), out_shardings=(None, where)
+        )
+        memory = run.lower(params, table, row, row, row).compile().memory_analysis()
+        report[f"bytes on {num_devices}"] = memory.temp_size_in_bytes
+print(json.dumps(report))
+"""
+
+
+@pytest.fixture(scope="module")
+def report() -> dict:
+    """What eight virtual devices found, in a process of their own."""
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_every_mesh_equals_one_device(report):
+    """Packed documents, windows, grouped heads, MLA, members: outputs and all gradients."""
+    errors = {name: x for name, x in report.items() if isinstance(x, float)}
+    assert len(errors) == 6
+    assert {name: x for name, x in errors.items() if not x < 1e-5} == {}
+
+
+@pytest.mark.slow
+def test_memory_falls_with_the_devices(report):
+    """An eighth of one device's, within 25%."""
+    assert report["bytes on 8"] < 1.25 * report["bytes on 1"] / 8
+
+
+@pytest.mark.slow
+def test_no_activation_is_gathered(report):
+    """Keys travel; nothing whole ever stands on a device that holds an eighth of the rows."""
+    assert report["gathers"] == 0
+
+
+@pytest.mark.slow
+def test_the_check_runs_on_a_mesh(report):
+    checks = [x for name, x in report.items() if name.endswith("check")]
+    assert checks == ["attention: ring"] * 3

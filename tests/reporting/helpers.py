@@ -1,0 +1,106 @@
+"""Runs and rows made by hand, for tests of the report."""
+
+import json
+
+from data.config import DataConfig
+from evals import rows as rows_lib
+from experiment.config import ExperimentConfig, TrainConfig
+from experiment.run import RunDirectory
+from model import rotary
+from model.config import ModelConfig
+
+LENGTH = 128
+QUESTION = "Does <b>1 < 2</b> & how far?"
+
+
+def experiment(schedule, *, seed=0, window=None, length=LENGTH) -> ExperimentConfig:
+    return ExperimentConfig(
+        name="tiny",
+        question=QUESTION,
+        seed=seed,
+        model=ModelConfig(
+            vocab_size=64,
+            embed_dim=64,
+            num_layers=2,
+            num_heads=1,
+            num_kv_heads=1,
+            head_dim=64,
+            mlp_dim=64,
+            rotary=rotary.parse(schedule),
+            window=window,
+        ),
+        data=DataConfig(context_length=length, batch_size=8, vocab_size=64),
+        train=TrainConfig(num_steps=10, learning_rate=1e-3),
+    )
+
+
+def row(config, task="kv", **columns) -> dict:
+    """One answer, right, under the trained schedule at the trained length."""
+    whole = {
+        "task": task,
+        "split": "validation",
+        "run": "run",
+        "step": 10,
+        "seed": config.seed,
+        "rotary": rotary.expression(config.model.rotary),
+        "base": getattr(config.model.rotary, "base", float("nan")),
+        "trained_length": config.data.context_length,
+        "length": config.data.context_length,
+        "distance": 1,
+        "document": 0,
+        "query": 0,
+        "num_tokens": 1,
+        "exact_match": True,
+        "first_token_correct": True,
+        "nll": 2.0,
+        "rank": 0,
+        "chance": 1 / 64,
+        "num_bytes": 0,
+        "num_words": 0,
+    }
+    assert columns.keys() <= whole.keys()
+    return whole | columns
+
+
+def answers(config, reach, *, task="kv", schedule=None, step=10, documents=8, length=None):
+    """Every distance below the length asked in every document; right iff it is below `reach`."""
+    length = length or config.data.context_length
+    common = {"rotary": schedule} if schedule else {}
+    return [
+        row(
+            config,
+            task,
+            step=step,
+            length=length,
+            distance=distance,
+            document=document,
+            query=distance,
+            exact_match=distance < reach,
+            first_token_correct=distance < reach,
+            **common,
+        )
+        for document in range(documents)
+        for distance in range(1, length)
+    ]
+
+
+def make_run(path, config, rows=(), *, trained=True, overrides=(), digest=7):
+    run = RunDirectory(path)
+    run.write_config(config, overrides)
+    if trained:
+        data = run.checkpoints_path / "10" / "data"
+        data.mkdir(parents=True)
+        state = {"fingerprint": "f00d", "rows": 80, "digest": digest}
+        (data / "metadata").write_text(json.dumps(state))
+        metrics = [{"step": s, "tokens": s * 1000, "loss": 5.0 - s / 10} for s in range(1, 11)]
+        run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in metrics))
+    if rows:
+        rows_lib.write(run.results_path, rows_lib.columns(list(rows)))
+    return run
+
+
+def make_sweep(path, members, overrides=("model.rotary.base=10,30,100,1e4",)):
+    path.mkdir(parents=True, exist_ok=True)
+    record = {"members": members, "overrides": list(overrides), "config": "tiny"}
+    (path / "sweep.json").write_text(json.dumps(record))
+    return path

@@ -1,0 +1,83 @@
+import dataclasses
+
+import pytest
+
+from experiment.run import find_runs
+from reporting import members as members_lib
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep, row
+
+
+def read(*paths):
+    return members_lib.read(find_runs(paths))
+
+
+def test_seeds_of_several_sweeps_are_one_member_named_by_the_words_their_folders_share(tmp_path):
+    for length in (128, 256):
+        for seed in (0, 1):
+            config = experiment("rope(base=10)", seed=seed, length=length)
+            folder = make_sweep(tmp_path / f"T{length}-s{seed}", ["base=10"])
+            make_run(folder / "base=10", config, answers(config, 20))
+    members = read(*sorted(tmp_path.iterdir()))
+    assert [(m.label, m.trained_length, len(m.runs)) for m in members] == [
+        ("T128/base=10", 128, 2),
+        ("T256/base=10", 256, 2),
+    ]
+    assert [m.estimates["kv"].num_seeds for m in members] == [2, 2]
+
+
+def test_measurements_are_by_task_length_and_schedule_the_trained_one_first(tmp_path):
+    config = experiment("rope(base=10)")
+    rows = [
+        row(config, "perplexity", length=256),
+        row(config, rotary="dynamic_yarn(base=10,original_context_length=128)"),
+        row(config, rotary="rope(base=500)"),
+        row(config, length=256),
+        row(config),
+    ]
+    make_run(tmp_path, config, rows)
+    (member,) = read(tmp_path)
+    assert [(m.task, m.length, m.schedule) for m in member.measurements] == [
+        ("kv", 128, "trained"),
+        ("kv", 256, "trained"),
+        ("perplexity", 256, "trained"),
+        ("kv", 128, "dynamic_yarn"),
+        ("kv", 128, "rope(base=500)"),
+    ]
+
+
+def test_the_length_nearest_to_training_leads(tmp_path):
+    config = experiment("rope(base=10)")
+    rows = answers(config, 20, length=64) + answers(config, 40, length=160)
+    make_run(tmp_path, config, rows)
+    (member,) = read(tmp_path)
+    assert member.nearest("kv").length == 160
+    assert member.estimates["kv"].l50 == pytest.approx(39.5, abs=1)
+
+
+def test_a_run_in_stages_is_what_its_last_checkpoint_is(tmp_path):
+    """Ten updates at base 10 and 128 tokens, then ten at base 500 and 256; a checkpoint at 10."""
+    config = experiment("rope(base=10)")
+    stage = "model.rotary.base=500", "data.context_length=256"
+    config = dataclasses.replace(config, stages=(stage,))
+    run = make_run(tmp_path, config)
+    (member,) = read(tmp_path)
+    assert (member.base, member.trained_length) == (10, 128)
+    (run.checkpoints_path / "20").mkdir()
+    (member,) = read(tmp_path)
+    assert (member.base, member.trained_length) == (500, 256)
+
+
+def test_perplexity_by_position_against_numbers_made_by_hand(tmp_path):
+    """At position 4: 1, 2 and 3 nats with weights 1, 1 and 2; their deviation is sqrt(2/3)."""
+    config = experiment("rope(base=10)")
+    rows = [
+        row(config, "perplexity", distance=4, document=i, nll=nll, num_tokens=tokens)
+        for i, (nll, tokens) in enumerate([(1.0, 1), (2.0, 1), (3.0, 2)])
+    ]
+    rows.append(row(config, "perplexity", distance=9, nll=7.0))
+    make_run(tmp_path, config, rows)
+    (member,) = read(tmp_path)
+    curve = member.perplexity[128]
+    assert curve.positions.tolist() == [4, 9]
+    assert curve.nll.tolist() == [9 / 4, 7]
+    assert curve.error[0] == pytest.approx((2 / 3) ** 0.5 / 3**0.5)

@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+
+from experiment.run import find_runs
+from reporting import members as members_lib
+from reporting import predictors
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep
+from theory.predictions import predict
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory):
+    """At 128 and 256 tokens bases that see exactly their quarter period, and NoPE.
+
+    The quarter period is (pi/2) b^(62/64): 15, 42, 70, 136, beyond what 128 tokens can show.
+    """
+    folder = tmp_path_factory.mktemp("sweeps")
+    paths = []
+    for length in (128, 256):
+        names = ["base=10", "base=30", "base=50", "base=100", "nope"]
+        path = make_sweep(folder / f"T{length}", names)
+        for name in names:
+            config = experiment("nope" if name == "nope" else f"rope({name})", length=length)
+            theory = predict(config.model.rotary_table(length).inv_freq)
+            rows = answers(config, theory.quarter_period, documents=2)
+            make_run(path / name, config, rows)
+        paths.append(path)
+    return members_lib.read(find_runs(paths))
+
+
+def test_effective_context_that_is_the_quarter_period_has_slope_one_on_it(members):
+    short, long = predictors.comparisons(members)
+    assert [short.trained_length, long.trained_length] == [128, 256]
+    assert [member.base for member in long.members] == [10, 30, 50, 100]
+    lines = {line.predictor: line for line in long.regressions}
+    assert lines.keys() == {"first_negative", "quarter_period", "full_period"}
+    quarter, full = lines["quarter_period"], lines["full_period"]
+    assert quarter.slope == pytest.approx(1, abs=0.03)
+    assert quarter.offset == pytest.approx(0, abs=0.05)
+    # The full period is four times that, two octaves below.
+    assert full.slope == pytest.approx(1, abs=0.03)
+    assert full.offset == pytest.approx(-2, abs=0.05)
+    assert quarter.num_censored == 0
+    # At 128 tokens base 100 lies beyond what could be asked, and counts as censored.
+    assert {line.num_censored for line in short.regressions} == {1}
+
+
+def test_the_reading_names_both_periods_where_they_tie(members):
+    _, long = predictors.comparisons(members)
+    text = predictors.reading(long)
+    assert text.startswith(
+        "A base left out is predicted best by the quarter period and full period"
+    )
+    theory = next(each for each in long.regressions if each.predictor == "first_negative")
+    assert f"(theory length {theory.error:.2f})" in text
+
+
+def test_points_and_lines_lie_where_the_numbers_say(members):
+    _, long = predictors.comparisons(members)
+    figure = predictors.against_predictors(long, members)
+    quarter = figure.axes[1]
+    assert quarter.get_title() == "quarter period"
+    marks = [line for line in quarter.get_lines() if line.get_marker() == "o"]
+    x = [float(np.ravel(mark.get_xdata())[0]) for mark in marks]
+    assert x == pytest.approx([15, 42, 70, 136], abs=0.7)
+    (text,) = [text.get_text() for text in quarter.texts if "slope" in text.get_text()]
+    assert text.startswith("slope 1.0")
+
+
+def test_two_bases_are_points_without_a_line(members):
+    two = [m for m in members if m.trained_length == 128 and m.base in (10, 30)]
+    (short,) = predictors.comparisons(two)
+    assert [member.base for member in short.members] == [10, 30]
+    assert short.regressions == ()
+    assert "no line is drawn" in predictors.reading(short)
+
+
+def test_a_series_is_one_model_at_several_lengths(members):
+    series = predictors.by_trained_length(members, "kv")
+    assert [predictors.name(each) for each in series] == [
+        "rope(base=10)",
+        "rope(base=30)",
+        "rope(base=50)",
+        "rope(base=100)",
+        "nope",
+    ]
+    assert all([m.trained_length for m in each] == [128, 256] for each in series)
+    assert predictors.by_trained_length([m for m in members if m.trained_length == 128], "kv") == []
+
+
+def test_models_of_one_base_that_differ_otherwise_are_no_series(tmp_path):
+    path = make_sweep(tmp_path, ["whole", "half"])
+    for name, fraction, length in (("whole", 1.0, 128), ("half", 0.5, 256)):
+        config = experiment(f"rope(base=10,rotary_fraction={fraction})", length=length)
+        make_run(path / name, config, answers(config, 20, documents=2))
+    members = members_lib.read(find_runs([path]))
+    assert predictors.by_trained_length(members, "kv") == []
+
+
+def test_censored_members_are_arrows_against_trained_length(members):
+    """Base 100 at 128 tokens, and NoPE at both: three arrows."""
+    figure = predictors.against_trained_length(members, "kv")
+    (ax,) = figure.axes
+    assert len([text for text in ax.texts if text.arrow_patch]) == 3
+    gids = [text.get_gid() for text in ax.texts if text.arrow_patch]
+    assert any("T128/base=100, kv at 128: > 127" in gid for gid in gids)

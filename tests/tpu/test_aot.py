@@ -1,0 +1,145 @@
+"""FLOPs, bandwidths and bounds by hand; with libtpu, the real step compiled for real chips."""
+
+import importlib.util
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import AbstractMesh, PartitionSpec
+
+from experiment import overrides
+from model import sharding
+from tpu import aot
+from tpu.topology import find
+
+HAS_LIBTPU = importlib.util.find_spec("libtpu") is not None
+
+
+def flops(function, *arguments, num_devices=1):
+    return aot.count_flops(jax.make_jaxpr(function)(*arguments).jaxpr, num_devices)
+
+
+def test_products_are_counted_as_often_as_they_run():
+    a, b = jnp.zeros((4, 8)), jnp.zeros((8, 16))
+    once = 2 * 4 * 8 * 16
+    assert flops(jnp.matmul, a, b) == once
+    assert flops(lambda a, b: jax.lax.scan(lambda c, _: (c, a @ b), 0, None, 5), a, b) == 5 * once
+    # Forward, and the gradients of both factors.
+    assert flops(jax.grad(lambda a, b: (a @ b).sum() ** 2, (0, 1)), a, b) == 3 * once
+    # Recomputed once in the backward pass.
+    again = jax.checkpoint(lambda a, b: jnp.sin(a @ b).sum())
+    assert flops(jax.grad(again, (0, 1)), a, b) == 4 * once
+    assert flops(lambda a, b: jax.lax.cond(True, lambda: a @ b, lambda: a @ b), a, b) == once
+    batched = jnp.zeros((3, 4, 8)), jnp.zeros((3, 8, 16))
+    assert flops(jax.vmap(jnp.matmul), *batched) == 3 * once
+
+
+def test_a_loop_over_keys_runs_to_the_diagonal():
+    """Twelve blocks of keys, of which a query sees half on average."""
+    keys, query = jnp.zeros((12, 4, 8)), jnp.zeros((4, 8))
+
+    def add(y, total):
+        return total + query @ jax.lax.dynamic_index_in_dim(keys, y, keepdims=False).T
+
+    def attend(end):
+        return jax.lax.fori_loop(0, end, add, jnp.zeros((4, 4)))
+
+    jaxpr = jax.make_jaxpr(attend)(5).jaxpr
+    assert aot.causal_trips(jaxpr) == 6
+    assert aot.count_flops(jaxpr, 1, 6) == 6 * 2 * 4 * 4 * 8
+
+
+def test_the_inside_of_a_shard_map_runs_on_every_device():
+    mesh = jax.make_mesh((1,), ("x",))
+    product = jax.shard_map(
+        jnp.matmul,
+        mesh=mesh,
+        in_specs=(PartitionSpec(), PartitionSpec()),
+        out_specs=PartitionSpec(),
+    )
+    a = jnp.zeros((4, 4))
+    assert flops(product, a, a, num_devices=8) == 8 * 2 * 4**3
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "links"),
+    [
+        ("v5e:8x8", 64, 2),  # two dimensions that do not close
+        ("v5e:8x8", 8, 1),
+        ("v5e:16x16", 256, 4),
+        ("v5e:16x16", 16, 2),
+        ("v5p:4x4x4", 64, 6),
+        ("v5p:4x4x4", 16, 4),
+        ("v5p:2x2x1", 4, 2),
+        ("v6e:2x4", 2, 1),
+    ],
+)
+def test_bandwidth_of_a_group(name, group, links):
+    topology = find(name)
+    assert aot.bandwidth(topology, group) == links * topology.chip.link_bandwidth
+
+
+def test_least_traffic_of_fsdp():
+    """tiny in bfloat16 over 4 chips: per microbatch two gathers and a scatter of 34,816 numbers.
+
+    512 x 32 of the embedding, and in each of two layers 9,216 of matrices: what `fsdp` splits.
+    """
+    config = overrides.apply(
+        overrides.find_config("tiny"),
+        ["mesh.data=1", "mesh.fsdp=4", "model.compute_dtype=bfloat16", "train.accumulate=2"],
+    )
+    mesh = AbstractMesh((1, 1, 4, 1, 1), ("sweep", "data", "fsdp", "sequence", "tensor"))
+    shardings = sharding.parameter_shardings(config.model, mesh, members=False)
+    received = 2 * (512 * 32 + 2 * 9216) * 2 * 3 / 4
+    bound = aot.least_traffic(config, mesh, shardings, 1)  # pyright: ignore[reportArgumentType]
+    assert bound == {"all-gather": 2 * received, "reduce-scatter": received}
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "tpu.aot", *arguments], capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.slow
+def test_an_unknown_topology_is_one_line():
+    done = run("tiny", "--topology", "v5p-64")
+    assert done.returncode == 2
+    message = "unknown topology 'v5p-64'; nearest: v5p:4x4x4 (64 chips, Google's v5p-128)"
+    assert done.stderr == f"tpu.aot: error: {message}\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(HAS_LIBTPU, reason="libtpu is installed")
+def test_without_libtpu_it_says_what_to_install():
+    done = run("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=4")
+    assert done.returncode == 2
+    assert done.stderr.startswith("tpu.aot: error: libtpu cannot be loaded (")
+    assert done.stderr.endswith("pip install 'ropewalk[tpu]' in an environment of its own\n")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+def test_a_step_that_does_not_fit_says_what_to_change():
+    """4 billion activations a layer of 67 million tokens, on a chip of 16 GB."""
+    done = run("tiny", "--topology", "v5e:1x1", "data.batch_size=1048576")
+    assert done.returncode == 1
+    assert "does not fit: RESOURCE_EXHAUSTED" in done.stdout
+    assert "to make it fit: model.remat=full, or train.accumulate=2, or a larger" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+def test_the_step_compiles_for_chips_that_are_not_here():
+    done = run(
+        *("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=4", "data.context_length=128"),
+        "model.compute_dtype=bfloat16",
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert any(line.startswith("in all") and line.endswith("of 16.00 GiB: fits") for line in lines)
+    gathers = next(line.split() for line in lines if line.startswith("all-gather"))
+    # q, k, v, out, gate, up and down of two layers, forward and backward, and the embedding's.
+    assert 28 <= int(gathers[1]) <= 32

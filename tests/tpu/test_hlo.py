@@ -1,0 +1,140 @@
+"""A program's text, read: small ones written by hand in XLA's syntax, counted by hand."""
+
+import pytest
+
+from tpu.hlo import Collective, Program
+
+# Parameters bf16 [64, 32] gathered from 4 chips in a loop of 8, an all-reduce kept in slices, and
+# an asynchronous gather that appears in two fusions with one channel.
+TEXT = """\
+HloModule jit_step, is_scheduled=true
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+
+%all-reduce-scatter (input: f32[64,32]) -> f32[16,32] {
+  %input = f32[64,32]{1,0} parameter(0)
+  %all-reduce.1 = f32[64,32]{1,0} all-reduce(%input), channel_id=3, replica_groups={{0,1,2,3}}, \
+to_apply=%add
+  ROOT %slice = f32[16,32]{1,0} dynamic-slice(%all-reduce.1), dynamic_slice_sizes={16,32}
+}
+
+%start (p: bf16[16,32]) -> (bf16[16,32], bf16[64,32]) {
+  %p = bf16[16,32]{1,0} parameter(0)
+  %all-gather.1 = bf16[64,32]{1,0} all-gather(%p), channel_id=2, \
+replica_groups=mesh['x'=2,'y'=4] {'y'}, dimensions={0}
+  ROOT %made = (bf16[16,32], bf16[64,32]) custom-call(%all-gather.1), \
+custom_call_target="AsyncCollectiveStart"
+}
+
+%finish (q: bf16[16,32]) -> bf16[64,32] {
+  %q = bf16[16,32]{1,0} parameter(0)
+  %all-gather.2 = bf16[64,32]{1,0} all-gather(%q), channel_id=2, \
+replica_groups=mesh['x'=2,'y'=4] {'y'}, dimensions={0}
+  ROOT %done = bf16[64,32]{1,0} custom-call(%all-gather.2), \
+custom_call_target="AsyncCollectiveDone"
+}
+
+%take (stack: bf16[8,16,32], index: s32[]) -> bf16[16,32] {
+  %stack = bf16[8,16,32]{2,1,0} parameter(0)
+  %index = s32[] parameter(1)
+  ROOT %taken = bf16[1,16,32]{2,1,0} dynamic-slice(%stack, %index), dynamic_slice_sizes={1,16,32}
+}
+
+%outer (stack2: bf16[8,16,32], index2: s32[], new: bf16[1,16,32]) -> bf16[8,16,32] {
+  %stack2 = bf16[8,16,32]{2,1,0} parameter(0)
+  %index2 = s32[] parameter(1)
+  %new = bf16[1,16,32]{2,1,0} parameter(2)
+  %same = bf16[8,16,32]{2,1,0} bitcast(%stack2)
+  %old = bf16[1,16,32]{2,1,0} fusion(%same, %index2), kind=kLoop, calls=%take
+  %both = bf16[1,16,32]{2,1,0} add(%old, %new)
+  %put = bf16[8,16,32]{2,1,0} dynamic-update-slice(%stack2, %both, %index2)
+  ROOT %put2 = bf16[8,16,32]{2,1,0} bitcast(%put)
+}
+
+%condition (s: (s32[], bf16[8,16,32])) -> pred[] {
+  %s = (s32[], bf16[8,16,32]{2,1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %eight = s32[] constant(8)
+  ROOT %less = pred[] compare(%i, %eight), direction=LT
+}
+
+%body (t: (s32[], bf16[8,16,32])) -> (s32[], bf16[8,16,32]) {
+  %t = (s32[], bf16[8,16,32]{2,1,0}) parameter(0)
+  %j = s32[] get-tuple-element(%t), index=0
+  %all = bf16[8,16,32]{2,1,0} get-tuple-element(%t), index=1
+  %mine = bf16[1,16,32]{2,1,0:T(8,128)S(1)} fusion(%all, %j), kind=kLoop, calls=%take
+  %begun = (bf16[16,32], bf16[64,32]) fusion(%mine), kind=kCustom, calls=%start
+  %ended = bf16[64,32]{1,0:T(8,128)S(1)} fusion(%mine), kind=kCustom, calls=%finish
+  %changed = bf16[8,16,32]{2,1,0} fusion(%all, %j, %mine), kind=kLoop, calls=%outer
+  ROOT %next = (s32[], bf16[8,16,32]{2,1,0}) tuple(%j, %changed)
+}
+
+ENTRY %main (x: f32[64,32], w: bf16[8,16,32]) -> f32[16,32] {
+  %x = f32[64,32]{1,0} parameter(0)
+  %w = bf16[8,16,32]{2,1,0} parameter(1)
+  %zero = s32[] constant(0)
+  %init = (s32[], bf16[8,16,32]{2,1,0}) tuple(%zero, %w)
+  %loop = (s32[], bf16[8,16,32]{2,1,0}) while(%init), condition=%condition, body=%body
+  %moved = f32[64,32]{1,0} collective-permute(%x), channel_id=7, source_target_pairs={{0,1},{1,0}}
+  %again = f32[64,32]{1,0} collective-permute(%x), channel_id=7, source_target_pairs={{0,1},{1,0}}
+  %alone = f32[64,32]{1,0} all-reduce(%moved), channel_id=8, replica_groups={{0},{1}}, to_apply=%add
+  %pair = f32[64,32]{1,0} all-reduce(%x), channel_id=9, replica_groups=[4,2]<=[8], to_apply=%add
+  ROOT %out = f32[16,32]{1,0} fusion(%pair), kind=kCustom, calls=%all-reduce-scatter
+}
+"""
+
+
+def test_collectives_are_counted_as_often_as_they_run():
+    found = [(c.kind, c.count, c.num_bytes, c.group) for c in Program(TEXT).collectives()]
+    assert sorted(found) == [
+        ("all-gather", 8, 64 * 32 * 2, 4),
+        ("all-reduce", 1, 64 * 32 * 4, 2),
+        ("collective-permute", 1, 64 * 32 * 4, 2),
+        ("collective-permute", 1, 64 * 32 * 4, 2),  # of one channel, and yet two
+        ("reduce-scatter", 1, 64 * 32 * 4, 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "received"),
+    [  # of 1024 bytes among 4 chips, 3 times
+        ("all-gather", 3 * 768),
+        ("reduce-scatter", 3 * 768),
+        ("all-reduce", 3 * 2 * 768),
+        ("all-to-all", 3 * 768),
+        ("collective-permute", 3 * 1024),
+    ],
+)
+def test_a_chip_receives_what_it_must(kind, received):
+    assert Collective(kind=kind, count=3, num_bytes=1024, group=4).wire_bytes == received
+
+
+def test_traffic_with_the_memory():
+    """In the loop fusions read and write one layer of the stack, 1 KiB of 8; S(1) is free."""
+    layer, gathered, x = 16 * 32 * 2, 64 * 32 * 2, 64 * 32 * 4
+    in_loop = layer + 4  # the slice and its index
+    in_loop += layer + gathered  # the asynchronous gather's beginning
+    in_loop += layer + 4 + layer  # read, and written in place
+    outside = 4 * (x + x) + (x + x // 4)
+    assert Program(TEXT).memory_bytes() == 8 * in_loop + outside
+
+
+@pytest.mark.parametrize(
+    ("groups", "size"),
+    [
+        ("{{0,1,2,3},{4,5,6,7}}", 4),
+        ("[8,16]<=[128]", 16),
+        ("[8,16]<=[16,8]T(1,0)", 16),
+        ("mesh['a'=4,'b'=16] {'b'}", 16),
+        ("mesh['a'=4,'b'=16] {'a','b'}", 64),
+        ("mesh['a'=4,'b'=16] {'b':(2)8}", 8),
+    ],
+)
+def test_group_sizes_in_each_of_xlas_ways(groups, size):
+    text = TEXT.replace("{{0,1,2,3}}", groups)
+    scatters = [c for c in Program(text).collectives() if c.kind == "reduce-scatter"]
+    assert [c.group for c in scatters] == [size]

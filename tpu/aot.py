@@ -1,0 +1,384 @@
+"""Compiles a config's train step for a TPU slice on a machine that has none.
+
+    python -m tpu.aot paper_2b --topology v5p:4x4x4 [dotted.field=value ...]
+
+The program is train.py's own (`train.train_step`, the same shardings, the same kernels), compiled
+by libtpu (the `tpu` extra) for the slice's chips. Printed are memory per chip and whether it fits,
+collectives beside the least that the sharding needs, FLOPs, and an estimate of a step's time:
+
+    compute      FLOPs of the step over the chips' dense bfloat16 peak. Matrix products of the
+                 traced program, recomputation included; kernels by the causal half of their square
+    memory       bytes to and from HBM, read off the compiled program, over HBM bandwidth
+    network      bytes each chip receives over its links' bandwidth: a group of chips has the links
+                 of as many dimensions of the torus as it spans, both ways where they close a ring
+
+The step takes the longest of the three if they overlap perfectly, and their sum if they do not at
+all; MFU is given for both. Neither knows of input, stragglers, or matrix units that are not full.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import mesh_utils, topologies
+from jax.extend.core import jaxprs_in_params
+from jax.sharding import AxisType, Mesh
+from rich.console import Console
+from rich.table import Table
+
+import train
+from experiment import metrics, overrides
+from experiment.config import ExperimentConfig
+from experiment.mesh import mesh_sizes
+from model import sharding
+from model.positions import position_table
+from model.transformer import abstract_params
+from tpu import topology as topology_lib
+from tpu.hlo import Collective, Program
+from tpu.plan import amount, command_line, notes
+from tpu.topology import Topology
+
+
+class Report(NamedTuple):
+    """What is known of a step, per chip unless it says otherwise.
+
+    Attributes:
+      arguments, temporary, code: bytes of HBM: training state and batch, what the step makes, the
+        program; None if it does not fit.
+      problem: libtpu's words if it does not fit, else None.
+      collectives: of the compiled program.
+      bound: wire bytes that the sharding needs at least, by kind.
+      flops: executed, recomputation included.
+      model_flops: as train.py counts them for MFU.
+      memory_traffic: bytes to and from HBM.
+      seconds: at least, for compute, memory and network each.
+      compile_seconds: of libtpu.
+    """
+
+    arguments: int | None
+    temporary: int | None
+    code: int | None
+    problem: str | None
+    collectives: list[Collective]
+    bound: dict[str, float]
+    flops: float
+    model_flops: float
+    memory_traffic: float
+    seconds: dict[str, float]
+    compile_seconds: float
+
+    @property
+    def peak(self) -> int:
+        """Bytes of HBM in all."""
+        return sum(filter(None, (self.arguments, self.temporary, self.code)))
+
+
+def compile_devices(topology: Topology) -> list[Any]:
+    """The slice's chips, as devices that programs can be compiled for and not run on.
+
+    Raises:
+      ValueError: if libtpu is not installed.
+    """
+    # So that libtpu neither looks for a TPU nor asks the cloud's metadata server for one.
+    for name, value in {
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_ACCELERATOR_TYPE": topology.accelerator_type,
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    }.items():
+        os.environ.setdefault(name, value)
+    jax.config.update("jax_platforms", "cpu")
+    # A lone CPU device would make train.over_members take a sweep's members in turn.
+    jax.config.update("jax_num_cpu_devices", 2)
+    options = {"chips_per_host_bounds": (1, 1, 1)} if topology.num_chips == 1 else {}
+    try:
+        return topologies.get_topology_desc(topology.name, platform="tpu", **options).devices
+    except (ImportError, OSError, RuntimeError) as error:
+        raise ValueError(
+            f"libtpu cannot be loaded ({str(error).splitlines()[0]}); "
+            "pip install 'ropewalk[tpu]' in an environment of its own"
+        ) from error
+
+
+def make_mesh(config: ExperimentConfig, num_members: int, devices: list[Any]) -> Mesh:
+    """As `experiment.mesh.make_mesh`, of devices that are not this machine's."""
+    sizes = mesh_sizes(config, num_members, len(devices))
+    # The mesh's axes need not be the torus's: sequence=8 on 4x4x4 takes one and half of another.
+    grid = mesh_utils.create_device_mesh(
+        tuple(sizes.values()), devices, allow_split_physical_axes=True
+    )
+    return Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+
+
+def arguments_of(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tuple:
+    """Shardings of the state, and what `train.train` gives its step, as shapes with shardings."""
+    stacked = num_members > 1
+    make_state = lambda seed: train.fresh_state(config, seed)  # noqa: E731
+    seed = train.stack([np.uint32(0)] * num_members)
+    abstract = jax.eval_shape(jax.vmap(make_state) if stacked else make_state, seed)
+    params = sharding.parameter_shardings(config.model, mesh, members=stacked)
+    opt_state = sharding.like_parameters(params, abstract.opt_state, mesh, members=stacked)
+    shardings = train.State(params, opt_state)
+    state = jax.tree.map(
+        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+        abstract,
+        shardings,
+    )
+    table = position_table(config.model, config.data.context_length)
+    member = train.stack([train.Member(table, np.float32(1))] * num_members)
+    shape = (config.data.batch_size, config.data.context_length)
+    rows = sharding.batch_sharding(mesh)
+    dtypes = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), np.int32)
+    batch = {
+        name: jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
+        for name, dtype in {**dtypes, "loss_mask": np.float32}.items()
+    }
+    return shardings, (state, member, batch, np.int32(0))
+
+
+def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) -> Report:
+    """Compiles the step and reads the program.
+
+    Raises:
+      ValueError: if libtpu is missing, or the mesh does not suit the slice.
+    """
+    mesh = make_mesh(config, num_members, compile_devices(topology))
+    shardings, arguments = arguments_of(config, mesh, num_members)
+    step = train.over_members(lambda *args: train.train_step(config, *args), num_members)
+    started = time.monotonic()
+    with jax.set_mesh(mesh):
+        traced = jax.jit(step, donate_argnums=0, out_shardings=(shardings, None)).trace(*arguments)
+        data_trips = causal_trips(traced.jaxpr.jaxpr)
+        flops = count_flops(traced.jaxpr.jaxpr, mesh.size, data_trips)
+        lowered = traced.lower()
+        try:
+            compiled, problem = lowered.compile(), None
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            compiled, problem = None, str(error)
+    compile_seconds = time.monotonic() - started
+    collectives, memory_traffic, stats = [], 0.0, None
+    if compiled is not None:
+        program = Program(compiled.as_text() or "", data_trips)
+        collectives, memory_traffic = program.collectives(), program.memory_bytes()
+        stats = compiled.memory_analysis()
+    tokens = config.data.batch_size * config.data.context_length
+    chip = topology.chip
+    peak = metrics.PEAK_FLOPS[chip.device_kind]
+    return Report(
+        arguments=stats and stats.argument_size_in_bytes,
+        temporary=stats
+        and (stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes),
+        code=stats and stats.generated_code_size_in_bytes,
+        problem=problem,
+        collectives=collectives,
+        bound=least_traffic(config, mesh, shardings.params, num_members),
+        flops=flops / mesh.size,
+        model_flops=num_members * tokens * metrics.flops_per_token(config) / mesh.size,
+        memory_traffic=memory_traffic,
+        seconds={
+            "compute": flops / mesh.size / peak,
+            "memory": memory_traffic / chip.memory_bandwidth,
+            "network": sum(c.wire_bytes / bandwidth(topology, c.group) for c in collectives),
+        },
+        compile_seconds=compile_seconds,
+    )
+
+
+def causal_trips(jaxpr: Any) -> int:
+    """How often loops whose length depends on data run, on average: half of what they index.
+
+    Such are attention's loops over blocks of keys (`model.kernels.blocks`), which end at the
+    diagonal; 1 if there is none.
+    """
+    trips = [1]
+    for loop in _equations(jaxpr):
+        if loop.primitive.name != "while":
+            continue
+        for inner in _equations(loop.params["body_jaxpr"].jaxpr):
+            if inner.primitive.name == "dynamic_slice" and inner.params["slice_sizes"][:1] == (1,):
+                trips.append(inner.invars[0].aval.shape[0] // 2)
+    return max(trips)
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """All of a program, what is inside of others too."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jaxprs_in_params(equation.params):
+            yield from _equations(inner)
+
+
+def count_flops(jaxpr: Any, num_devices: int, data_trips: int = 1) -> float:
+    """FLOPs of the matrix products of a traced program, loops and recomputation included.
+
+    Args:
+      jaxpr: of the whole step.
+      num_devices: over which the inside of a `shard_map` runs, each on its part.
+      data_trips: of loops whose length depends on data.
+    """
+    total = 0.0
+    for equation in jaxpr.eqns:
+        name, params = equation.primitive.name, equation.params
+        if name == "dot_general":
+            (contracted, _), _ = params["dimension_numbers"]
+            depth = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+            total += 2.0 * depth * equation.outvars[0].aval.size
+        elif name == "pallas_call":
+            total += _kernel_flops(equation)
+        elif name == "cond":
+            inside = (b.jaxpr for b in params["branches"])
+            total += max(count_flops(branch, num_devices, data_trips) for branch in inside)
+        else:
+            times = {"scan": params.get("length"), "while": data_trips, "shard_map": num_devices}
+            for inner in jaxprs_in_params(params):
+                total += times.get(name, 1) * count_flops(inner, num_devices, data_trips)
+    return total
+
+
+def _kernel_flops(equation: Any) -> float:
+    """Of a Pallas kernel: its matrix products for every block, half of which are causal."""
+    blocks = math.prod(equation.params["grid_mapping"].grid)
+    return 0.5 * blocks * count_flops(equation.params["jaxpr"], 1)
+
+
+def least_traffic(
+    config: ExperimentConfig, mesh: Mesh, shardings: Any, num_members: int
+) -> dict[str, float]:
+    """Wire bytes a chip cannot do without under FSDP: each microbatch gathers the parameters for
+    the forward and for the backward pass, and scatters their gradients, in the compute dtype.
+
+    What `tensor` and `sequence` need comes on top, and is not counted here.
+    """
+    fsdp = mesh.shape["fsdp"]
+    width = jnp.dtype(config.model.compute_dtype).itemsize
+    abstract = abstract_params(config.model)
+    gathered = 0
+    for leaf, where in zip(jax.tree.leaves(abstract), jax.tree.leaves(shardings), strict=True):
+        if "fsdp" in where.spec:
+            shape = (num_members, *leaf.shape) if num_members > 1 else leaf.shape
+            gathered += math.prod(where.shard_shape(shape)) * fsdp * width
+    once = config.train.accumulate * gathered * (fsdp - 1) / fsdp
+    return {"all-gather": 2 * once, "reduce-scatter": once}
+
+
+def bandwidth(topology: Topology, group: int) -> float:
+    """Bytes/s that a chip receives from a group of chips laid along as few dimensions as hold it.
+
+    A dimension closes to a ring, and so brings two links, where it is 16 long (v5e, v6e) or made
+    of cubes of 4 (v4, v5p).
+    """
+    ring = 16 if topology.chip.links == 4 else 4
+    links, held = 0, 1
+    for size in sorted(map(int, topology.shape.split("x")), reverse=True):
+        if held < group and size > 1:
+            held *= size
+            links += 2 if size % ring == 0 else 1
+    return max(1, links) * topology.chip.link_bandwidth
+
+
+def advice(
+    config: ExperimentConfig, topology: Topology, num_members: int, report: Report
+) -> list[str]:
+    """What to change if a step does not fit: the cheapest first."""
+    if report.problem is None and report.peak <= topology.chip.memory:
+        return []
+    sizes = mesh_sizes(config, num_members, topology.num_chips)
+    found = [] if config.model.remat == "full" else ["model.remat=full"]
+    if config.data.batch_size // config.train.accumulate > sizes["data"] * sizes["fsdp"]:
+        found.append(f"train.accumulate={2 * config.train.accumulate}")
+    else:
+        found += [f"mesh.{axis}={2 * sizes[axis]}" for axis in ("sequence", "tensor")]
+    return [*found, "a larger slice"]
+
+
+def show(
+    config: ExperimentConfig, topology: Topology, num_members: int, report: Report, console: Console
+) -> None:
+    """Prints a report."""
+    chip = topology.chip
+    console.print(f"compiled in {report.compile_seconds:.0f} s")
+    if report.problem is not None:
+        used = next((x for x in report.problem.splitlines() if "Used" in x), report.problem)
+        console.print(f"does not fit: {used.strip()[:200]}")
+    else:
+        for name in ("arguments", "temporary", "code"):
+            console.print(f"{name:<12} {amount(getattr(report, name) or 0):>12} a chip")
+        fits = "fits" if report.peak <= chip.memory else "does not fit"
+        console.print(f"{'in all':<12} {amount(report.peak):>12} of {amount(chip.memory)}: {fits}")
+    changes = advice(config, topology, num_members, report)
+    if changes:
+        console.print(f"to make it fit: {', or '.join(changes)}")
+    for note in notes(topology, mesh_sizes(config, num_members, topology.num_chips)):
+        console.print(f"note: {note}")
+    if report.problem is not None:
+        return
+    console.print()
+    table = Table(title="a step's collectives, per chip", title_justify="left", box=None)
+    for column in ("kind", "count", "arrays", "received", "FSDP: 2 gathers, 1 scatter"):
+        table.add_column(column, justify="left" if column == "kind" else "right")
+    for kind in sorted({c.kind for c in report.collectives} | set(report.bound)):
+        own = [c for c in report.collectives if c.kind == kind]
+        table.add_row(
+            kind,
+            str(sum(c.count for c in own)),
+            amount(sum(c.count * c.num_bytes for c in own)),
+            amount(sum(c.wire_bytes for c in own)),
+            amount(report.bound[kind]) if kind in report.bound else "-",
+        )
+    received, least = sum(c.wire_bytes for c in report.collectives), sum(report.bound.values())
+    ratio = f" ({received / least:.2f}x)" if least else ""
+    table.add_row("in all", "", "", amount(received) + ratio, amount(least))
+    console.print(table)
+    console.print()
+    peak = metrics.PEAK_FLOPS[chip.device_kind]
+    console.print(
+        f"compute {report.seconds['compute']:8.3f} s  {report.flops:.3e} FLOP a chip, "
+        f"{report.flops / report.model_flops:.2f}x the model's, at {peak / 1e12:.0f} TFLOP/s"
+    )
+    console.print(
+        f"memory  {report.seconds['memory']:8.3f} s  {amount(report.memory_traffic)} a chip, "
+        f"at {chip.memory_bandwidth / 1e9:.0f} GB/s"
+    )
+    console.print(
+        f"network {report.seconds['network']:8.3f} s  {amount(received)} a chip, "
+        f"at {chip.link_bandwidth / 1e9:.0f} GB/s a link"
+    )
+    best, worst = max(report.seconds.values()), sum(report.seconds.values())
+    ideal = report.model_flops / peak
+    console.print(
+        f"a step takes {best:.3f} s (MFU {ideal / best:.0%}) if these overlap, "
+        f"{worst:.3f} s (MFU {ideal / worst:.0%}) if not"
+    )
+
+
+def main() -> int:
+    """Command line; exit status 2 after one line for a user's mistake, 1 if it does not fit."""
+    parser = command_line("python -m tpu.aot", __doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    arguments = parser.parse_intermixed_args()
+    try:
+        topology = topology_lib.find(arguments.topology)
+        config = overrides.apply(overrides.find_config(arguments.config), arguments.overrides)
+        report = analyse(config, topology, arguments.members)
+    except ValueError as error:
+        parser.exit(2, f"tpu.aot: error: {error}\n")
+    if arguments.json:
+        collectives = [dataclasses.asdict(one) for one in report.collectives]
+        print(json.dumps(report._asdict() | {"collectives": collectives}))
+    else:
+        show(config, topology, arguments.members, report, Console(highlight=False, width=100))
+    return 0 if report.problem is None and report.peak <= topology.chip.memory else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

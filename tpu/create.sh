@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Asks for a TPU slice as a queued resource: the request waits until there is room for it.
+#
+# usage: tpu/create.sh NAME --topology KIND:SHAPE [options]
+#
+#   NAME                of the queued resource and of its TPU
+#   --topology T        v5e:8x8, v5p:4x4x4, v6e:4x4 ...; `python -m tpu.topology T` says what it is
+#   --spot              cheaper, and may be taken away at any time: the run goes on after
+#                       create, setup and run are given again, as long as runs/ is in a bucket
+#   --reserved          from a reservation
+#   --valid-until D     give the request up after this long (6h, 2d)
+#   --runtime V         software version of the VMs (default: the chip's own)
+#   --zone Z            or $TPU_ZONE, or gcloud's default
+#   --project P         or $TPU_PROJECT, or gcloud's default
+#   -n, --dry-run       print the commands and touch nothing
+#   -h, --help          this text
+#
+# Next: tpu/status.sh NAME --wait && tpu/setup.sh NAME
+
+set -euo pipefail
+folder=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=common.sh
+source "$folder/common.sh"
+
+topology='' runtime='' flags=()
+while (($#)); do
+  case $1 in
+    --topology) value "$@" && topology=$2 && shift 2 ;;
+    --runtime) value "$@" && runtime=$2 && shift 2 ;;
+    --valid-until) value "$@" && flags+=("--valid-until-duration=$2") && shift 2 ;;
+    --spot | --reserved) flags+=("$1") && shift ;;
+    *) common_option "$@" && shift "$taken" ;;
+  esac
+done
+one_name
+[[ -n $topology ]] || fail "needs --topology; see --help"
+facts=$(cd "$folder/.." && "${PYTHON:-python3}" -m tpu.topology "$topology" accelerator_type runtime) || exit 2
+{ read -r accelerator_type && read -r default_runtime; } <<<"$facts"
+locate
+
+run gcloud compute tpus queued-resources create "$name" \
+  "--node-id=$name" ${where[@]+"${where[@]}"} \
+  "--accelerator-type=$accelerator_type" \
+  "--runtime-version=${runtime:-$default_runtime}" \
+  ${flags[@]+"${flags[@]}"}

@@ -1,0 +1,294 @@
+"""What a compiled program does, read from its text: collectives and traffic with the memory.
+
+XLA's own cost analysis counts the body of a loop once; here everything is counted as often as it
+runs. The text is that of `jax.stages.Compiled.as_text()`, scheduled and with memory spaces.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+
+_BITS = {"pred": 8, "s4": 4, "u4": 4, "bf16": 16, "token": 0}
+_SHAPE = re.compile(r"([a-z]+\d*[a-z0-9]*)\[([\d,]*)\](?:\{([^}]*)\})?")
+_KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
+# Instructions that move nothing.
+_FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional"}
+_FREE |= {"call", "partition-id", "replica-id", "after-all", "opt-barrier", "iota"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Collective:
+    """One transfer between chips, as often as it runs in a step.
+
+    Attributes:
+      kind: "all-gather", "reduce-scatter", "all-reduce", "all-to-all" or "collective-permute".
+      count: times it runs.
+      num_bytes: of the whole array, once: what an all-gather makes, what a reduce-scatter takes.
+      group: chips that take part together.
+    """
+
+    kind: str
+    count: int
+    num_bytes: int
+    group: int
+
+    @property
+    def wire_bytes(self) -> float:
+        """What a chip receives in all the times it runs, if no chip relays more than it must.
+
+        All but its own part for a gather, a scatter or an exchange, twice that for an all-reduce
+        (Patarasuk and Yuan 2009).
+        """
+        if self.kind == "collective-permute":
+            return self.count * self.num_bytes
+        turns = 2 if self.kind == "all-reduce" else 1
+        return self.count * turns * self.num_bytes * (self.group - 1) / self.group
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Instruction:
+    name: str
+    opcode: str
+    type: str
+    operands: list[str]
+    rest: str
+    root: bool
+
+
+class Program:
+    """A compiled program, parsed."""
+
+    def __init__(self, text: str, data_trips: int = 1):
+        """Parses the text; loops whose length depends on data are taken to run `data_trips` x."""
+        self._data_trips = data_trips
+        self._computations: dict[str, list[_Instruction]] = {}
+        self._entry = ""
+        current: list[_Instruction] = []
+        for line in text.splitlines():
+            if line.endswith("{") and not line.startswith(" ") and "->" in line:
+                name = line.removeprefix("ENTRY ").split(" ")[0].lstrip("%")
+                current = self._computations.setdefault(name, [])
+                if line.startswith("ENTRY"):
+                    self._entry = name
+            elif " = " in line and line.startswith(" "):
+                current.append(_parse(line))
+        self._runs = self._count_runs()
+
+    def _count_runs(self) -> dict[str, int]:
+        """How often each computation runs in a step."""
+        runs: dict[str, int] = {}
+
+        def visit(name: str, times: int) -> None:
+            runs[name] = runs.get(name, 0) + times
+            for instruction in self._computations[name]:
+                again = times
+                if instruction.opcode == "while":
+                    again = times * self._trips(_attribute(instruction, "condition"))
+                for called in _called(instruction):
+                    visit(called, again)
+
+        visit(self._entry, 1)
+        return runs
+
+    def _trips(self, condition: str) -> int:
+        """The bound that a loop's counter is compared with."""
+        text = " ".join(i.rest for i in self._computations[condition] if i.opcode == "constant")
+        return max(map(int, re.findall(r"constant\((\d+)\)", text)), default=self._data_trips)
+
+    def _fused(self) -> set[str]:
+        """Computations that are the inside of one instruction."""
+        return {
+            called
+            for instructions in self._computations.values()
+            for instruction in instructions
+            if instruction.opcode not in ("while", "conditional", "call")
+            for called in _called(instruction)
+        }
+
+    def collectives(self) -> list[Collective]:
+        """The program's collectives.
+
+        One that runs beside other work appears in several fusions, as its beginning, its steps and
+        its end: all have one channel.
+        """
+        found: dict[str, Collective] = {}
+        fused = self._fused()
+        for name, times in self._runs.items():
+            # How libtpu writes a reduce-scatter: an all-reduce of which each chip keeps a slice.
+            scatters = name.startswith("all-reduce-scatter")
+            for instruction in self._computations[name]:
+                kind = instruction.opcode.removesuffix("-start")
+                if kind not in _KINDS:
+                    continue
+                if kind == "all-reduce" and scatters:
+                    kind = "reduce-scatter"
+                sizes = [size for size, _ in _sizes(instruction.type)]
+                if instruction.opcode == "all-gather-start":
+                    num_bytes = max(sizes)
+                elif instruction.opcode == "collective-permute-start":
+                    num_bytes = sizes[0]
+                elif instruction.opcode == "reduce-scatter":
+                    num_bytes = sum(sizes) * _group(instruction.rest)
+                else:
+                    num_bytes = sum(sizes)
+                channel = re.search(r"channel_id=(\d+)", instruction.rest)
+                same = channel[0] if channel and name in fused else instruction.name
+                found[same] = Collective(
+                    kind=kind, count=times, num_bytes=num_bytes, group=_group(instruction.rest)
+                )
+        return [one for one in found.values() if one.group > 1]
+
+    def memory_bytes(self) -> float:
+        """Bytes read from and written to HBM in a step; what stays on the chip is left out.
+
+        An instruction reads its operands and writes its result once; a fusion that slices an
+        operand reads the slice.
+        """
+        total = 0.0
+        fused = self._fused()
+        for name, times in self._runs.items():
+            if name in fused:
+                continue
+            types = {i.name: i.type for i in self._computations[name]}
+            for instruction in self._computations[name]:
+                if instruction.opcode in _FREE or instruction.opcode.endswith("-done"):
+                    continue
+                total += times * self._moved(instruction, types)
+        return total
+
+    def _moved(self, instruction: _Instruction, types: dict[str, str]) -> float:
+        operands = [_hbm(types.get(name, "")) for name in instruction.operands]
+        result = _hbm(instruction.type)
+        if instruction.opcode == "dynamic-slice":
+            return 2 * result
+        if instruction.opcode == "dynamic-update-slice":
+            return 2 * operands[1]
+        called = _called(instruction)
+        if instruction.opcode != "fusion" or not called:
+            return sum(operands) + result
+        body = self._computations[called[0]]
+        parameters = {int(i.operands[0]): i.name for i in body if i.opcode == "parameter"}
+        read = sum(self._read(body, parameters[i], size) for i, size in enumerate(operands) if size)
+        return read + self._written(body, instruction.type)
+
+    def _read(self, body: list[_Instruction], name: str, size: float) -> float:
+        """Bytes that the inside of a fusion reads of its operand `name`, of `size` bytes."""
+        total = 0.0
+        for user in body:
+            for index in (i for i, operand in enumerate(user.operands) if operand == name):
+                if user.opcode == "bitcast":
+                    total += self._read(body, user.name, size)
+                elif user.opcode == "fusion":
+                    inner = self._computations[_called(user)[0]]
+                    parameter = next(
+                        i.name
+                        for i in inner
+                        if i.opcode == "parameter" and int(i.operands[0]) == index
+                    )
+                    total += self._read(inner, parameter, size)
+                elif user.opcode == "dynamic-slice" and index == 0:
+                    total += sum(part for part, _ in _sizes(user.type))
+                elif not (user.opcode == "dynamic-update-slice" and index == 0):
+                    return size  # an update is written in place, and reads nothing around it
+        return min(total, size)
+
+    def _written(self, body: list[_Instruction], kind: str) -> float:
+        """Bytes that a fusion of type `kind` writes: of an array updated in place, the update."""
+        by_name = {i.name: i for i in body}
+        (root,) = (i for i in body if i.root)
+        sizes = list(_sizes(kind))
+        is_tuple = root.opcode == "tuple"
+        made = [by_name[name] for name in root.operands] if is_tuple else [root] * len(sizes)
+        total = 0.0
+        for one, (size, in_hbm) in zip(made, sizes, strict=False):
+            while one.opcode == "bitcast" and one.operands[0] in by_name:
+                one = by_name[one.operands[0]]
+            if one.opcode == "dynamic-update-slice" and one.operands[1] in by_name:
+                size = sum(part for part, _ in _sizes(by_name[one.operands[1]].type))
+            total += size if in_hbm else 0
+        return total
+
+
+def _parse(line: str) -> _Instruction:
+    left, right = line.strip().split(" = ", 1)
+    kind, right = _balanced(right) if right.startswith("(") else right.split(" ", 1)
+    opcode, _, right = right.strip().partition("(")
+    inside, rest = _balanced("(" + right)
+    if opcode in ("parameter", "constant"):
+        operands = [inside[1:-1]]
+        rest = f"{opcode}{inside}{rest}"
+    else:
+        operands = re.findall(r"%([\w.\-]+)", inside)
+    return _Instruction(
+        name=left.removeprefix("ROOT ").lstrip("%"),
+        opcode=opcode,
+        type=kind,
+        operands=operands,
+        rest=rest,
+        root=left.startswith("ROOT "),
+    )
+
+
+def _balanced(text: str) -> tuple[str, str]:
+    """Splits after the parenthesis that closes the first one."""
+    depth = 0
+    for index, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return text[: index + 1], text[index + 1 :]
+    return text, ""
+
+
+def _attribute(instruction: _Instruction, name: str) -> str:
+    match = re.search(rf"{name}=%?([\w.\-]+)", instruction.rest)
+    return match[1] if match else ""
+
+
+def _called(instruction: _Instruction) -> list[str]:
+    """Computations that an instruction runs; not the additions of its reductions."""
+    if instruction.opcode == "while":
+        return [_attribute(instruction, "body")]
+    if instruction.opcode == "conditional":
+        branches = re.search(r"branch_computations=\{([^}]*)\}", instruction.rest)
+        named = branches[1] if branches else instruction.rest
+        pattern = r"%([\w.\-]+)" if branches else r"(?:true|false)_computation=%?([\w.\-]+)"
+        return re.findall(pattern, named)
+    if instruction.opcode == "call":
+        return [_attribute(instruction, "to_apply")]
+    called = _attribute(instruction, "calls")
+    return [called] if called else []
+
+
+def _sizes(text: str) -> Iterator[tuple[int, bool]]:
+    """Bytes of each array of a type, and whether it lies in HBM."""
+    for dtype, dims, layout in _SHAPE.findall(text):
+        digits = re.search(r"\d+", dtype)
+        bits = _BITS.get(dtype, int(digits[0]) if digits else 0)
+        count = math.prod(int(n) for n in dims.split(",") if n)
+        space = re.search(r"S\((\d+)\)", layout)
+        yield count * bits // 8, space is None or space[1] == "0"
+
+
+def _hbm(text: str) -> float:
+    return float(sum(size for size, there in _sizes(text) if there))
+
+
+def _group(text: str) -> int:
+    """Chips in a group, in any of XLA's three ways of writing groups.
+
+    {{0,1},{2,3}} | [2,4]<=[8] | mesh['a'=2,'b'=4] {'b'}
+    """
+    match = re.search(r"(?:replica_groups|source_target_pairs)=(\S.*)", text)
+    if not match:
+        return 1
+    groups = match[1]
+    if "source_target_pairs" in text:
+        return 2
+    if groups.startswith("mesh["):
+        sizes = dict(re.findall(r"'(\w+)'=(\d+)", groups.partition("]")[0]))
+        taken = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", groups.partition("{")[2].partition("}")[0])
+        return math.prod(int(part or sizes[axis]) for axis, part in taken)
+    if groups.startswith("["):
+        return int(groups[1:].partition("]")[0].split(",")[-1])
+    return len(groups.partition("}")[0].strip("{").split(","))

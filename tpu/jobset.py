@@ -1,0 +1,146 @@
+"""Kubernetes manifests for a run or a sweep on TPU slices of GKE, from `tpu/jobset.yaml`.
+
+    python -m tpu.jobset demo --workdir /runs/demo --topology v5e:4x4 --image IMAGE
+    python -m tpu.jobset paper_2b --mode run --workdir /runs/paper_2b --topology v5p:4x4x4 ...
+
+The manifests go to standard output; tpu/apply.sh hands them to kubectl. --workdir lies under /runs,
+where the claim is mounted: a volume that all pods see (Filestore, or a bucket through GCS FUSE).
+"""
+
+import json
+import re
+import string
+import sys
+from pathlib import Path
+from typing import Any
+
+import sweep
+from experiment import overrides
+from tpu import topology as topology_lib
+from tpu.topology import Topology
+
+TEMPLATE = Path(__file__).with_name("jobset.yaml")
+
+
+def manifest(
+    *,
+    name: str,
+    member: str,
+    command: list[str],
+    topology: Topology,
+    image: str,
+    claim: str,
+    spot: bool,
+    restarts: int,
+) -> str:
+    """One JobSet as YAML.
+
+    Args:
+      name: of the JobSet, a DNS label.
+      member: written into the annotations: a label could not hold its commas and parentheses.
+      command: program and arguments, which no shell sees.
+      topology: the slice.
+      image: container image with the repository in /ropewalk and its packages installed.
+      claim: the persistentVolumeClaim that becomes /runs.
+      spot: on spot nodes.
+      restarts: of the whole JobSet before it counts as failed.
+    """
+    selector = {
+        "cloud.google.com/gke-tpu-accelerator": topology.chip.gke_accelerator,
+        "cloud.google.com/gke-tpu-topology": topology.shape,
+    }
+    if spot:
+        selector["cloud.google.com/gke-spot"] = "true"
+    values: dict[str, Any] = {
+        "name": name,
+        "member": member,
+        "restarts": restarts,
+        "hosts": topology.num_hosts,
+        "node_selector": selector,
+        "image": image,
+        "command": command,
+        "chips_per_host": topology.chips_per_host,
+        "claim": claim,
+    }
+    # JSON is YAML: whatever a name holds, it stays one value.
+    text = TEMPLATE.read_text(encoding="utf-8")
+    return string.Template(text).substitute({key: json.dumps(x) for key, x in values.items()})
+
+
+def job_name(workdir: str, number: int | None = None) -> str:
+    """A DNS label made of a directory's last part, short enough for the pods' names."""
+    slug = re.sub(r"[^a-z0-9]+", "-", Path(workdir).name.lower())[:30].strip("-")
+    return "-".join(filter(None, ["ropewalk", slug, "" if number is None else str(number)]))
+
+
+def commands(
+    mode: str, config_name: str, workdir: str, given: list[str]
+) -> list[tuple[str, str, list[str]]]:
+    """JobSet's name, member and command of every job.
+
+    Raises:
+      ValueError: for a config, an override or a sweep that `train.py` or `sweep.py` would refuse.
+    """
+    config = overrides.find_config(config_name)
+    arguments = [config_name, "--workdir", workdir, *given]
+    if mode == "run":
+        overrides.apply(config, given)
+        return [(job_name(workdir), config_name, ["python", "train.py", *arguments])]
+    members = sweep.make_members(config, given)
+    if mode == "sweep":
+        names = "; ".join(name for name, _, _ in members)
+        return [(job_name(workdir), names, ["python", "sweep.py", *arguments])]
+    return [
+        (
+            job_name(workdir, number),
+            name,
+            ["python", "-m", "tpu.member", "--number", str(number), *arguments],
+        )
+        for number, (name, _, _) in enumerate(members)
+    ]
+
+
+def main() -> int:
+    """Command line; exit status 2 after one line for a user's mistake."""
+    parser = overrides.argument_parser("python -m tpu.jobset", __doc__, sweep.SWEEP_HELP)
+    parser.add_argument(
+        "--mode",
+        choices=("members", "sweep", "run"),
+        default="members",
+        help="members: a JobSet for each member of the sweep, each on a slice of its own\n"
+        "sweep: one for all members, in one program on one slice (sweep.py)\n"
+        "run: one for a single run (train.py)",
+    )
+    parser.add_argument("--topology", required=True, metavar="T", help="v5e:4x4, v5p:4x4x4 ...")
+    parser.add_argument("--image", required=True, help="container image, repository in /ropewalk")
+    parser.add_argument(
+        "--claim", default="runs", help="persistentVolumeClaim of /runs (%(default)s)"
+    )
+    parser.add_argument("--spot", action="store_true", help="on spot nodes")
+    parser.add_argument("--restarts", type=int, default=100, help="at most this many (%(default)s)")
+    arguments = parser.parse_intermixed_args()
+    try:
+        topology = topology_lib.find(arguments.topology)
+        jobs = commands(arguments.mode, arguments.config, arguments.workdir, arguments.overrides)
+    except ValueError as error:
+        parser.exit(2, f"tpu.jobset: error: {error}\n")
+    for name, member, command in jobs:
+        print("---")
+        print(
+            manifest(
+                name=name,
+                member=member,
+                command=command,
+                topology=topology,
+                image=arguments.image,
+                claim=arguments.claim,
+                spot=arguments.spot,
+                restarts=arguments.restarts,
+            ),
+            end="",
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

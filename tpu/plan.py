@@ -1,0 +1,263 @@
+"""What lies where: `python -m tpu.plan CONFIG --topology v5p:4x4x4 [dotted.field=value ...]`.
+
+Prints each parameter and each part of the optimizer state with its shape, its logical axes, the
+mesh axes that split them (`model.axes.RULES`) and its bytes on a device, then what training keeps
+on a device in all. Nothing is compiled and no TPU is needed. Parameters and optimizer state are
+exact; activations are a rough estimate: tpu.aot compiles the step and knows.
+"""
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AbstractMesh, PartitionSpec
+from rich.console import Console
+from rich.table import Table
+
+from experiment import overrides
+from experiment.config import ExperimentConfig
+from experiment.mesh import mesh_sizes
+from model import sharding
+from model.axes import RULES, TOKENS
+from model.config import ModelConfig
+from model.loss import MAX_LOGITS
+from model.transformer import describe_size, parameter_axes
+from tpu import topology as topology_lib
+from tpu.topology import Topology
+from train import fresh_state
+
+
+class Leaf(NamedTuple):
+    """An array of the training state.
+
+    Attributes:
+      name: path in the tree, such as `params.blocks.mlp.gate`.
+      shape: of the whole array; a sweep's members lead.
+      axes: what each axis is, as in RULES.
+      spec: mesh axes over which each lies.
+      num_bytes: of the whole array.
+      device_bytes: of one device's part.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[str | None, ...]
+    spec: PartitionSpec
+    num_bytes: int
+    device_bytes: int
+
+
+def leaves(config: ExperimentConfig, mesh: Any, num_members: int) -> list[Leaf]:
+    """Parameters and optimizer state on a mesh; an abstract mesh will do."""
+    stacked = num_members > 1
+    leading = (num_members,) if stacked else ()
+    state = jax.eval_shape(lambda: fresh_state(config, jnp.uint32(0)))
+    shardings = sharding.parameter_shardings(config.model, mesh, members=stacked)
+    named_axes = {
+        _name(path): axes
+        for path, axes in jax.tree_util.tree_leaves_with_path(
+            parameter_axes(config.model), is_leaf=lambda node: isinstance(node, tuple)
+        )
+    }
+    found = []
+    for part, arrays, where in (
+        ("params", state.params, shardings),
+        (
+            "opt_state",
+            state.opt_state,
+            sharding.like_parameters(shardings, state.opt_state, mesh, members=stacked),
+        ),
+    ):
+        flat = jax.tree_util.tree_leaves_with_path(arrays)
+        for (path, array), placed in zip(flat, jax.tree.leaves(where), strict=True):
+            name = f"{part}.{_name(path)}"
+            axes = next((a for n, a in named_axes.items() if name.endswith(f".{n}")), ())
+            shape = (*leading, *array.shape)
+            size = array.dtype.itemsize
+            found.append(
+                Leaf(
+                    name=name,
+                    shape=shape,
+                    axes=(*(["members"] if stacked else []), *axes),
+                    spec=placed.spec,
+                    num_bytes=math.prod(shape) * size,
+                    device_bytes=math.prod(placed.shard_shape(shape)) * size,
+                )
+            )
+    return found
+
+
+def _name(path) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def activations(
+    config: ExperimentConfig, sizes: dict[str, int], num_members: int
+) -> dict[str, int]:
+    """Roughly, the bytes of activations on a device while one microbatch is trained on.
+
+    Counted are the arrays of the model's equations in the compute dtype; what XLA fuses away or
+    copies is not known here.
+
+    Args:
+      config: `model.remat` decides what a layer keeps.
+      sizes: devices along each axis of the mesh.
+      num_members: of a sweep; those of one device add up.
+
+    Returns:
+      Bytes by what they are for.
+    """
+    model, tensor = config.model, sizes["tensor"]
+    rows = config.data.batch_size // config.train.accumulate // (sizes["data"] * sizes["fsdp"])
+    tokens = rows * config.data.context_length // sizes["sequence"]
+    width = jnp.dtype(model.compute_dtype).itemsize
+    projections, others = _layer_features(model)
+    products = model.embed_dim + projections // tensor
+    everything = 2 * model.embed_dim + (projections + others) // tensor
+    kept = {"full": 0, "dots": products, "none": products + everything}[model.remat]
+    logits = min(MAX_LOGITS, tokens * model.vocab_size // tensor)
+    if model.loss_chunk:
+        logits = min(logits, rows * model.loss_chunk * model.vocab_size // tensor)
+    here = num_members // sizes["sweep"]
+    estimate = {
+        f"kept of {model.num_layers} layers (remat={model.remat})": (
+            model.num_layers * tokens * (model.embed_dim + kept) * width
+        ),
+        # Forward once more, and a gradient for each array.
+        "one layer at work": 2 * tokens * (products + everything) * width,
+        "cosines and sines": 2 * 4 * model.num_layers * tokens * (model.rope_head_dim // 2),
+        "logits and their gradient": 2 * 4 * logits,
+    }
+    return {name: here * num_bytes for name, num_bytes in estimate.items()}
+
+
+def _layer_features(model: ModelConfig) -> tuple[int, int]:
+    """Features a token of a layer's split matrix products, and of what lies between them."""
+    N, K, H, F = model.num_heads, model.num_kv_heads, model.head_dim, model.mlp_dim
+    value_dim = H if model.mla is None else model.mla.v_head_dim
+    queries_keys = (N + K) * H
+    products = queries_keys + K * value_dim + 2 * F
+    if model.mla is not None:
+        products += model.mla.kv_lora_rank + (model.mla.q_lora_rank or 0)
+    # Turned queries and keys, attention's output, the MLP's gated product.
+    return products, queries_keys + N * value_dim + F
+
+
+def notes(topology: Topology, sizes: dict[str, int]) -> list[str]:
+    """What a mesh costs beyond what the tables show."""
+    num_chips = topology.num_chips
+    if topology.chip.links == 6 and sizes["fsdp"] == num_chips >= 64:
+        return [
+            f"libtpu gathers over all {num_chips} chips of such a slice by all-reduce, at twice the"
+            f" traffic (docs/scaling.md); with mesh.data=2 mesh.fsdp={num_chips // 2} it gathers"
+        ]
+    return []
+
+
+def rules_table(sizes: dict[str, int]) -> Table:
+    """What shards over what: `model.axes`, with the sizes of this mesh."""
+    table = Table(title="what lies over what", title_justify="left", box=None, pad_edge=False)
+    for column in ("axis of", "is split over", "in parts"):
+        table.add_column(column)
+    split = {f"parameters: {axis}": mesh for axis, mesh in RULES.items() if axis}
+    split |= {"a sweep: members": "sweep"}
+    split |= dict(zip(("a batch: rows", "a batch: tokens"), TOKENS, strict=True))
+    for name, over in split.items():
+        over = (over,) if isinstance(over, str) else over or ()
+        parts = math.prod(sizes[axis] for axis in over)
+        table.add_row(name, " x ".join(over) or "-", str(parts))
+    return table
+
+
+def leaves_table(found: Sequence[Leaf]) -> Table:
+    """A line for each array."""
+    table = Table(title="training state", title_justify="left", box=None, pad_edge=False)
+    for column in ("array", "shape", "axes", "mesh axes"):
+        table.add_column(column, overflow="fold")
+    for column in ("bytes", "on a device"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for leaf in found:
+        spec = [*leaf.spec, *[None] * (len(leaf.shape) - len(leaf.spec))]
+        table.add_row(
+            leaf.name,
+            " ".join(map(str, leaf.shape)) or "scalar",
+            " ".join(axis or "-" for axis in leaf.axes) or "-",
+            " ".join(axis or "-" for axis in spec) or "-",
+            amount(leaf.num_bytes),
+            amount(leaf.device_bytes),
+        )
+    return table
+
+
+def amount(num_bytes: float) -> str:
+    """Bytes in the unit that suits them."""
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    index = min(len(units) - 1, max(0, math.floor(math.log2(max(1, num_bytes)) / 10)))
+    scaled = num_bytes / 1024**index
+    return f"{scaled:.0f} {units[index]}" if index == 0 else f"{scaled:.2f} {units[index]}"
+
+
+def command_line(program: str, description: str | None) -> argparse.ArgumentParser:
+    """What tpu.plan and tpu.aot take."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description=description,
+        epilog=overrides.OVERRIDES_HELP,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    parser.add_argument("config", metavar="CONFIG", help="a config's name; train.py --help has all")
+    parser.add_argument("--topology", required=True, metavar="T", help="v5e:8x8, v5p:4x4x4 ...")
+    parser.add_argument(
+        "--members",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of a sweep, in one program (%(default)s)",
+    )
+    parser.add_argument("overrides", nargs="*", metavar="dotted.field=value")
+    return parser
+
+
+def main() -> int:
+    """Command line; exit status 2 after one line for a user's mistake."""
+    parser = command_line("python -m tpu.plan", __doc__)
+    arguments = parser.parse_intermixed_args()
+    try:
+        topology = topology_lib.find(arguments.topology)
+        config = overrides.apply(overrides.find_config(arguments.config), arguments.overrides)
+        sizes = mesh_sizes(config, arguments.members, topology.num_chips)
+    except ValueError as error:
+        parser.exit(2, f"tpu.plan: error: {error}\n")
+    mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
+    found = leaves(config, mesh, arguments.members)
+    # As wide as it takes where there is no terminal, so that a file has a line for each array.
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console.print(f"{config.name} on {topology.name}: {describe_size(config.model)}")
+    console.print("mesh: " + ", ".join(f"{axis}={size}" for axis, size in sizes.items()))
+    console.print()
+    console.print(rules_table(sizes))
+    console.print()
+    console.print(leaves_table(found))
+    console.print()
+    for part in ("params", "opt_state"):
+        own = [leaf for leaf in found if leaf.name.startswith(f"{part}.")]
+        total, here = sum(leaf.num_bytes for leaf in own), sum(leaf.device_bytes for leaf in own)
+        console.print(f"{part:<44} {amount(total):>12} {amount(here):>12} a device")
+    state = sum(leaf.device_bytes for leaf in found)
+    gradients = sum(leaf.device_bytes for leaf in found if leaf.name.startswith("params."))
+    rough = {"gradients": gradients} | activations(config, sizes, arguments.members)
+    for name, num_bytes in rough.items():
+        console.print(f"{'about, ' + name:<57} {amount(num_bytes):>12} a device")
+    total, memory = state + sum(rough.values()), topology.chip.memory
+    console.print(f"{'about, in all':<57} {amount(total):>12} of {amount(memory)}")
+    for note in notes(topology, sizes):
+        console.print(f"note: {note}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
