@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_refused(text_config, text_tokenizer):
         documents(text_config, text_tokenizer, 40)
     with pytest.raises(ValueError, match="lag must be none, trained or half, got 'quarter'"):
         evals.parse("repeated(lag=quarter)")
-    assert evals.expression(Repeated(lag="half")) == "repeated(lag='half')"
+    assert evals.expression(Repeated(lag="half")) == "repeated(lag=half)"
 
 
 def test_su_table():

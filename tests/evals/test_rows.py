@@ -24,6 +24,8 @@ ROW = {
     "nll": 0.1234567890123456,
     "rank": 0,
     "chance": 0.015625,
+    "num_bytes": 9,
+    "num_words": 2,
 }
 
 
