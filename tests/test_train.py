@@ -373,6 +373,6 @@ def test_another_config_in_the_same_directory_is_refused(tmp_path, tiny_data, ru
 
 def test_a_mesh_that_does_not_fit_is_refused_before_anything_is_written(tiny, tmp_path):
     config = overrides.apply(tiny, ["mesh.fsdp=3"])
-    with pytest.raises(ValueError, match="does not cover the 1 devices; use mesh.fsdp=1"):
+    with pytest.raises(ValueError, match="does not cover the 1 devices; use"):
         train.train([config], [RunDirectory(tmp_path / "run")])
     assert not (tmp_path / "run").exists()
