@@ -16,7 +16,6 @@ import io
 import json
 import platform
 import re
-import shlex
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -25,17 +24,12 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
-import evals
-from data.tokenizer import Tokenizer
-from evals.fixed_target import FIRST_CONTEXT
-from evals.needle import Needle
-from evals.summaries import MeanWithError
-from experiment.run import RunDirectory, find_runs, read_sweep
-from reporting import curves, heat_maps, page, predictors, results, text
+from experiment.run import RunDirectory, find_runs
+from reporting import commands, curves, heat_maps, page, page_tables, predictors, results, text
 from reporting import members as members_lib
 from reporting.effective_context import effective_context
 from reporting.members import Member
-from reporting.page import Section, Table
+from reporting.page import Section
 from reporting.style import STYLE
 
 matplotlib.use("Agg")  # a page needs no display
@@ -83,9 +77,9 @@ def write(members: Sequence[Member], dirs: Sequence[Path], out: Path) -> None:
         members,
         effective_context=lead,
         sections=found,
-        missing=missing(members, dirs),
-        further=further(members, dirs),
-        commands=commands(dirs, members, out),
+        missing=commands.missing(members, dirs),
+        further=commands.further(members, dirs),
+        commands=commands.repeat(members, dirs, out),
         provenance=provenance(members),
     )
     out.with_name("results.csv").write_text(results.to_csv(members), encoding="utf-8")
@@ -96,13 +90,17 @@ def sections(members: Sequence[Member], pictures: "_Pictures") -> list[Section]:
     """What was measured, as far as it was: a figure without rows is not drawn."""
     draw = pictures.picture
     found = []
+    if tables := page_tables.rules(members):
+        found.append(Section(title="Effective context by other rules", choices=tables))
+    if table := page_tables.checkpoints(members):
+        found.append(Section(title="By checkpoint", parts=[table]))
     if task := next(iter(members_lib.tasks(members)), None):
         if predictors.by_trained_length(members, task):
             figure = predictors.against_trained_length(members, task)
             alternative = "Effective context against trained length, a line for every base."
             parts = [
                 draw("trained_length", figure, alternative, TRAINED_LENGTH),
-                _trained_length_table(members, task),
+                page_tables.trained_lengths(members, task),
             ]
             found.append(Section(title="Against the trained length", parts=parts))
         compared = predictors.comparisons(members)
@@ -118,6 +116,7 @@ def sections(members: Sequence[Member], pictures: "_Pictures") -> list[Section]:
             )
         if choices:
             found.append(Section(title="Against what the frequencies predict", choices=choices))
+    if curves.accuracy_panels(members):
         figure = curves.accuracy_by_distance(members)
         alternative = "Accuracy against the distance to the answer, for every member and task."
         parts = [draw("accuracy_by_distance", figure, alternative, ACCURACY)]
@@ -160,6 +159,10 @@ def sections(members: Sequence[Member], pictures: "_Pictures") -> list[Section]:
     if choices:
         found.append(Section(title="Trained with, evaluated with", choices=choices))
 
+    if table := page_tables.scores(members):
+        found.append(Section(title="Answers from a whole context", parts=[table]))
+    if tables := page_tables.texts(members):
+        found.append(Section(title="Perplexity in numbers", choices=tables))
     parts = []
     if text.superficial_lengths(members):
         alternative = "Perplexity relative to the best member, and retrieval, against RoPE base."
@@ -171,11 +174,14 @@ def sections(members: Sequence[Member], pictures: "_Pictures") -> list[Section]:
     if curves.context_gain_keys(members):
         alternative = "Nats a token gained by context, against the length of the context."
         parts.append(draw("context_gain", curves.context_gain(members), alternative, GAIN))
+    if curves.copy_gain_lengths(members):
+        alternative = "Nats and share of right tokens gained by a first saying, against its lag."
+        parts.append(draw("copy_gain", curves.copy_gain(members), alternative, COPY_GAIN))
     if parts:
         found.append(Section(title="Perplexity and context", parts=parts))
 
     if tables := text.su_tables(members):
-        choices = {f"beyond: {length:,}": _su_table(rows) for length, rows in tables.items()}
+        choices = {f"beyond: {length:,}": page_tables.su(rows) for length, rows in tables.items()}
         found.append(Section(title="Tokens guessed right", choices=choices))
     if text.step1_lengths(members):
         alternative = "First loss against candidate base, for every member."
@@ -186,32 +192,6 @@ def sections(members: Sequence[Member], pictures: "_Pictures") -> list[Section]:
         parts = [draw("loss", curves.loss(members), alternative, LOSS)]
         found.append(Section(title="Training loss", parts=parts))
     return found
-
-
-def _trained_length_table(members: Sequence[Member], task: str) -> Table:
-    series = predictors.by_trained_length(members, task)
-    lengths = sorted({member.trained_length for each in series for member in each})
-    rows = []
-    for each in series:
-        cells = {member.trained_length: str(member.estimates[task]) for member in each}
-        rows.append((None, [predictors.name(each), *(cells.get(n, "–") for n in lengths)]))
-    return Table(
-        heads=["schedule", *(f"trained on {length:,}" for length in lengths)],
-        rows=rows,
-        caption=f"Effective context on {html.escape(task)} in tokens, with 95% intervals.",
-    )
-
-
-def _su_table(found: Sequence[tuple[Member, str, dict[str, MeanWithError]]]) -> Table:
-    rows = []
-    for member, schedule, columns in found:
-        cells = (
-            f"{100 * share.mean:.1f} ± {196 * share.standard_error:.1f}" if share else "–"
-            for share in map(columns.get, text.SU_COLUMNS)
-        )
-        rows.append((member.index, [member.label, schedule, *cells]))
-    heads = ["trained with", "evaluated with", "trained length", *text.SU_COLUMNS[1:]]
-    return Table(heads=heads, rows=rows, caption=SU)
 
 
 MEASURED = (
@@ -259,7 +239,8 @@ DEPTHS = (
 )
 DISTANCES = (
     "Share of exact answers by half octaves of distance; point at a cell for its number. A black "
-    "line with a white edge: effective context. An upright one: beyond the trained length."
+    "line with a white edge: effective context. An upright one: beyond the trained length. Grey: "
+    "not asked."
 )
 MATRIX = (
     "Rows: the schedule a model was trained with; columns: the one it was evaluated with, its "
@@ -276,10 +257,10 @@ GAIN = (
     "context leaves, with 95% intervals over documents. A diamond: 95% of what the longest context "
     "gives. Where it lies far below effective context, perplexity could not tell."
 )
-SU = (
-    "Per cent of next tokens that are the most likely one, ± 1.96 standard errors over documents: "
-    "at the trained length T; beyond it, where the first T (T/2) tokens are said again and again; "
-    "and beyond it in the text as it is (Su Jianlin, kexue.fm/archives/9706)."
+COPY_GAIN = (
+    "Held-out text said twice, against the same text said once with another before it (Forgetting "
+    "Curve, arXiv 2410.04727), by half octaves of lag, with 95% intervals over documents: what is "
+    "gained is copied and neither guessed nor known. Above: nats; below: most likely tokens."
 )
 STEP1 = (
     "Nats a token of the first training rows above those under the trained schedule, before any "
@@ -325,117 +306,6 @@ def inline(svg: str, name: str) -> str:
     svg = re.sub(r'\bid="(member-\d+)( [\w-]+)?"', r'class="\1\2"', svg)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     return re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
-
-
-def missing(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:
-    """What the configs ask for and is not there yet, each with the command that makes it."""
-    train = " && ".join(_train_command(path, members) for path in dirs)
-    evaluate = _command("evaluate.py", *dirs)
-    untrained, unasked, no_loss = [], [], []
-    no_task: dict[str, list[str]] = {}
-    for member in members:
-        trained = any(run.steps() for run in member.runs)
-        if not member.own:
-            (unasked if trained else untrained).append(member.label)
-        else:
-            asked = {evals.parse(task) for task, _ in member.own}
-            for name in member.config.evals.tasks:
-                task = evals.parse(name)
-                if task not in asked and (_reads_text(member) or task.kind == "retrieval"):
-                    no_task.setdefault(name, []).append(member.label)
-        if trained and not member.losses:
-            no_loss.append(member.label)
-    found = [
-        (untrained, "No checkpoint yet", train),
-        (no_loss, "No training metrics yet", train),
-        (unasked, "Not evaluated yet", evaluate),
-    ]
-    for name, who in no_task.items():
-        found.append((who, f"No {name} yet", _command("evaluate.py", *dirs, "--tasks", name)))
-    return [(f"{what}: {', '.join(who)}.", command) for who, what, command in found if who]
-
-
-def _reads_text(member: Member) -> bool:
-    return member.config.data.source != "retrieval"
-
-
-def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:
-    """Figures that nobody asked for yet, each with the command that measures it."""
-    if not any(member.own for member in members):
-        return []
-    length = max(member.trained_length for member in members)
-
-    def evaluate(*arguments: object) -> str:
-        return _command("evaluate.py", *dirs, *arguments)
-
-    found = []
-    if not curves.by_length_tasks(members):
-        lengths = f"{length},{2 * length},{4 * length}"
-        found.append(("Contexts longer than the trained one.", evaluate("--lengths", lengths)))
-    if not heat_maps.matrix_keys(members):
-        schedules = "trained,dynamic_yarn,dynamic_ntk_aware"
-        command = evaluate("--lengths", f"{length},{2 * length}", "--rotary", schedules)
-        found.append(("Other schedules than the trained one: a matrix.", command))
-    shortest = _shortest_needle(members, length)
-    if shortest and not heat_maps.depth_tasks(members):
-        lengths = f"{shortest},{2 * shortest}"
-        command = evaluate("--tasks", "needle", "--lengths", lengths)
-        found.append(("Needles by length and depth.", command))
-    if not all(map(_reads_text, members)):
-        return found
-    if length >= 2 * FIRST_CONTEXT and not curves.context_gain_keys(members):
-        task = f"fixed_target(target={length // 2})"
-        command = evaluate("--tasks", task, "--lengths", length)
-        found.append(("What more context is worth to the same tokens.", command))
-    if not text.su_tables(members):
-        lags = "repeated,repeated(lag=trained),repeated(lag=half)"
-        command = (
-            f"{evaluate('--tasks', 'repeated', '--lengths', length)} && "
-            f"{evaluate('--tasks', lags, '--lengths', 4 * length)}"
-        )
-        found.append(("Tokens guessed right where a text is said again.", command))
-    if not text.step1_lengths(members):
-        command = evaluate("--step1", "base=1e2,1e3,1e4,1e5,1e6", "--lengths", 2 * length)
-        found.append(("The first loss under other bases, before any update.", command))
-    return found
-
-
-def _shortest_needle(members: Sequence[Member], length: int) -> int | None:
-    """The trained length, or the first of its doubles that holds a needle; None if unknown."""
-    member = members[0]
-    path = member.runs[0].tokenizer_path
-    if not path.exists():
-        return None
-    tokenizer = Tokenizer(path)
-    for doubled in (length << octave for octave in range(6)):
-        try:
-            Needle().documents(member.config, tokenizer, doubled, range(1))
-        except ValueError:
-            continue
-        return doubled
-    return None
-
-
-def commands(dirs: Sequence[Path], members: Sequence[Member], out: Path) -> list[str]:
-    """Shell lines that train, evaluate and report again."""
-    report = _command("report.py", *dirs)
-    if out != dirs[0] / "report.html":
-        report += f" --out {shlex.quote(str(out))}"
-    train = [_train_command(path, members) for path in dirs]
-    return [*train, _command("evaluate.py", *dirs), report]
-
-
-def _command(program: str, *arguments: object) -> str:
-    return shlex.join(["python", program, *map(str, arguments)])
-
-
-def _train_command(path: Path, members: Sequence[Member]) -> str:
-    for run in (run for member in members for run in member.runs):
-        if run.path == path:
-            record = json.loads((path / "config.json").read_text(encoding="utf-8"))
-            return _command("train.py", run.config.name, "--workdir", path, *record["overrides"])
-    sweep = read_sweep(path)
-    return _command("sweep.py", sweep["config"], "--workdir", path, *sweep["overrides"])
 
 
 def provenance(members: Sequence[Member]) -> list[str]:

@@ -19,7 +19,7 @@ from rich.console import Console
 
 import train
 from data.files import write_atomically
-from experiment import overrides
+from experiment import distributed, overrides
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, read_sweep
 from experiment.stages import split
@@ -81,33 +81,39 @@ def make_members(
     return members
 
 
-def run_sweep(config_name: str, workdir: Path, given: Sequence[str], command: str) -> bool:
-    """Trains all members under `workdir`; whether they all finished.
+def run_sweep(
+    config_name: str, workdir: Path, given: Sequence[str], command: str, only: int | None = None
+) -> bool:
+    """Trains all members under `workdir`, or number `only` of them; whether they all finished.
 
     Raises:
       ValueError: for anything the user has to mend, before compute is spent.
     """
-    config = overrides.find_config(config_name)
-    members = make_members(config, given)
-    record = {
-        "config": config_name,
-        "overrides": list(given),
-        "members": [name for name, _, _ in members],
-    }
-    if (workdir / "sweep.json").exists() and read_sweep(workdir) != record:
-        raise ValueError(
-            f"{workdir} holds another sweep; use another --workdir, or delete that directory"
-        )
+    with distributed.refusing_together():
+        config = overrides.find_config(config_name)
+        members = make_members(config, given)
+        record = {
+            "config": config_name,
+            "overrides": list(given),
+            "members": [name for name, _, _ in members],
+        }
+        if (workdir / "sweep.json").exists() and read_sweep(workdir) != record:
+            raise ValueError(
+                f"{workdir} holds another sweep; use another --workdir, or delete that directory"
+            )
+        if only is not None and not 0 <= only < len(members):
+            raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
     groups: dict[tuple[ExperimentConfig, ...], list[int]] = {}
-    for index, (_, _, member) in enumerate(members):
-        groups.setdefault(shared_part(member), []).append(index)
+    for index in range(len(members)) if only is None else [only]:
+        groups.setdefault(shared_part(members[index][2]), []).append(index)
     runs = [RunDirectory(workdir / name) for name, _, _ in members]
     for indices in groups.values():
         train.check([members[index][2] for index in indices], [runs[index] for index in indices])
-    workdir.mkdir(parents=True, exist_ok=True)
-    write_atomically(workdir / "sweep.json", json.dumps(record, indent=2) + "\n")
+    if distributed.is_first():
+        workdir.mkdir(parents=True, exist_ok=True)
+        write_atomically(workdir / "sweep.json", json.dumps(record, indent=2) + "\n")
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=not distributed.is_first())
     if len(groups) > 1:
         console.print(
             f"{len(members)} members of {len(groups)} shapes: "
@@ -124,24 +130,37 @@ def run_sweep(config_name: str, workdir: Path, given: Sequence[str], command: st
         )
         if not finished:
             return False
-    console.print(
-        f"finished. Next: python evaluate.py {workdir} && python report.py {workdir}",
-        highlight=False,
-    )
+    if only is None:
+        console.print(
+            f"finished. Next: python evaluate.py {workdir} && python report.py {workdir}",
+            highlight=False,
+        )
     return True
 
 
 def main() -> int:
     """Command line of a sweep."""
     parser = overrides.argument_parser("sweep.py", __doc__, SWEEP_HELP)
+    parser.add_argument("--member", type=int, metavar="N", help="train only this one, from 0")
+    parser.add_argument("--list-members", action="store_true", help="print their names, in order")
+    distributed.add_arguments(parser)
     arguments = parser.parse_intermixed_args()
     command = shlex.join(["python", *sys.argv])
     try:
+        if arguments.list_members:
+            config = overrides.find_config(arguments.config)
+            print(*(name for name, _, _ in make_members(config, arguments.overrides)), sep="\n")
+            return 0
+        distributed.initialize(arguments)
         finished = run_sweep(
-            arguments.config, Path(arguments.workdir), arguments.overrides, command
+            arguments.config,
+            Path(arguments.workdir),
+            arguments.overrides,
+            command,
+            arguments.member,
         )
     except ValueError as error:
-        parser.exit(2, f"sweep.py: error: {error}\n")
+        parser.exit(2, f"sweep.py: error: {error}\n" if distributed.is_first() else None)
     except KeyboardInterrupt:  # before the first step there is nothing to save
         return 130
     return 0 if finished else 130

@@ -7,6 +7,7 @@ one.
 """
 
 import dataclasses
+import functools
 import os
 import shutil
 import sys
@@ -18,13 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from rich.console import Console
 
 from data import pipeline
 from data.prepare import prepare
 from data.tokenizer import Tokenizer
-from experiment import metrics, optimizer, overrides
+from experiment import distributed, metrics, optimizer, overrides
 from experiment.checkpoint import (
     Checkpoints,
     DataState,
@@ -32,11 +33,11 @@ from experiment.checkpoint import (
     starting_params,
 )
 from experiment.config import ExperimentConfig
-from experiment.mesh import make_mesh, to_global
+from experiment.mesh import host_rows, make_mesh, put, to_global
 from experiment.progress import Interrupts, TrainProgress
 from experiment.run import RunDirectory, find_start
 from experiment.stages import Stage, at, split
-from model import sharding, transformer
+from model import kernels, sharding, transformer
 from model.loss import token_nll
 from model.positions import PositionTable, position_table
 from model.transformer import Params, abstract_params
@@ -124,7 +125,7 @@ def train_step(
     return state, scalars
 
 
-def over_members(function: Callable, num_members: int) -> Callable:
+def over_members(function: Callable, num_members: int, mesh: Mesh) -> Callable:
     """`function(state, member, batch, step)` for all members at once, in one program.
 
     One member carries no extra axis. On a lone CPU device members run in turn inside the program:
@@ -132,17 +133,66 @@ def over_members(function: Callable, num_members: int) -> Callable:
     """
     if num_members == 1:
         return function
-    if jax.default_backend() == "cpu" and jax.device_count() == 1:
+    if is_lone_cpu(mesh):
         return lambda state, member, batch, step: jax.lax.map(
             lambda one: function(*one, batch, step), (state, member)
         )
     return jax.vmap(function, in_axes=(0, 0, None, None), spmd_axis_name="sweep")
 
 
+def compiled_step(
+    config: ExperimentConfig, num_members: int, mesh: Mesh, shardings: State
+) -> Callable:
+    """The one program of a stage: `train_step` of all members, jitted; the state is donated.
+
+    Args:
+      config: of the stage; what members share.
+      num_members: stacked in front of state and member, if more than one.
+      mesh: that is set where the program is called.
+      shardings: of the state.
+    """
+    step = over_members(functools.partial(train_step, config), num_members, mesh)
+    everywhere = NamedSharding(mesh, PartitionSpec())  # every host logs
+    return jax.jit(step, donate_argnums=0, out_shardings=(shardings, everywhere))
+
+
+def is_lone_cpu(mesh: Mesh) -> bool:
+    """Whether all there is is one CPU device."""
+    return mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
+
+
 def fresh_state(config: ExperimentConfig, seed: jax.Array) -> State:
     """Initial parameters and optimizer state of one member."""
     params = transformer.init(config.model, seed)
     return State(params, optimizer.direction(config.train).init(params))
+
+
+def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> State:
+    """Shapes, dtypes and shardings of the training state, members stacked in front if several."""
+    stacked = num_members > 1
+    make_state = lambda seed: fresh_state(config, seed)  # noqa: E731
+    seeds = stack([np.uint32(0)] * num_members)
+    state = jax.eval_shape(jax.vmap(make_state) if stacked else make_state, seeds)
+    params = sharding.parameter_shardings(config.model, mesh, members=stacked)
+    opt_state = sharding.like_parameters(params, state.opt_state, mesh, members=stacked)
+    return jax.tree.map(
+        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+        state,
+        State(params, opt_state),
+    )
+
+
+def stack_members(stages: Sequence[Stage]) -> Member:
+    """What distinguishes members in a stage, stacked if there are several."""
+    return stack(
+        [
+            Member(
+                position_table(stage.config.model, stage.config.data.context_length),
+                np.float32(stage.config.train.learning_rate),
+            )
+            for stage in stages
+        ]
+    )
 
 
 class Plan(NamedTuple):
@@ -172,8 +222,15 @@ def check(configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory]) -> 
       configs, runs: as in `train`.
 
     Raises:
-      ValueError: for anything the user has to mend.
+      ValueError: for anything the user has to mend; in all processes, if in one.
     """
+    with distributed.refusing_together():
+        plan = _check(configs, runs)
+    # The disk may show a checkpoint to one host before another.
+    return plan._replace(start_step=distributed.of_first(plan.start_step))
+
+
+def _check(configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory]) -> Plan:
     metrics.check_trackers(configs[0].train.tracking)
     configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
     for run, config in zip(runs, configs, strict=True):
@@ -181,7 +238,7 @@ def check(configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory]) -> 
     stages = list(zip(*map(split, configs), strict=True))
     shapes = abstract_params(configs[0].model)
     for stage, *_ in stages:
-        make_mesh(stage.config, len(configs))
+        mesh = make_mesh(stage.config, len(configs))
         difference = shape_difference(abstract_params(stage.config.model), shapes)
         if difference:
             raise ValueError(
@@ -198,7 +255,7 @@ def check(configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory]) -> 
     prepared = []
     for stage, *_ in stages:
         prepared.append(prepare(stage.config.data))
-        open_rows(stage, prepared[-1], stage.start)  # refuses a row that does not fit
+        open_rows(stage, prepared[-1], stage.start, mesh)  # refuses a row that does not fit
         tokenizers[f"stage {stage.number}"] = prepared[-1] / "tokenizer.model"
     (first, path), *others = tokenizers.items()
     vocab_size, room = Tokenizer(path).vocab_size, configs[0].model.vocab_size
@@ -222,15 +279,11 @@ def check(configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory]) -> 
     )
 
 
-def open_rows(stage: Stage, prepared: Path, step: int) -> Iterator[pipeline.Batch]:
+def open_rows(stage: Stage, prepared: Path, step: int, mesh: Mesh) -> Iterator[pipeline.Batch]:
     """This host's batches of a stage, from update number `step` of the run on."""
-    return pipeline.batches(
-        stage.config.data,
-        prepared,
-        start_step=step - stage.rows_from,
-        host_index=jax.process_index(),
-        host_count=jax.process_count(),
-    )
+    data = stage.config.data
+    rows = host_rows(mesh, data.batch_size).rows
+    return pipeline.batches(data, prepared, start_step=step - stage.rows_from, host_rows=rows)
 
 
 def train(
@@ -257,46 +310,28 @@ def train(
     """
     plan = check(configs, runs)
     configs, config, mesh = plan.configs, plan.configs[0], plan.mesh
-    for run, member_config, given in zip(
-        runs, configs, given_overrides or [()] * len(runs), strict=True
-    ):
-        if not (run.path / "config.json").exists():
-            run.write_config(member_config, given)
-        if not run.tokenizer_path.exists():
-            temporary = run.tokenizer_path.with_suffix(".partial")
-            shutil.copyfile(plan.prepared[0] / "tokenizer.model", temporary)
-            os.replace(temporary, run.tokenizer_path)
+    if distributed.is_first():
+        for run, member_config, given in zip(
+            runs, configs, given_overrides or [()] * len(runs), strict=True
+        ):
+            if not (run.path / "config.json").exists():
+                run.write_config(member_config, given)
+            if not run.tokenizer_path.exists():
+                temporary = run.tokenizer_path.with_suffix(".partial")
+                shutil.copyfile(plan.prepared[0] / "tokenizer.model", temporary)
+                os.replace(temporary, run.tokenizer_path)
+    distributed.wait_for_all("run directories are made")
 
-    # State: fresh, or from the last step that every member has.
-    stacked = len(runs) > 1
-    seed = stack([np.uint32(c.seed) for c in configs])
-    make_state = lambda seed: fresh_state(config, seed)  # noqa: E731
-    make_optimizer = optimizer.direction(config.train).init
-    if stacked:
-        make_state, make_optimizer = jax.vmap(make_state), jax.vmap(make_optimizer)
-    param_shardings = sharding.parameter_shardings(config.model, mesh, members=stacked)
-    abstract = jax.eval_shape(make_state, seed)
-    shardings = State(
-        param_shardings,
-        sharding.like_parameters(param_shardings, abstract.opt_state, mesh, members=stacked),
-    )
-    stage_ends = [stage.end for stage, *_ in plan.stages]
-    checkpoints = [Checkpoints(run, keep=config.train.keep, always=stage_ends) for run in runs]
     fingerprints = [
         pipeline.fingerprint(stage.config.data, prepared)
         for (stage, *_), prepared in zip(plan.stages, plan.prepared, strict=True)
     ]
+    stage_ends = [stage.end for stage, *_ in plan.stages]
+    checkpoints = [Checkpoints(run, keep=config.train.keep, always=stage_ends) for run in runs]
+    target = abstract_state(config, len(runs), mesh)
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, target)
     if plan.start_step:
-        one_state = jax.eval_shape(lambda: fresh_state(config, jnp.uint32(0)))
-        if not stacked:  # each device reads its own part; members go through the host
-            one_state = jax.tree.map(
-                lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
-                one_state,
-                shardings,
-            )
-        restored = [c.restore(plan.start_step, *one_state) for c in checkpoints]
-        state = jax.device_put(stack([State(*r[:2]) for r in restored]), shardings)
-        data_state = restored[0][2]
+        state, data_state = restore(checkpoints, plan.start_step, config, target)
         fingerprint = fingerprints[at(config, plan.start_step).number]
         if data_state.fingerprint != fingerprint:
             raise ValueError(
@@ -305,14 +340,19 @@ def train(
                 "--workdir"
             )
     else:
-        state = jax.jit(make_state, out_shardings=shardings)(seed)
+        state = start(configs, shardings, plan.params)
         data_state = DataState(fingerprint=fingerprints[0])
-        if plan.params is not None:
-            state = state._replace(params=jax.device_put(plan.params, param_shardings))
-    make_optimizer = jax.jit(make_optimizer, out_shardings=shardings.opt_state)
-    logs = [metrics.MetricsLog(run, config, after_step=plan.start_step) for run in runs]
+    stacked = len(runs) > 1
+    make_optimizer = optimizer.direction(config.train).init
+    make_optimizer = jax.jit(
+        jax.vmap(make_optimizer) if stacked else make_optimizer, out_shardings=shardings.opt_state
+    )
+    logs = []
+    if distributed.is_first():
+        logs = [metrics.MetricsLog(run, config, after_step=plan.start_step) for run in runs]
 
-    console, step, num_steps = Console(stderr=True), plan.start_step, stage_ends[-1]
+    console = Console(stderr=True, quiet=not distributed.is_first())
+    step, num_steps = plan.start_step, stage_ends[-1]
     console.print(
         f"{config.name}: {transformer.describe_size(config.model)}"
         f"{' in each member' if stacked else ''}",
@@ -324,7 +364,8 @@ def train(
     elif step:
         console.print(f"{label}: going on from step {step}")
 
-    with Interrupts() as interrupts, jax.set_mesh(mesh):
+    advice = "Start all of them again: the run goes on from its last checkpoint."
+    with distributed.failing_together(advice), Interrupts() as interrupts, jax.set_mesh(mesh):
         for stages, prepared, fingerprint in zip(
             plan.stages, plan.prepared, fingerprints, strict=True
         ):
@@ -347,7 +388,7 @@ def train(
                     state,
                     data_state,
                     step,
-                    open_rows(stage, prepared, step),
+                    open_rows(stage, prepared, step, mesh),
                     mesh=mesh,
                     shardings=shardings,
                     checkpoints=checkpoints,
@@ -355,17 +396,45 @@ def train(
                     interrupts=interrupts,
                     progress=progress,
                 )
-        for checkpoint, log in zip(checkpoints, logs, strict=True):
-            checkpoint.close()
-            log.close()
+        for closing in (*checkpoints, *logs):
+            closing.close()
 
     if step < num_steps:
+        again = f"run the same command again{': ' + command if command else '.'}"
+        if jax.process_count() > 1:
+            again = "start all processes again."
         console.print(
             f"stopped by {interrupts.received} at step {step} of {num_steps}; saved. "
-            f"To go on, run the same command again{': ' + command if command else '.'}"
+            f"To go on, {again}"
         )
         return False
     return True
+
+
+def start(configs: Sequence[ExperimentConfig], shardings: State, params: Params | None) -> State:
+    """The state before the first update: fresh, or with the parameters of another run."""
+    make_state = functools.partial(fresh_state, configs[0])
+    make_state = make_state if len(configs) == 1 else jax.vmap(make_state)
+    seeds = stack([np.uint32(config.seed) for config in configs])
+    state = jax.jit(make_state, out_shardings=shardings)(seeds)
+    return state if params is None else state._replace(params=put(params, shardings.params))
+
+
+def restore(
+    checkpoints: Sequence[Checkpoints], step: int, config: ExperimentConfig, target: State
+) -> tuple[State, DataState]:
+    """The state at `step`, as `target` has it: each device reads its own part.
+
+    Members of a sweep are read whole by every host and stacked there.
+    """
+    if len(checkpoints) == 1:
+        *state, data_state = checkpoints[0].restore(step, *target)
+        return State(*state), data_state
+    one = jax.eval_shape(lambda: fresh_state(config, jnp.uint32(0)))
+    one = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), one)
+    restored = [checkpoint.restore(step, *one) for checkpoint in checkpoints]
+    members = stack([State(params, opt_state) for params, opt_state, _ in restored])
+    return put(members, jax.tree.map(lambda leaf: leaf.sharding, target)), restored[0][2]
 
 
 def train_stage(
@@ -399,13 +468,13 @@ def train_stage(
       State, rows and step as they are then.
     """
     stage, config, num_members = stages[0], stages[0].config, len(stages)
-    tables = [position_table(s.config.model, s.config.data.context_length) for s in stages]
-    rates = [np.float32(s.config.train.learning_rate) for s in stages]
-    member = stack([Member(*pair) for pair in zip(tables, rates, strict=True)])
-
-    # The stage's one compiled program.
-    step_fn = over_members(lambda *args: train_step(config, *args), num_members)
-    step_fn = jax.jit(step_fn, donate_argnums=0, out_shardings=(shardings, None))
+    member = stack_members(stages)
+    step_fn = compiled_step(config, num_members, mesh, shardings)
+    host = host_rows(mesh, config.data.batch_size)
+    digest = 0  # of the rows that this host has to count, since the last save
+    if not is_lone_cpu(mesh):
+        num_rows = config.data.batch_size // config.train.accumulate
+        progress.announce(kernels.check(config.model, num_rows, config.data.context_length))
 
     tokens_per_step = config.data.batch_size * config.data.context_length
     flops_per_step = tokens_per_step * num_members * metrics.flops_per_token(config)
@@ -433,26 +502,27 @@ def train_stage(
         progress.log(done, values["loss"], rates["tokens_per_second"], num_skipped)
 
     def save(step: int) -> None:
+        nonlocal data_state, digest
         log_pending()
-        for index, (log, checkpoint) in enumerate(zip(logs, checkpoints, strict=True)):
+        total = data_state.digest + distributed.sum_of_all(digest)
+        data_state, digest = dataclasses.replace(data_state, digest=total % 2**64), 0
+        for log in logs:
             log.sync()
-            one = member_state(state, index if num_members > 1 else None)
-            checkpoint.save(step, one.params, one.opt_state, data_state, stages[index].config)
+        members = members_of(state, num_members, shardings)
+        for checkpoint, one, own in zip(checkpoints, members, stages, strict=True):
+            checkpoint.save(step, one.params, one.opt_state, data_state, own.config)
 
     first_step = saved_step = step
-    while step < stage.end and not interrupts.received:
+    while step < stage.end and not interrupts.stops_at(step):
         batch = next(batches)
-        digest = data_state.digest + int(batch.pop("row_hash").sum(dtype=np.uint64))
-        state, scalars = step_fn(
-            state, member, to_global(batch, mesh), np.int32(step - stage.start)
-        )
+        digest += int(batch.pop("row_hash")[host.counted].sum(dtype=np.uint64))
+        rows = to_global(batch, mesh, config.data.batch_size, host.rows)
+        state, scalars = step_fn(state, member, rows, np.int32(step - stage.start))
         step += 1
         if step == first_step + 1:
             jax.block_until_ready(scalars)
             progress.restart_clock(step)
-        data_state = dataclasses.replace(
-            data_state, rows=data_state.rows + config.data.batch_size, digest=digest % 2**64
-        )
+        data_state = dataclasses.replace(data_state, rows=data_state.rows + config.data.batch_size)
         log_pending()
         if step % config.train.log_every == 0 or step == stage.end:
             pending = (step, scalars)
@@ -466,9 +536,21 @@ def train_stage(
     return state, data_state, step
 
 
-def member_state(state: State, index: int | None) -> State:
-    """One member's state, as a copy: the next step donates `state` while the save still reads."""
-    return jax.tree.map(lambda x: jnp.copy(x) if index is None else x[index], state)
+def members_of(state: State, num_members: int, shardings: State) -> Iterator[State]:
+    """Each member's state, as a copy: the next step donates `state` while the save still reads.
+
+    One program a member, waited for: apart, the slices of many arrays may meet in another order on
+    another host, and wait for one another forever.
+    """
+    if num_members == 1:
+        yield jax.tree.map(jnp.copy, state)
+        return
+    one = jax.tree.map(lambda x: NamedSharding(x.mesh, PartitionSpec(*x.spec[1:])), shardings)
+    for index in range(num_members):
+        take = jax.jit(
+            lambda state, index=index: jax.tree.map(lambda x: x[index], state), out_shardings=one
+        )
+        yield jax.block_until_ready(take(state))
 
 
 def stack(trees: Sequence[Any]) -> Any:
@@ -479,14 +561,17 @@ def stack(trees: Sequence[Any]) -> Any:
 def main() -> int:
     """Command line of a single run."""
     parser = overrides.argument_parser("train.py", __doc__)
+    distributed.add_arguments(parser)
     arguments = parser.parse_intermixed_args()
     try:
-        config = overrides.apply(overrides.find_config(arguments.config), arguments.overrides)
-        run = RunDirectory(arguments.workdir)
+        distributed.initialize(arguments)
+        with distributed.refusing_together():
+            config = overrides.apply(overrides.find_config(arguments.config), arguments.overrides)
+            run = RunDirectory(arguments.workdir)
         command = " ".join(["python", *sys.argv])
         finished = train([config], [run], given_overrides=[arguments.overrides], command=command)
     except ValueError as error:
-        parser.exit(2, f"train.py: error: {error}\n")
+        parser.exit(2, f"train.py: error: {error}\n" if distributed.is_first() else None)
     except KeyboardInterrupt:  # before the first step there is nothing to save
         return 130
     return 0 if finished else 130

@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import absl.flags
@@ -20,7 +20,7 @@ _PREFETCH = 4  # batches built ahead
 
 
 class HostBatches(grain.MapDataset[Batch]):
-    """Batch number s holds rows s * batch_size ...; this host's is its share of them, in order."""
+    """Batch number s holds rows s * batch_size ...; this host's are some of them, in order."""
 
     def __init__(
         self,
@@ -28,13 +28,11 @@ class HostBatches(grain.MapDataset[Batch]):
         batch_size: int,
         *,
         start_step: int,
-        host_index: int,
-        host_count: int,
+        host_rows: Sequence[int],
     ):
         super().__init__(rows)
         self._batch_size, self._start_step = batch_size, start_step
-        self._share = batch_size // host_count
-        self._host_start = host_index * self._share
+        self._host_rows = host_rows
 
     def __len__(self) -> int:
         return sys.maxsize // self._batch_size - self._start_step
@@ -43,8 +41,8 @@ class HostBatches(grain.MapDataset[Batch]):
         """The batch `index` steps after the first."""
         if isinstance(index, slice):
             return self.slice(index)
-        first = (self._start_step + index) * self._batch_size + self._host_start
-        numbers = range(first, first + self._share)
+        first = (self._start_step + index) * self._batch_size
+        numbers = [first + row for row in self._host_rows]
         rows: list = list(self._parent._getitems(numbers))  # grain's batched read
         batch = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
         batch["row_hash"] = np.array(
@@ -73,8 +71,7 @@ def batches(
     prepared: Path,
     *,
     start_step: int,
-    host_index: int = 0,
-    host_count: int = 1,
+    host_rows: Sequence[int] | None = None,
 ) -> Iterator[Batch]:
     """Endless batches from step `start_step` on: the contract of `data`, this host's rows.
 
@@ -84,22 +81,18 @@ def batches(
 
     Args:
       prepared: what `data.prepare.prepare` returned.
+      host_rows: which rows of each batch are wanted, of 0 ... batch_size - 1; None means all.
 
     Raises:
-      ValueError: if `prepared` is damaged, too small for one row, or hosts do not divide the batch.
+      ValueError: if `prepared` is damaged or too small for one row.
     """
-    if config.batch_size % host_count:
-        raise ValueError(
-            f"batch_size={config.batch_size} must be a multiple of the {host_count} hosts"
-        )
     tokenizer = Tokenizer(prepared / "tokenizer.model")
     store = None if config.source == "retrieval" else TokenStore(prepared / "train")
     dataset = HostBatches(
         mixture(config, store, tokenizer),
         config.batch_size,
         start_step=start_step,
-        host_index=host_index,
-        host_count=host_count,
+        host_rows=range(config.batch_size) if host_rows is None else host_rows,
     )
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCH)
     stream = dataset.to_iter_dataset(options)

@@ -291,7 +291,8 @@ def _mean_and_interval(
     log_distance = np.clip(log_distance, low, high)
     data, resampled = log_distance[:, 0], log_distance[:, 1:]
     num_seeds = len(data)
-    centre = float(data.mean())
+    # Rounding could put the mean of seeds that are all at a limit inside it.
+    centre = float(np.clip(data.mean(), data.min(), data.max()))
     if num_documents == 1:
         return centre, -np.inf, np.inf
 
@@ -330,7 +331,11 @@ def _cells(trials, hits, x, in_cell, cells) -> tuple[Cell, ...]:
     log_distance = (trials[0] * x) @ in_cell / (trials[0] @ in_cell)
     trials, hits = trials @ in_cell, hits @ in_cell
     accuracy = hits / np.maximum(trials, 1)
-    variance = accuracy[1:].var(0, where=trials[1:] > 0)
+    # Over the resamples that drew the cell; where few are taken, none may have.
+    drawn = trials[1:] > 0
+    num_drawn = np.maximum(drawn.sum(0), 1)
+    mean = np.sum(accuracy[1:] * drawn, 0) / num_drawn
+    variance = np.sum((accuracy[1:] - mean) ** 2 * drawn, 0) / num_drawn
     n, p = trials[0], accuracy[0]
     # Questions of one document succeed together: the bootstrap says what that costs. Where all
     # or none succeed it says nothing, and the trials are taken as they are.

@@ -143,7 +143,7 @@ class CopyGain(NamedTuple):
     documents: np.ndarray
 
 
-_PAIRED_BY = ("run", "step", "rotary", "length", "document", "query")
+_PAIRED_BY = ("run", "seed", "step", "rotary", "length", "document", "query")
 
 
 def copy_gain(rows: Rows) -> CopyGain:

@@ -4,10 +4,12 @@ In memory rows are columns, a dict of equally long numpy arrays; in `results.jso
 objects, one a line. A float that does not exist (the base of NoPE) is null there, NaN here.
 """
 
+import itertools
 import json
+import operator
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -42,7 +44,7 @@ SCHEMA: dict[str, type] = {
 EVALUATION = ("task", "split", "length", "step", "rotary")
 
 _DTYPES = {str: np.str_, int: np.int64, float: np.float64, bool: np.bool_}
-_JSON_TYPES = {str: (str,), int: (int,), float: (float, int, type(None)), bool: (bool,)}
+_JSON_TYPES = {str: {str}, int: {int}, float: {float, int, type(None)}, bool: {bool}}
 
 
 def columns(rows: Sequence[dict[str, Any]]) -> Rows:
@@ -95,19 +97,51 @@ def read(path: Path) -> Rows:
     Raises:
       ValueError: at the first line that is not a row of this schema, named as file:line.
     """
-    rows = []
+    parts, number = [], 1
     with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            where = f"{path}:{number}"
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(
-                    f"{where}: not JSON ({error.msg}); delete the file and evaluate again"
-                ) from error
-            _check(row, where)
-            rows.append(row)
-    return columns(rows)
+        # Blocks: objects of a whole file would take twenty times its size.
+        while lines := list(itertools.islice(file, _BLOCK)):
+            part = _parse(lines)
+            if part is None:
+                _refuse(lines, path, number)
+            parts.append(part)
+            number += len(lines)
+    return concatenate(parts)
+
+
+_BLOCK = 4096
+_values = operator.itemgetter(*SCHEMA)
+
+
+def _parse(lines: Sequence[str]) -> Rows | None:
+    """The rows of all lines at once, at half the cost of one by one; None if any is not a row."""
+    try:
+        rows = json.loads(f"[{','.join(lines)}]")
+        values = list(zip(*map(_values, rows), strict=True))
+    except (json.JSONDecodeError, KeyError, TypeError, IndexError):
+        return None
+    whole = len(rows) == len(lines) and set(map(len, rows)) == {len(SCHEMA)}
+    typed = zip(values, SCHEMA.values(), strict=True)
+    if not whole or any(not set(map(type, column)) <= _JSON_TYPES[kind] for column, kind in typed):
+        return None
+    return {
+        name: np.array(column, _DTYPES[kind])
+        for column, (name, kind) in zip(values, SCHEMA.items(), strict=True)
+    }
+
+
+def _refuse(lines: Sequence[str], path: Path, first: int) -> NoReturn:
+    """Raises ValueError at the first of the lines that is no row; they begin at line `first`."""
+    for number, line in enumerate(lines, start=first):
+        where = f"{path}:{number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{where}: not JSON ({error.msg}); delete the file and evaluate again"
+            ) from error
+        _check(row, where)
+    raise AssertionError(f"{path}: every line of it is a row, all of them are not")
 
 
 def _check(row: Any, where: str) -> None:

@@ -1,11 +1,13 @@
-"""Devices to mesh, host batch to global arrays."""
+"""Devices to mesh, what a host has to arrays over all of it."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
+from jax.experimental import mesh_utils
+from jax.sharding import AxisType, Mesh
 
 from experiment.config import ExperimentConfig
 from model.axes import MESH_AXES
@@ -71,50 +73,72 @@ def _filled(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
     )
 
 
-def make_mesh(config: ExperimentConfig, num_members: int) -> Mesh:
-    """Lays all devices out along the mesh's axes.
+def make_mesh(
+    config: ExperimentConfig, num_members: int, devices: Sequence[Any] | None = None
+) -> Mesh:
+    """Lays devices, all of this run's by default, out along the mesh's axes.
 
     Raises:
       ValueError: as `mesh_sizes`.
     """
-    sizes = mesh_sizes(config, num_members, jax.device_count())
-    return jax.make_mesh(
-        tuple(sizes.values()), MESH_AXES, axis_types=(jax.sharding.AxisType.Auto,) * len(MESH_AXES)
+    devices = jax.devices() if devices is None else devices
+    sizes = mesh_sizes(config, num_members, len(devices))
+    # The mesh's axes need not be the torus's: sequence=8 on 4x4x4 takes one and half of another.
+    grid = mesh_utils.create_device_mesh(
+        tuple(sizes.values()), devices, allow_split_physical_axes=True
     )
+    return Mesh(grid, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES))
 
 
-def host_rows(mesh: Mesh) -> tuple[int, int]:
-    """Which share of a batch's rows this host reads, and how many shares there are.
+class HostRows(NamedTuple):
+    """Rows of a batch that a host reads.
 
-    Hosts that `sequence`, `tensor` or `sweep` alone tell apart read the same rows.
-
-    Raises:
-      ValueError: if this host's devices hold rows that do not follow one another.
+    Attributes:
+      rows: their numbers within the batch, ascending.
+      counted: of each, whether no host before this one reads it too: where tokens, heads or
+        members are split between hosts, several read the same rows.
     """
-    here = np.vectorize(lambda device: device.process_index)(mesh.devices) == jax.process_index()
-    row_axes = [MESH_AXES.index(axis) for axis in ("data", "fsdp")]
-    here = here.any(axis=tuple(i for i in range(here.ndim) if i not in row_axes)).reshape(-1)
-    (own,) = np.nonzero(here)
-    first, num_own = int(own[0]), len(own)
-    if own[-1] - first + 1 != num_own or first % num_own or len(here) % num_own:
-        raise ValueError(
-            f"mesh {dict(mesh.shape)} gives this host rows that do not follow one another; use "
-            "mesh.sweep=1, or a number of members that the hosts divide"
-        )
-    return first // num_own, len(here) // num_own
+
+    rows: list[int]
+    counted: np.ndarray
 
 
-def to_global(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-    """This host's rows (`host_rows`) as part of arrays over the whole mesh."""
-    sharding, (share, num_shares) = batch_sharding(mesh), host_rows(mesh)
+def host_rows(mesh: Mesh, batch_size: int, host: int | None = None) -> HostRows:
+    """The rows that the devices of a host (this one by default) hold."""
+    host = jax.process_index() if host is None else host
+    rows_of: dict[int, set[int]] = {}
+    whole = (batch_size, mesh.shape["sequence"])
+    for device, index in batch_sharding(mesh).devices_indices_map(whole).items():
+        rows = range(*index[0].indices(batch_size))
+        rows_of.setdefault(device.process_index, set()).update(rows)
+    before: set[int] = set().union(*(rows for other, rows in rows_of.items() if other < host))
+    own = sorted(rows_of[host])
+    return HostRows(own, np.array([row not in before for row in own]))
+
+
+def to_global(
+    batch: dict[str, np.ndarray], mesh: Mesh, batch_size: int, rows: Sequence[int]
+) -> dict[str, jax.Array]:
+    """This host's rows of a batch, of the numbers `rows`, as part of arrays over the whole mesh."""
+    sharding = batch_sharding(mesh)
+    place = {row: index for index, row in enumerate(rows)}
 
     def make(rows_BT: np.ndarray) -> jax.Array:
-        B, T = rows_BT.shape
-
         def part(index: Any) -> np.ndarray:
-            first, end, _ = index[0].indices(B * num_shares)
-            return rows_BT[first - share * B : end - share * B, index[1]]
+            first, end, _ = index[0].indices(batch_size)
+            start = place[first]
+            return rows_BT[start : start + end - first, index[1]]
 
-        return jax.make_array_from_callback((B * num_shares, T), sharding, part)
+        shape = (batch_size, *rows_BT.shape[1:])
+        return jax.make_array_from_callback(shape, sharding, part)
 
     return {name: make(value) for name, value in batch.items()}
+
+
+def put(tree: Any, shardings: Any) -> Any:
+    """Arrays that every host has whole, each laid out over the mesh."""
+    return jax.tree.map(
+        lambda x, where: jax.make_array_from_callback(x.shape, where, lambda index: x[index]),
+        tree,
+        shardings,
+    )

@@ -1,9 +1,12 @@
 """What a person sees of a training run, and how they stop it."""
 
+import os
 import signal
 import time
 
+import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -41,6 +44,10 @@ class TrainProgress:
 
     def __exit__(self, *exception) -> None:
         self._bar.stop()
+
+    def announce(self, line: str) -> None:
+        """Says something that stays above the live line."""
+        self._console.print(line, highlight=False)
 
     def restart_clock(self, step: int) -> None:
         """Leaves compilation out of the rates: `step` is the first one done."""
@@ -83,18 +90,36 @@ class TrainProgress:
 
 
 class Interrupts:
-    """Notes SIGINT and SIGTERM, so that the loop can save; a second one stops at once."""
+    """Notes SIGINT and SIGTERM, so that the loop can save; a second SIGINT stops at once.
+
+    Of several processes one may be told, or each at another step: JAX's preemption service, which
+    has SIGTERM then, finds the step at which all of them stop.
+    """
 
     def __enter__(self) -> "Interrupts":
         self.received = ""
+        alone = jax.process_count() == 1
+        handlers = {signal.SIGINT: self._note if alone else self._tell_all}
+        if alone:
+            handlers[signal.SIGTERM] = self._note
         self._previous = {
-            number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)
+            number: signal.signal(number, handler) for number, handler in handlers.items()
         }
         return self
+
+    def stops_at(self, step: int) -> bool:
+        """Whether to save and stop, `step` updates being done; asked once before each update."""
+        if jax.process_count() > 1 and multihost_utils.reached_preemption_sync_point(step):
+            self.received = "a signal to one of the processes"
+        return bool(self.received)
 
     def _note(self, number: int, frame) -> None:
         self.received = signal.Signals(number).name
         signal.signal(number, self._previous[signal.Signals(number)])
+
+    def _tell_all(self, number: int, frame) -> None:
+        signal.signal(number, self._previous[signal.Signals(number)])
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def __exit__(self, *exception) -> None:
         for number, handler in self._previous.items():

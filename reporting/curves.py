@@ -10,15 +10,19 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 import evals
-from evals import fixed_target
+from evals import fixed_target, lagcopy
+from evals import rows as rows_lib
 from evals.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.fixed_target import FixedTarget
+from evals.lagcopy import Lagcopy
+from evals.rows import Rows
 from evals.step1 import Step1
 from reporting.members import Member, at_several_lengths, tasks
 from reporting.style import (
     FAINT,
     INK,
     Look,
+    folded,
     grid,
     hint,
     looks,
@@ -34,26 +38,40 @@ _DOTS = (0, (1, 2))
 
 
 def accuracy_by_distance(members: Sequence[Member]) -> Figure:
-    """One panel a task: share of exact answers against distance, with 95% intervals."""
-    names = tasks(members)
-    figure, panels = grid(len(names), height=3.8, sharey=True)
+    """A panel a task and trained length: exact answers against distance, with 95% intervals."""
+    lengths = sorted({member.trained_length for member in members})
+    found = accuracy_panels(members)
+    figure, panels = grid(len(found), height=3.8, sharey=True)
     look = looks(members)
-    for ax, task in zip(panels, names, strict=True):
-        shown = [member for member in members if task in member.estimates]
-        for chance in {member.estimates[task].chance for member in shown}:
+    for ax, ((task, length), shown) in zip(panels, found.items(), strict=True):
+        estimates = [member.estimates[task] for member in shown]
+        for chance in {estimate.chance for estimate in estimates}:
             ax.axhline(chance, color=FAINT, linewidth=1, linestyle=_DOTS, zorder=1)
-        for member in shown:
-            _accuracy(ax, member, member.estimates[task], look[member.index])
+        for member, estimate in zip(shown, estimates, strict=True):
+            _accuracy(ax, member, estimate, look[member.index])
         ax.set_xscale("log", base=2)
+        shortest = min(max(estimate.shortest, 1) for estimate in estimates)
+        ax.set_xlim(shortest / 1.2, 1.2 * max(estimate.longest for estimate in estimates))
         token_axis(ax.xaxis, num_ticks=8)
         ax.set_ylim(-0.03, 1.03)
-        ax.set_title(task)
+        ax.set_title(folded(task) + (f"\ntrained on {length:,}" if len(lengths) > 1 else ""))
     figure.supxlabel("distance to the answer (tokens, log scale)", fontsize=10)
     figure.supylabel("accuracy (exact match)", fontsize=10)
     half = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label="effective context")
     chance = Line2D([], [], color=FAINT, ls=_DOTS, lw=1, label="chance")
     member_legend(figure, members, [half, chance])
     return figure
+
+
+def accuracy_panels(members: Sequence[Member]) -> dict[tuple[str, int], list[Member]]:
+    """By task and trained length, the members that were asked enough to be drawn."""
+    found: dict[tuple[str, int], list[Member]] = {}
+    for task in tasks(members):
+        for member in sorted(members, key=lambda member: member.trained_length):
+            estimate = member.estimates.get(task)
+            if estimate and any(cell.trials >= MIN_TRIALS for cell in estimate.cells):
+                found.setdefault((task, member.trained_length), []).append(member)
+    return found
 
 
 def _accuracy(ax: Axes, member: Member, estimate: Estimate, look: Look) -> None:
@@ -120,7 +138,7 @@ def perplexity_by_position(members: Sequence[Member]) -> Figure:
         ax.set_xscale("log", base=2)
         token_axis(ax.xaxis, num_ticks=8)
         ax.set_title(f"context of {length:,}")
-        trained_lines(ax, here, below=length)
+        _trained_lines(ax, here, below=length)
     # Perplexity near the start of a text is that of single tokens: leave room for the rest.
     panels[0].set_yscale("log", base=2)
     token_axis(panels[0].yaxis)
@@ -130,7 +148,7 @@ def perplexity_by_position(members: Sequence[Member]) -> Figure:
     return figure
 
 
-def trained_lines(ax: Axes, members: Sequence[Member], *, below: float = np.inf) -> None:
+def _trained_lines(ax: Axes, members: Sequence[Member], *, below: float) -> None:
     """A vertical line at each trained length that lies below the end of the axis."""
     for length in sorted({m.trained_length for m in members if m.trained_length < below}):
         ax.axvline(length, color=INK, linewidth=0.9, zorder=1)
@@ -183,16 +201,23 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
             places = [aside * length for length in lengths]
             l50_against(panels[1], member, places, [m.estimate for m in found], style)
     lengths = sorted({m.length for member in shown for m in member.own.values() if m.task == task})
+    trained = {member.trained_length for member in shown}
     for ax in panels:
         ax.set_xscale("log", base=2)
-        trained_lines(ax, shown)
-        marked_lengths(ax.xaxis, lengths)
+        for length in trained:
+            ax.axvline(length, color=INK, linewidth=0.9, zorder=1)
+        marked_lengths(ax.xaxis, {*lengths, *trained}, dict.fromkeys(trained, "trained"))
         ax.set_xlabel("context length evaluated (tokens)")
-    panels[0].set_title(f"{task}: {VALUES[kind]}", fontsize=10)
+    panels[0].set_title(f"{folded(task)}:\n{VALUES[kind]}", fontsize=10)
     if kind != "likelihood":
         panels[0].set_ylim(-0.03, 1.03)
     if retrieval:
         panels[1].set_title("effective context (tokens)", fontsize=10)
+        estimates = [m.estimate for member in shown for m in member.own.values() if m.task == task]
+        if all(estimate.verdict == NOT_LEARNED for estimate in estimates):
+            box = {"fc": "white", "ec": "none", "pad": 2}
+            middle = {"xycoords": "axes fraction", "ha": "center", "color": FAINT, "bbox": box}
+            panels[1].annotate("no member learned it", (0.5, 0.5), **middle)
         # One that can be asked up to here has seen all of its context.
         panels[1].plot(lengths, lengths, color=FAINT, lw=1, ls=_DOTS, zorder=1)
         panels[1].set_yscale("log", base=2)
@@ -268,6 +293,8 @@ def context_gain(members: Sequence[Member]) -> Figure:
                     gain.contexts, mean, color=style.color, ls=style.linestyle, marker="o", ms=3.2
                 )
                 tag([band, *line], member)
+                if gain.gains[-1].mean <= 0:  # nothing of which there could be 95%
+                    continue
                 mark = ax.plot(
                     gain.length,
                     mean[gain.contexts.index(gain.length)],
@@ -282,12 +309,61 @@ def context_gain(members: Sequence[Member]) -> Figure:
         ax.set_xscale("log", base=2)
         token_axis(ax.xaxis, num_ticks=8)
         ax.axhline(0, color=FAINT, lw=1, ls=_DOTS, zorder=1)
-        ax.set_title(f"{task}\nat {length:,}", fontsize=10)
+        ax.set_title(f"{folded(task)}\nat {length:,}", fontsize=10)
     figure.supxlabel("context before the target (tokens, log scale)", fontsize=10)
     figure.supylabel("nats a token less than with the shortest context", fontsize=10)
     enough = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label="95% of the gain")
     member_legend(figure, members, [enough])
     return figure
+
+
+def copy_gain(members: Sequence[Member]) -> Figure:
+    """What a first saying of a text is worth to the second, by lag: nats above, share below."""
+    lengths = copy_gain_lengths(members)
+    figure = Figure(figsize=(min(10, 5.6 + 2.2 * len(lengths)), 5.6), layout="constrained")
+    above, below = figure.subplots(2, len(lengths), sharex="col", sharey="row", squeeze=False)
+    look = looks(members)
+    for top, bottom, length in zip(above, below, lengths, strict=True):
+        for member in members:
+            gain = lagcopy.copy_gain(_copied(member, length))
+            for ax, mean, error in (
+                (top, gain.nats, gain.nats_error),
+                (bottom, gain.accuracy, gain.accuracy_error),
+            ):
+                style = look[member.index]
+                low, high = mean - 1.96 * error, mean + 1.96 * error
+                options = {"color": style.color, "alpha": 0.13, "linewidth": 0}
+                band = ax.fill_between(gain.lag, low, high, **options)
+                line = ax.plot(
+                    gain.lag, mean, color=style.color, ls=style.linestyle, marker="o", ms=3.2
+                )
+                tag([band, *line], member)
+        for ax in (top, bottom):
+            ax.axhline(0, color=FAINT, lw=1, ls=_DOTS, zorder=1)
+        bottom.set_xscale("log", base=2)
+        token_axis(bottom.xaxis, num_ticks=8)
+        top.set_title(f"context of {length:,}")
+    figure.supxlabel("lag: tokens from the first saying to the second (log scale)", fontsize=10)
+    above[0].set_ylabel("nats a token less than\nwithout the first saying")
+    below[0].set_ylabel("share of right tokens\nabove that without it")
+    member_legend(figure, members)
+    return figure
+
+
+def copy_gain_lengths(members: Sequence[Member]) -> list[int]:
+    """Lengths at which a member was asked natural text and its control."""
+    lengths = {length for member in members for _, length in member.own}
+    found = ((length, _copied(member, length)) for length in lengths for member in members)
+    return sorted({length for length, rows in found if len(lagcopy.copy_gain(rows).lag)})
+
+
+def _copied(member: Member, length: int) -> Rows:
+    """Its rows of natural text and the control, of all lags."""
+    own = [
+        (evals.parse(task), measured) for (task, at), measured in member.own.items() if at == length
+    ]
+    parts = [m.rows for task, m in own if isinstance(task, Lagcopy) and task.text != "random"]
+    return rows_lib.concatenate(parts)
 
 
 def context_gain_keys(members: Sequence[Member]) -> list[tuple[str, int]]:

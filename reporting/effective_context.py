@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from evals.effective_context import MEASURED, NOT_LEARNED, Estimate
 from model.rotary import Rotary
 from model.rotary.rope import Rope
-from reporting.members import Member, tasks
+from reporting.members import Member, learned, tasks
 from reporting.style import FAINT, INK, looks, tag
 from theory import bound, decay
 
@@ -82,10 +82,21 @@ def effective_context(members: Sequence[Member]) -> Figure:
     return figure
 
 
+def drawn(members: Sequence[Member]) -> list[str]:
+    """The leading task, and the others that a member has learned."""
+    names = tasks(members)
+    return names[:1] + [name for name in names[1:] if learned(members, name)]
+
+
+def _drawn_estimates(members: Sequence[Member]) -> list[Estimate]:
+    names = drawn(members)
+    return [m.estimates[name] for m in members for name in names if name in m.estimates]
+
+
 def _vertical_axis(ax: Axes, members: Sequence[Member]) -> None:
     """Powers of two; below them, where it is needed, a row for tasks that were not learned."""
     longest = max(member.trained_length for member in members)
-    estimates = [estimate for member in members for estimate in member.estimates.values()]
+    estimates = _drawn_estimates(members)
     bounds = [member.theory.first_negative or math.inf for member in members]
     measured = [value for e in estimates for value in (e.l50, e.ci_low) if value > 0]
     floor = math.floor(math.log2(min(longest / 8, *bounds, *measured)))
@@ -242,7 +253,7 @@ def _draw_member(
     ax: Axes, member: Member, members: Sequence[Member], to_x: Callable[[float], float]
 ) -> None:
     color = looks(members)[member.index].color
-    for task, mark in _marks(tasks(members)).items():
+    for task, mark in _marks(drawn(members)).items():
         if task in member.estimates:
             _draw_estimate(ax, to_x(mark.shift), member, member.estimates[task], mark, color)
 
@@ -301,11 +312,11 @@ def _draw_estimate(
 
 def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
     """Columns of handles: what was measured, how to read it, what theory says."""
-    verdicts = {e.verdict for member in members for e in member.estimates.values()}
+    verdicts = {estimate.verdict for estimate in _drawn_estimates(members)}
     columns = [
         [
             _handle(f"measured: {task}", marker=mark.marker, ms=mark.size, alpha=mark.alpha)
-            for task, mark in _marks(tasks(members)).items()
+            for task, mark in _marks(drawn(members)).items()
         ],
         [
             _handle(label, color=color, ls=linestyle, lw=1.4)

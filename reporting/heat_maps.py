@@ -119,6 +119,7 @@ def distances(members: Sequence[Member], task: str) -> Figure:
                 mark += ax.plot([x, x + 1], [estimate.l50] * 2, color=INK, lw=1.4)
                 hint(mark, f"{member.label} at {measured.length:,}: L50 {estimate}", member)
         _lengths_axis(ax, member, [measured.length for measured in found])
+        ax.set_facecolor(_EMPTY)
         ax.set_yscale("log", base=2)
         ax.set_ylim(2 ** (number / fit.CELLS_PER_OCTAVE), longest * 1.1)
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
@@ -181,7 +182,7 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
         x, y = schedules.index(schedule), shown.index(member)
         fill = color(measured)
         patch = _cell(ax, x, y, 1, 1, fill)
-        dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.45
+        dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.5
         value, _, interval = cell_text(measured).partition("\n")
         ink: dict[str, Any] = {"color": "white" if dark else INK, "ha": "center", "va": "center"}
         middle = y + (0.36 if interval else 0.5)

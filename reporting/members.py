@@ -1,18 +1,21 @@
 """What is shown of each member: its measurements, and the theory of its own frequencies."""
 
+import collections
 import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 import evals
 from evals import effective_context, summaries, thresholds
 from evals import rows as rows_lib
-from evals.effective_context import Estimate
+from evals.effective_context import NOT_LEARNED, Estimate
 from evals.rows import Rows
+from experiment import stages
 from experiment.config import ExperimentConfig, MeshConfig
 from experiment.run import RunDirectory
 from reporting.tables import relative
@@ -91,6 +94,36 @@ def value(kind: str, rows: Rows) -> float:
     return thresholds.mean_accuracy(rows)
 
 
+class Evaluation(NamedTuple):
+    """Rows that one command made, of one run: `documents` of them at one task and length.
+
+    Attributes:
+      rotary: the schedule evaluated with, a whole expression.
+    """
+
+    run: RunDirectory
+    task: str
+    length: int
+    rotary: str
+    step: int
+    documents: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Checkpoint:
+    """What a member answered at one step, under the schedule in force there.
+
+    Attributes:
+      step: the checkpoint.
+      config: in force at it.
+      measurements: by task, at the trained length of that config or the evaluated one nearest.
+    """
+
+    step: int
+    config: ExperimentConfig
+    measurements: Mapping[str, Measurement]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Member:
     """One setting of a sweep; its seeds are its runs.
@@ -101,7 +134,10 @@ class Member:
       runs: one run directory a seed.
       config: of the first run, in force at its last checkpoint.
       theory: of the configuration's own frequencies.
-      measurements: all that was evaluated; "trained" is the first of the schedules.
+      measurements: all that was evaluated of the last stage, each at the last checkpoint that it
+        was evaluated at; "trained" is the first of the schedules.
+      checkpoints: every one that was evaluated, ascending, those of earlier stages too.
+      evaluations: what the rows of all runs and checkpoints are from.
       losses: (tokens seen, training loss in nats/token) of each run that has metrics, at most
         `LOSS_POINTS` of them, each the mean of the records it stands for.
     """
@@ -112,6 +148,8 @@ class Member:
     config: ExperimentConfig
     theory: Predictions
     measurements: tuple[Measurement, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    evaluations: tuple[Evaluation, ...]
     losses: tuple[tuple[np.ndarray, np.ndarray], ...]
 
     @property
@@ -201,14 +239,20 @@ def _member(runs: tuple[RunDirectory, ...]) -> Member:
     config = runs[0].config_at(steps[-1]) if steps else runs[0].config
     parts = runs[0].path.resolve().name.split(",")
     table = config.model.rotary_table(config.data.context_length)
-    found = [rows_lib.read(run.results_path) for run in runs if run.results_path.exists()]
+    found = {run: rows_lib.read(run.results_path) for run in runs if run.results_path.exists()}
+    rows = rows_lib.concatenate(list(found.values()))
+    stage = stages.at(runs[0].config, steps[-1] if steps else 0)
+    # What an earlier stage answered was under another schedule or length than this one's.
+    last_stage = {name: column[rows["step"] > stage.start] for name, column in rows.items()}
     return Member(
         index=0,
         label=",".join(part for part in parts if not part.startswith("seed=")) or config.name,
         runs=runs,
         config=config,
         theory=predict(table.inv_freq),
-        measurements=tuple(_measurements(rows_lib.concatenate(found), config)),
+        measurements=tuple(_measurements(last_stage, config)),
+        checkpoints=tuple(_checkpoints(rows, runs[0])),
+        evaluations=tuple(each for run, own in found.items() for each in _evaluations(own, run)),
         losses=tuple(curve for run in runs if (curve := _loss(run)) is not None),
     )
 
@@ -230,6 +274,27 @@ def _measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:
                     )
                 )
     return sorted(found, key=lambda measured: measured.schedule != TRAINED)
+
+
+def _evaluations(rows: Rows, run: RunDirectory) -> list[Evaluation]:
+    columns = (rows[name].tolist() for name in ("task", "length", "rotary", "step", "document"))
+    documents = dict.fromkeys(zip(*columns, strict=True))
+    counts = collections.Counter(key[:-1] for key in documents)
+    return [
+        Evaluation(run, task, length, rotary, step, count)
+        for (task, length, rotary, step), count in counts.items()
+    ]
+
+
+def _checkpoints(rows: Rows, run: RunDirectory) -> Iterator[Checkpoint]:
+    for step in np.unique(rows["step"]).tolist():
+        config = run.config_at(step)
+        found = _measurements(rows_lib.select(rows, step=step), config)
+        own = [measured for measured in found if measured.schedule == TRAINED]
+        far = [abs(measured.length - config.data.context_length) for measured in own]
+        by_distance = sorted(zip(far, own, strict=True), key=lambda pair: -pair[0])
+        by_task = {measured.task: measured for _, measured in by_distance}  # the nearest stays
+        yield Checkpoint(step=step, config=config, measurements=by_task)
 
 
 def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:
@@ -283,3 +348,9 @@ def tasks(members: Sequence[Member]) -> list[str]:
         for (task, _), measured in member.own.items()
         if measured.kind == "retrieval"
     )
+
+
+def learned(members: Sequence[Member], task: str) -> bool:
+    """Whether any member did."""
+    found = (member.estimates.get(task) for member in members)
+    return any(estimate and estimate.verdict != NOT_LEARNED for estimate in found)

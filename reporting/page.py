@@ -14,7 +14,7 @@ import matplotlib.colors
 from evals.effective_context import MEASURED, NOT_LEARNED, Estimate
 from model import rotary as rotary_lib
 from model.rotary import Rotary
-from reporting.members import Member, tasks
+from reporting.members import Member, learned, tasks
 from reporting.style import Look, looks
 from theory.predictions import HORIZON
 
@@ -221,7 +221,7 @@ def _said(estimate: Estimate) -> str:
 def _table(members: Sequence[Member]) -> str:
     look = looks(members)
     names = tasks(members)
-    lead, others = names[:1], names[1:]
+    lead, others = names[:1], [name for name in names[1:] if learned(members, name)]
     groups = [("", 1), *((f"measured: {name}", 4) for name in lead)]
     heads = ["member"]
     if lead:
@@ -273,6 +273,8 @@ def _table_caption(members: Sequence[Member]) -> str:
             "quarter octave. L85: where accuracy is still 0.85 of the way. Ceiling: "
             "accuracy at short distances. Revival: best accuracy beyond the first fall, and where. "
         )
+        if unlearned := [name for name in tasks(members)[1:] if not learned(members, name)]:
+            measured += f"Learned by no member: {html.escape(', '.join(unlearned))}. "
     return measured + (
         "Theory length: the first distance m at which B<sub>m</sub> = Σ cos(m · inv_freq) is "
         "negative, for the frequencies the member was trained with (none: at no distance below "

@@ -5,6 +5,7 @@ rises steadily, so the order survives colour-blindness and a photocopier). Contr
 """
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -96,8 +97,13 @@ def token_axis(axis: Axis, *, num_ticks: int = 14) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
 
 
-def marked_lengths(axis: Axis, lengths: Iterable[float]) -> None:
-    """Marks a log2 axis at these lengths, written as plain numbers; crowded ones go unnamed."""
+def marked_lengths(
+    axis: Axis, lengths: Iterable[float], notes: Mapping[float, str] | None = None
+) -> None:
+    """Marks a log2 axis at these lengths, written as plain numbers; crowded ones go unnamed.
+
+    `notes` are written below the numbers of their lengths.
+    """
     lengths = sorted(set(lengths))
     axis.set_major_locator(FixedLocator(lengths))
     axis.set_minor_locator(NullLocator())
@@ -105,20 +111,32 @@ def marked_lengths(axis: Axis, lengths: Iterable[float]) -> None:
     names, last = [], -np.inf
     for length in lengths:
         roomy = np.log2(length) - last > 0.12 * (high - low)
-        names.append(f"{length:,.5g}" if roomy else "")
+        note = (notes or {}).get(length)
+        name = f"{length:,.5g}\n{note}" if note else f"{length:,.5g}"
+        names.append(name if roomy else "")
         last = np.log2(length) if roomy else last
     axis.set_major_formatter(FixedFormatter(names))
 
 
 def grid(count: int, *, columns: int = 3, height: float = 3.4, **options) -> tuple[Figure, list]:
-    """A figure of `count` panels, row by row, each row no wider than the page."""
-    columns = 2 if (count, columns) == (4, 3) else min(count, columns)
+    """A figure of `count` panels in even rows, each row no wider than the page."""
     rows = -(-count // columns)
+    columns = -(-count // rows)
     figure = Figure(figsize=(min(10, 5.6 + 2.2 * columns), height * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, **options).ravel().tolist()
     for ax in panels[count:]:
         ax.remove()
     return figure, panels[:count]
+
+
+def folded(task: str, width: int = 28) -> str:
+    """A long expression on several lines, cut after brackets and commas."""
+    lines = [""]
+    for part in re.split(r"(?<=[(,/])", task):
+        if lines[-1] and len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def member_legend(

@@ -201,7 +201,8 @@ def perplexity_table(found: Sequence[Evaluation]) -> Table:
 
 def _gain(chosen: Rows) -> str:
     gain = context_gain(chosen)
-    return f"gain {gain.gains[-1].mean:.3f} nats, 95% of it by {gain.length} tokens"
+    nats = gain.gains[-1].mean
+    return f"gain {nats:.3f} nats" + (f", 95% of it by {gain.length} tokens" if nats > 0 else "")
 
 
 # What else the rows of a task say.

@@ -10,13 +10,12 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 import evals
 from evals import rows as rows_lib
 from evals import step1
-from evals.effective_context import NOT_LEARNED
 from evals.repeated import COLUMNS, Repeated, su_table
 from evals.step1 import Step1
 from evals.summaries import MeanWithError
 from model import rotary as rotary_lib
 from model.rotary.rope import Rope
-from reporting.members import PERPLEXITY, TRAINED, Measurement, Member, tasks
+from reporting.members import PERPLEXITY, TRAINED, Measurement, Member, learned, tasks
 from reporting.style import FAINT, INK, grid, hint, looks, member_legend, tag
 
 
@@ -41,7 +40,7 @@ def superficial(members: Sequence[Member]) -> Figure:
     lengths = superficial_lengths(members)
     figure = Figure(figsize=(min(10, 3 + 3.2 * len(lengths)), 5.4), layout="constrained")
     above, below = figure.subplots(2, len(lengths), sharex=True, sharey="row", squeeze=False)
-    names = [task for task in tasks(members) if _learned(members, task)] or tasks(members)
+    names = [task for task in tasks(members) if learned(members, task)] or tasks(members)
     marks = dict(zip(names, "os^DvPX*<>" * len(names), strict=False))
     look = looks(members)
     for top, bottom, length in zip(above, below, lengths, strict=True):
@@ -83,11 +82,6 @@ def superficial(members: Sequence[Member]) -> Figure:
     ]
     figure.legend(handles=handles, loc="outside right center")
     return figure
-
-
-def _learned(members: Sequence[Member], task: str) -> bool:
-    found = (member.estimates.get(task) for member in members)
-    return any(estimate and estimate.verdict != NOT_LEARNED for estimate in found)
 
 
 def first_losses(member: Member) -> dict[int, dict[str, MeanWithError]]:

@@ -54,10 +54,10 @@ array=() log=slurm-%j.log
 case $mode in
   members)
     # Says what is wrong with the command line now, not when the tasks start.
-    members=$("$PYTHON" -m tpu.member --list "${arguments[@]}") || exit 2
+    members=$("$PYTHON" sweep.py --list-members "${arguments[@]}") || exit 2
     log=slurm-%A_%a.log
     array=("--array=0-$(($(wc -l <<<"$members") - 1))$at_once")
-    program=(-m tpu.member --number @ "${arguments[@]}")
+    program=(sweep.py --member @ "${arguments[@]}")
     ;;
   sweep) program=(sweep.py "${arguments[@]}") ;;
   run) program=(train.py "${arguments[@]}") ;;

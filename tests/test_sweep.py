@@ -177,3 +177,48 @@ def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, 
 def test_useless_sweeps_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         sweep.make_members(overrides.find_config("tiny"), given)
+
+
+GRID = ["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=3"]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What `train.train` was asked for, one (directory, config, overrides) a member."""
+    calls = []
+
+    def record(configs, runs, *, given_overrides, command):
+        paths = [run.path for run in runs]
+        calls.extend(zip(paths, configs, given_overrides, strict=True))
+        return True
+
+    monkeypatch.setattr(train, "train", record)
+    monkeypatch.setattr(train, "check", lambda configs, runs: None)
+    return calls
+
+
+def test_members_one_by_one_are_the_sweep(asked, tmp_path):
+    """As array jobs and Kubernetes train them, in any order."""
+    assert sweep.run_sweep("tiny", tmp_path, GRID, "")
+    expected, text = list(asked), (tmp_path / "sweep.json").read_text()
+    assert [path.name for path, _, _ in expected] == [
+        *("base=10,seed=0", "base=10,seed=1", "base=1e4,seed=0", "base=1e4,seed=1")
+    ]
+    asked.clear()
+    (tmp_path / "sweep.json").unlink()
+    for number in (3, 0, 2, 1):
+        assert sweep.run_sweep("tiny", tmp_path, GRID, "", only=number)
+        assert (tmp_path / "sweep.json").read_text() == text
+    assert sorted(asked, key=lambda call: call[0]) == expected
+
+
+def test_no_such_member(asked, tmp_path):
+    with pytest.raises(ValueError, match="no member 4: the sweep has members 0 to 3"):
+        sweep.run_sweep("tiny", tmp_path, GRID, "", only=4)
+    assert not (tmp_path / "sweep.json").exists()
+
+
+def test_another_sweep_is_not_mixed_in(asked, tmp_path):
+    sweep.run_sweep("tiny", tmp_path, GRID, "", only=0)
+    with pytest.raises(ValueError, match="holds another sweep; use another --workdir"):
+        sweep.run_sweep("tiny", tmp_path, ["seed=0,1"], "", only=0)

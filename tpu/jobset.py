@@ -94,7 +94,7 @@ def commands(
         (
             job_name(workdir, number),
             name,
-            ["python", "-m", "tpu.member", "--number", str(number), *arguments],
+            ["python", "sweep.py", "--member", str(number), *arguments],
         )
         for number, (name, _, _) in enumerate(members)
     ]

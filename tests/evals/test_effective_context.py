@@ -181,6 +181,13 @@ def test_a_perfect_model_never_falls():
     assert (estimate.l50, estimate.ci_low, estimate.ci_high) == (256, 256, np.inf)
 
 
+def test_seeds_that_never_fall_are_no_measurement():
+    """(log2 253 * 3) / 3 is less than log2 253 in floating point."""
+    data = simulate([np.ones_like] * 3, np.random.default_rng(18), longest=253)
+    estimate = effective_context.estimate(data, resamples=20)
+    assert (str(estimate), estimate.l85_text) == ("> 253", "> 253")
+
+
 def test_an_interval_that_reaches_the_longest_distance_is_open():
     random = np.random.default_rng(6)
     estimate = effective_context.estimate(simulate([logistic(235, 3)], random, documents=16))
@@ -294,6 +301,16 @@ def test_cells_are_half_octaves_with_wilson_intervals():
     assert [effective_context.cell_start(number) for number in range(11)] == [
         *(1, 2, 2, 3, 4, 6, 8, 12, 16, 23, 32)
     ]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_cell_that_no_resample_drew_is_taken_as_independent_trials():
+    """One document in forty has its one question at 9 tokens: Wilson's interval for 1 of 1."""
+    data = simulate([np.ones_like], np.random.default_rng(12), documents=40, queries=1)
+    data["distance"][:] = np.repeat([2, 9], [39, 1])
+    cell = effective_context.estimate(data, resamples=1, seed=2).cells[-1]
+    assert (cell.trials, cell.accuracy, cell.ci_high) == (1, 1, 1)
+    assert cell.ci_low == pytest.approx(0.206549, abs=1e-6)  # 1 / (1 + z^2)
 
 
 def test_documents_of_one_luck_widen_a_cell():

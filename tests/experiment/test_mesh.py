@@ -2,16 +2,16 @@
 
 import dataclasses
 from types import SimpleNamespace
-from typing import Any, cast
 
-import jax
 import numpy as np
 import pytest
+from jax.sharding import Mesh
 
 from data.config import DataConfig
 from experiment import mesh as mesh_lib
 from experiment.config import ExperimentConfig, MeshConfig, TrainConfig
-from experiment.mesh import host_rows, mesh_sizes
+from experiment.mesh import host_rows, make_mesh, mesh_sizes
+from model.axes import MESH_AXES
 from model.config import ModelConfig
 from model.rotary.nope import Nope
 
@@ -84,36 +84,40 @@ def test_a_mesh_that_does_not_work_names_one_that_does(mesh, says):
     assert says in str(error.value) and "\n" not in str(error.value)
 
 
-def share(monkeypatch, processes, host: int) -> tuple[int, int]:
-    """Of a mesh whose devices, `[sweep, data, fsdp, sequence, tensor]`, belong to these hosts."""
-    monkeypatch.setattr(mesh_lib.jax, "process_index", lambda: host)
-    device = np.vectorize(lambda process: SimpleNamespace(process_index=process))
-    devices = device(np.array(processes))
-    names = ("sweep", "data", "fsdp", "sequence", "tensor")
-    mesh = SimpleNamespace(devices=devices, shape=dict(zip(names, devices.shape, strict=True)))
-    return host_rows(cast(Any, mesh))
+class Chip(SimpleNamespace):
+    """A device as far as a mesh looks at it."""
+
+    def __hash__(self):
+        return self.id
 
 
-def test_hosts_that_split_rows_of_tokens_read_the_same_rows(monkeypatch):
-    """Four devices, two hosts."""
+def shares(hosts: np.ndarray, batch_size: int) -> list[tuple[list[int], list[int]]]:
+    """Each host's rows, and those it counts; `hosts` says whose each device of a mesh
+    `[sweep, data, fsdp, sequence, tensor]` is."""
+    chips = [Chip(id=i, process_index=int(host)) for i, host in enumerate(hosts.flat)]
+    mesh = Mesh(np.array(chips, object).reshape(hosts.shape), MESH_AXES)
+    found = [host_rows(mesh, batch_size, host) for host in range(hosts.max() + 1)]
+    return [(own.rows, np.array(own.rows)[own.counted].tolist()) for own in found]
+
+
+def test_hosts_that_split_rows_of_tokens_read_the_same_rows():
+    """Four devices, two or four hosts; each row is counted once."""
     by_row = np.array([0, 0, 1, 1]).reshape(1, 4, 1, 1, 1)
-    assert [share(monkeypatch, by_row, host) for host in (0, 1)] == [(0, 2), (1, 2)]
+    assert shares(by_row, 4) == [([0, 1], [0, 1]), ([2, 3], [2, 3])]
     by_token = np.array([0, 0, 1, 1]).reshape(1, 1, 1, 4, 1)
-    assert [share(monkeypatch, by_token, host) for host in (0, 1)] == [(0, 1), (0, 1)]
+    assert shares(by_token, 2) == [([0, 1], [0, 1]), ([0, 1], [])]
     both = np.array([0, 1, 2, 3]).reshape(1, 2, 1, 2, 1)
-    assert [share(monkeypatch, both, host) for host in range(4)] == [(0, 2)] * 2 + [(1, 2)] * 2
+    assert shares(both, 2) == [([0], [0]), ([0], []), ([1], [1]), ([1], [])]
 
 
-def test_rows_that_do_not_follow_one_another_are_refused(monkeypatch):
-    with pytest.raises(ValueError, match="use mesh"):
-        share(monkeypatch, np.array([0, 1, 0, 1]).reshape(1, 4, 1, 1, 1), 0)
+def test_a_host_may_read_rows_that_do_not_follow_one_another():
+    """As on a torus, where a host has a square of the chips."""
+    square = np.array([0, 0, 1, 1, 0, 0, 1, 1]).reshape(1, 1, 8, 1, 1)
+    assert shares(square, 8) == [([0, 1, 4, 5], [0, 1, 4, 5]), ([2, 3, 6, 7], [2, 3, 6, 7])]
 
 
 def test_a_batch_becomes_global_unchanged():
-    mesh = jax.make_mesh(
-        (1, 1, 1, 1, 1),
-        ("sweep", "data", "fsdp", "sequence", "tensor"),
-        axis_types=(jax.sharding.AxisType.Auto,) * 5,
-    )
+    mesh = make_mesh(CONFIG, 1)
     rows = np.arange(12, dtype=np.int32).reshape(3, 4)
-    np.testing.assert_array_equal(mesh_lib.to_global({"tokens": rows}, mesh)["tokens"], rows)
+    found = mesh_lib.to_global({"tokens": rows}, mesh, 3, range(3))["tokens"]
+    np.testing.assert_array_equal(found, rows)

@@ -69,7 +69,7 @@ def test_a_job_for_each_member_or_one_for_all():
     given = [f"{SCHEDULE},nope", "train.num_steps=7"]
     arguments = ["tiny", "--workdir", "/runs/My Sweep", *given]
     first, second = jobset.commands("members", "tiny", "/runs/My Sweep", given)
-    member = ["python", "-m", "tpu.member", "--number"]
+    member = ["python", "sweep.py", "--member"]
     assert first[0] == "ropewalk-my-sweep-0"
     assert first[1] == "rotary=yarn(base=1e4,factor=8,original_context_length=64)"
     assert first[2] == [*member, "0", *arguments]

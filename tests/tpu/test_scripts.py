@@ -183,7 +183,7 @@ def test_a_task_for_every_member(tmp_path):
         *("sbatch", "--job-name=ropewalk-a b", "--output=runs/a b/slurm-%A_%a.log", "--nodes=1"),
         *("--gpus-per-node=1", "--ntasks-per-node=1", "--time=24:00:00", "--requeue"),
         *("--open-mode=append", "--signal=B:USR1@600", "--array=0-2%2", "--qos=low"),
-        *("slurm/job.sh", "-m", "tpu.member", "--number", "@", "base_30m"),
+        *("slurm/job.sh", "sweep.py", "--member", "@", "base_30m"),
         *("--workdir", "runs/a b", f"{MEMBER},nope", "seed=0,1"),
     ]
     assert f"'{MEMBER},nope'" in submit
@@ -191,11 +191,11 @@ def test_a_task_for_every_member(tmp_path):
 
 def test_a_task_knows_its_member():
     text = run(
-        *("slurm/job.sh", "-n", "-m", "tpu.member", "--number", "@", f"a@b,{MEMBER}"),
+        *("slurm/job.sh", "-n", "sweep.py", "--member", "@", f"a@b,{MEMBER}"),
         SLURM_ARRAY_TASK_ID="3",
     )
     assert text == (
-        f"srun --kill-on-bad-exit=1 .venv/bin/python -m tpu.member --number 3 'a@b,{MEMBER}'\n"
+        f"srun --kill-on-bad-exit=1 .venv/bin/python sweep.py --member 3 'a@b,{MEMBER}'\n"
     )
 
 

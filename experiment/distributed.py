@@ -1,0 +1,124 @@
+"""Several processes as one run: on a TPU slice, under SLURM, or started one by one.
+
+Every process runs the same program on the same files; the first alone writes what is no checkpoint
+and speaks to the user. A lone process goes through here unchanged.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+# Bytes of a message that one process tells the others.
+_MESSAGE = 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that `initialize` reads."""
+    group = parser.add_argument_group(
+        "several processes",
+        "found by themselves on TPU slices (also of GKE), under SLURM and Open MPI; "
+        "elsewhere start\nthe same command N times, each with",
+    )
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0, a free port")
+    group.add_argument("--num-processes", type=int, metavar="N", help="how many there are")
+    group.add_argument("--process-id", type=int, metavar="I", help="which this is, from 0")
+
+
+def initialize(arguments: argparse.Namespace) -> None:
+    """Finds the other processes of the run, before anything is asked of JAX.
+
+    Raises:
+      ValueError: if some of the flags are missing, or the other processes are.
+    """
+    given = arguments.coordinator, arguments.num_processes, arguments.process_id
+    if any(value is not None for value in given):
+        if None in given:
+            raise ValueError("--coordinator, --num-processes and --process-id go together")
+        if not 0 <= given[2] < given[1]:
+            raise ValueError(f"--process-id={given[2]} must lie in 0 ... {given[1] - 1}")
+    try:
+        jax.distributed.initialize(*given)
+    except ValueError as error:
+        if "coordinator_address" not in str(error):
+            raise
+        # No flags, and no launcher that JAX knows: this process is alone.
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"the other processes of this run were not found ({reason})") from error
+
+
+def is_first() -> bool:
+    """Whether this process writes files and speaks to the user."""
+    return jax.process_index() == 0
+
+
+def wait_for_all(reason: str) -> None:
+    """Goes on once all processes are here; `reason` is the same in all of them."""
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices(reason)
+
+
+@contextlib.contextmanager
+def refusing_together() -> Iterator[None]:
+    """What is refused in one process (a ValueError inside) is refused in all, in its words.
+
+    Raises:
+      ValueError: of the first process that has one.
+    """
+    own: ValueError | None = None
+    try:
+        yield
+    except ValueError as error:
+        own = error
+    if jax.process_count() == 1:
+        if own is not None:
+            raise own
+        return
+    message = np.zeros(_MESSAGE, np.uint8)
+    text = str(own or "").encode()[:_MESSAGE]
+    message[: len(text)] = np.frombuffer(text, np.uint8)
+    for process, row in enumerate(multihost_utils.process_allgather(message)):
+        if row.any():
+            said = bytes(row).rstrip(b"\0").decode(errors="replace")
+            raise ValueError(said if process == 0 else f"process {process}: {said}") from own
+
+
+def of_first(value: int) -> int:
+    """A number as the first process has it."""
+    return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
+
+
+def sum_of_all(value: int) -> int:
+    """Sum over the processes of integers from 0 on, modulo 2^64."""
+    words = np.array([value % 2**64], np.uint64).view(np.uint32)  # JAX keeps 32 bits
+    every = np.array(multihost_utils.process_allgather(words))
+    return int(every.view(np.uint64).sum(dtype=np.uint64))
+
+
+@contextlib.contextmanager
+def failing_together(advice: str) -> Iterator[None]:
+    """Ends this process at once on any error inside: others wait for it, or it for one of them.
+
+    They notice within seconds where the network says so, else after 100 seconds without a sign of
+    life (JAX's heartbeat), and end likewise.
+    """
+    try:
+        yield
+    except BaseException:
+        if jax.process_count() == 1:
+            raise
+        traceback.print_exc()
+        print(
+            f"process {jax.process_index()} of {jax.process_count()} stops: of the error above, "
+            f"or because another process is gone. {advice}",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(1)  # an orderly exit would wait for the others

@@ -1,0 +1,200 @@
+"""The page's tables, one a question; a cell says as much as its rows can."""
+
+import html
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+import evals
+from evals import rows as rows_lib
+from evals import summaries, thresholds
+from evals.rows import Rows
+from evals.step1 import Step1
+from evals.summaries import MeanWithError
+from model import rotary as rotary_lib
+from reporting import predictors, text
+from reporting.members import Checkpoint, Measurement, Member, learned, task_order
+from reporting.page import Table
+from reporting.tables import ALSO
+
+NONE = "–"
+
+RULES = (
+    "Other rules for the same rows. L85: where accuracy is still 0.85 of the way from chance to "
+    "its ceiling. Visual edge: the longest distance with half of the answers right, whatever lies "
+    "before it; median over context lengths (Men et al., arXiv 2405.14591, Figure 7). The others: "
+    "the longest context up to which accuracy, mean over distances, stays above 0.85 of that at "
+    "the shortest context (NoLiMa), above RULER's threshold for base models, and above that for "
+    "models that chat (arXiv 2404.06654; both are Llama 2 7B's scores on RULER's own 13 tasks and "
+    "mean little on others). Contexts evaluated: {lengths} tokens."
+)
+SCORES = (
+    "Per cent of answers given exactly, the right ones before them given, ± 1.96 standard errors "
+    "over documents."
+)
+TEXT = (
+    "Nats a token: every token of the text counts the same. Bits a byte and perplexity of words "
+    "are comparable between tokenizers."
+)
+SU = (
+    "Per cent of next tokens that are the most likely one, ± 1.96 standard errors over documents: "
+    "at the trained length T; beyond it, where the first T (T/2) tokens are said again and again; "
+    "and beyond it in the text as it is (Su Jianlin, kexue.fm/archives/9706)."
+)
+CHECKPOINTS = (
+    "Each checkpoint under the schedule it was trained with, at the length it was trained at or "
+    "the evaluated one nearest to it: effective context with 95% intervals, shares of right "
+    "answers, nats a token. The rest of the page is about the last one."
+)
+
+
+def trained_lengths(members: Sequence[Member], task: str) -> Table:
+    """Effective context by schedule and trained length."""
+    series = predictors.by_trained_length(members, task)
+    lengths = sorted({member.trained_length for each in series for member in each})
+    rows = []
+    for each in series:
+        cells = {member.trained_length: str(member.estimates[task]) for member in each}
+        rows.append((None, [predictors.name(each), *(cells.get(n, NONE) for n in lengths)]))
+    return Table(
+        heads=["schedule", *(f"trained on {length:,}" for length in lengths)],
+        rows=rows,
+        caption=f"Effective context on {html.escape(task)} in tokens, with 95% intervals.",
+    )
+
+
+def rules(members: Sequence[Member]) -> dict[str, Table]:
+    """Effective context beside what other rules make of the same rows, by task learned."""
+    return {
+        task: _rules(members, task)
+        for task in task_order(_asked(members, "retrieval", "score"))
+        if learned(members, task) or _passes(members, task)
+    }
+
+
+def _rules(members: Sequence[Member], task: str) -> Table:
+    retrieval = evals.parse(task).kind == "retrieval"
+    shown, lengths = [], set()
+    for member in members:
+        rows = _rows(member, task)
+        if not len(rows["task"]):
+            continue
+        lengths |= set(rows["length"].tolist())
+        cells = []
+        if retrieval:
+            estimate = member.estimates[task]
+            cells += [str(estimate), estimate.l85_text, f"{thresholds.visual_edge(rows):,.0f}"]
+        relative = thresholds.effective_length(rows)
+        # At a single length every member has 0.85 of its own score.
+        cells.append(str(relative) if len(relative.lengths) > 1 else NONE)
+        for threshold in (thresholds.RULER_BASE, thresholds.RULER_CHAT):
+            cells.append(str(thresholds.effective_length(rows, threshold=threshold)))
+        shown.append((member.index, [member.label, *cells]))
+    heads = ["member", *(["L50 [95% CI]", "L85", "visual edge"] if retrieval else [])]
+    heads += ["0.85 of the shortest", "above 0.794", "above 0.856"]
+    said = ", ".join(f"{length:,}" for length in sorted(lengths))
+    return Table(heads=heads, rows=shown, caption=RULES.format(lengths=said))
+
+
+def _passes(members: Sequence[Member], task: str) -> bool:
+    """Whether a member has an effective length by any of the rules."""
+    values = (m.value for each in members for (name, _), m in each.own.items() if name == task)
+    return max(values, default=0.0) >= 0.5
+
+
+def _rows(member: Member, task: str) -> Rows:
+    """Those under its own schedule, at all lengths."""
+    return rows_lib.concatenate([m.rows for (name, _), m in member.own.items() if name == task])
+
+
+def scores(members: Sequence[Member]) -> Table | None:
+    """Tasks that ask about a whole context, by length."""
+    keys = sorted({key for m in members for key, own in m.own.items() if own.kind == "score"})
+    if not keys:
+        return None
+    rows = []
+    for member in members:
+        found = [member.own.get(key) for key in keys]
+        if any(found):
+            shares = (
+                _percent(summaries.share(each.rows, column="exact_match")) if each else NONE
+                for each in found
+            )
+            rows.append((member.index, [member.label, *shares]))
+    heads = [f"{task} at {length:,}" for task, length in keys]
+    return Table(heads=["member", *heads], rows=rows, caption=SCORES)
+
+
+def texts(members: Sequence[Member]) -> dict[str, Table]:
+    """Likelihood of text by every measure that its rows allow, by task."""
+    tasks = (task for task in task_order(_asked(members, "likelihood")))
+    return {task: _text(members, task) for task in tasks if evals.parse(task) != Step1()}
+
+
+def _text(members: Sequence[Member], task: str) -> Table:
+    also = ALSO.get(task.partition("(")[0])
+    rows = []
+    for member in members:
+        for (name, length), measured in member.own.items():
+            if name == task:
+                chosen = measured.rows
+                has_bytes, has_words = chosen["num_bytes"].any(), chosen["num_words"].any()
+                cells = [
+                    member.label,
+                    f"{length:,}",
+                    f"{len(np.unique(chosen['document'])):,}",
+                    f"{summaries.mean_nll(chosen):.4f}",
+                    f"{summaries.perplexity(chosen):.2f}",
+                    f"{summaries.bits_per_byte(chosen):.4f}" if has_bytes else NONE,
+                    f"{summaries.word_perplexity(chosen):,.4g}" if has_words else NONE,
+                ]
+                rows.append((member.index, cells + ([also(chosen)] if also else [])))
+    heads = ["member", "length", "documents", "nats a token", "perplexity", "bits a byte"]
+    heads += ["perplexity of words", *(["also"] if also else [])]
+    return Table(heads=heads, rows=rows, caption=TEXT)
+
+
+def su(found: Sequence[tuple[Member, str, dict[str, MeanWithError]]]) -> Table:
+    """Su's table at one length."""
+    rows = []
+    for member, schedule, columns in found:
+        cells = (_percent(share) if share else NONE for share in map(columns.get, text.SU_COLUMNS))
+        rows.append((member.index, [member.label, schedule, *cells]))
+    heads = ["trained with", "evaluated with", "trained length", *text.SU_COLUMNS[1:]]
+    return Table(heads=heads, rows=rows, caption=SU)
+
+
+def checkpoints(members: Sequence[Member]) -> Table | None:
+    """What was measured of each checkpoint, where a member has several."""
+    found = [(m, each) for m in members if len(m.checkpoints) > 1 for each in m.checkpoints]
+    tasks = task_order({task for _, each in found for task in each.measurements})
+    if not found:
+        return None
+    rows = []
+    for member, each in found:
+        cells = [
+            f"{each.step:,}",
+            f"{each.config.data.context_length:,}",
+            rotary_lib.expression(each.config.model.rotary),
+            *(_value(each, task) for task in tasks),
+        ]
+        rows.append((member.index, [member.label, *cells]))
+    heads = ["member", "step", "trained length", "schedule", *tasks]
+    return Table(heads=heads, rows=rows, caption=CHECKPOINTS)
+
+
+def _value(checkpoint: Checkpoint, task: str) -> str:
+    measured: Measurement | None = checkpoint.measurements.get(task)
+    if measured is None:
+        return NONE
+    if measured.kind == "retrieval":
+        return str(measured.estimate)
+    return f"{measured.value:.4f}{' nats' if measured.kind == 'likelihood' else ''}"
+
+
+def _asked(members: Sequence[Member], *kinds: str) -> Iterable[str]:
+    return {m.task for each in members for m in each.own.values() if m.kind in kinds}
+
+
+def _percent(share: MeanWithError) -> str:
+    return f"{100 * share.mean:.1f} ± {196 * share.standard_error:.1f}"
