@@ -82,6 +82,7 @@ class Attention(nnx.Module):
                 v_BSKH,
                 segment_ids_BT=segment_ids_BT,
                 window=table.window,
+                kernel=self.config.attention,
             )
         N, H, D = self.out.shape
         return linear(out_BTNH.reshape(*x_BTD.shape[:2], N * H), self.out[...].reshape(N * H, D))

@@ -27,7 +27,7 @@ def over_tokens(x_BT: jax.Array) -> jax.Array:
 
 
 def over_vocab(embedding_VD: jax.Array) -> jax.Array:
-    """Gathers the features of an embedding before ids are looked up in it.
+    """Gathers the features of an embedding before ids are looked up in it, or logits made of it.
 
     A look-up by ids that are split over `fsdp`, in features that are split over it too, XLA would
     do by copying the whole activation to every device.

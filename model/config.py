@@ -59,6 +59,8 @@ class ModelConfig:
         and small models learn retrieval in minutes.
       align_query_key: start each key projection equal to its (first) query projection, the
         k = q + noise of Men et al. 2024; without it small models stay at chance for long.
+      attention: which kernel computes it: "auto" (the device's own where it can) or "xla" (plain
+        XLA on every device; slower, for comparison or where the device's own is refused).
       compute_dtype: of matrix products; rotation, softmax, norms and loss are always float32.
       remat: what the backward pass recomputes: "none", "dots" (keep matrix products only) or
         "full" (keep each block's input only).
@@ -81,6 +83,7 @@ class ModelConfig:
     norm_epsilon: float = 1e-5
     shift_keys: bool = False
     align_query_key: bool = False
+    attention: Literal["auto", "xla"] = "auto"
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
     remat: Literal["none", "dots", "full"] = "none"
     loss_chunk: int | None = None
@@ -102,6 +105,7 @@ class ModelConfig:
                 f"num_heads={self.num_heads} must be a multiple of num_kv_heads={self.num_kv_heads}"
             )
         for name, valid in (
+            ("attention", ("auto", "xla")),
             ("compute_dtype", ("float32", "bfloat16")),
             ("remat", ("none", "dots", "full")),
         ):

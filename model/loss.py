@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from model.config import ModelConfig
-from model.transformer import Params, unembed
+from model.transformer import Params, logits, output_matrix
 
 # Float32 logits that may exist at once on a device where `loss_chunk` is not given: 256 MiB.
 MAX_LOGITS = 2**26
@@ -67,9 +67,10 @@ def token_nll(
     config: ModelConfig, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ) -> jax.Array:
     """Negative log likelihood of each target, float32 `[B, T]`, in nats."""
+    output_VD = output_matrix(config, params)  # here, or each chunk would gather it anew
 
     def nll(x_BTD, targets_BT):
-        logits_BTV = unembed(config, params, x_BTD)
+        logits_BTV = logits(output_VD, x_BTD)
         target_BT = jnp.take_along_axis(logits_BTV, targets_BT[..., None], axis=-1)[..., 0]
         return jax.nn.logsumexp(logits_BTV, axis=-1) - target_BT
 
@@ -81,9 +82,10 @@ def token_scores(
     config: ModelConfig, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ) -> TokenScores:
     """Loss, correctness and rank of each target."""
+    output_VD = output_matrix(config, params)
 
     def scores(x_BTD, targets_BT):
-        logits_BTV = unembed(config, params, x_BTD)
+        logits_BTV = logits(output_VD, x_BTD)
         target_BT1 = jnp.take_along_axis(logits_BTV, targets_BT[..., None], axis=-1)
         lower_V = jnp.arange(config.vocab_size) < targets_BT[..., None]
         before_BTV = (logits_BTV > target_BT1) | ((logits_BTV == target_BT1) & lower_V)

@@ -85,6 +85,7 @@ class LatentAttention(nnx.Module):
                 v_BSNU,
                 segment_ids_BT=segment_ids_BT,
                 window=table.window,
+                kernel=self.config.attention,
             )
         N, U, D = self.out.shape
         return linear(out_BTNU.reshape(*x_BTD.shape[:2], N * U), self.out[...].reshape(N * U, D))

@@ -142,10 +142,21 @@ def hidden(
     return nnx.merge(graph, state)(table, tokens_BT, positions_BT, segment_ids_BT)
 
 
-def unembed(config: ModelConfig, params: Params, x_BTD: jax.Array) -> jax.Array:
+def output_matrix(config: ModelConfig, params: Params) -> jax.Array:
+    """The matrix `[V, D]` that makes logits, its features gathered from all devices."""
+    return over_vocab(params["embedding" if config.tie_embeddings else "output"])
+
+
+def logits(output_VD: jax.Array, x_BTD: jax.Array) -> jax.Array:
     """Float32 vocabulary logits `[B, T, V]` of hidden states."""
-    output_VD = params["embedding" if config.tie_embeddings else "output"].astype(x_BTD.dtype)
-    return jnp.einsum("BTD,VD->BTV", x_BTD, output_VD, preferred_element_type=jnp.float32)
+    return jnp.einsum(
+        "BTD,VD->BTV", x_BTD, output_VD.astype(x_BTD.dtype), preferred_element_type=jnp.float32
+    )
+
+
+def unembed(config: ModelConfig, params: Params, x_BTD: jax.Array) -> jax.Array:
+    """As `logits`, with the model's own matrix."""
+    return logits(output_matrix(config, params), x_BTD)
 
 
 def count_params(config: ModelConfig) -> dict[str, int]:

@@ -28,18 +28,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import mesh_utils, topologies
+from jax.experimental import topologies
 from jax.extend.core import jaxprs_in_params
-from jax.sharding import AxisType, Mesh
+from jax.sharding import Mesh
 from rich.console import Console
 from rich.table import Table
 
 import train
 from experiment import metrics, overrides
 from experiment.config import ExperimentConfig
-from experiment.mesh import mesh_sizes
+from experiment.mesh import make_mesh, mesh_sizes
+from experiment.stages import split
 from model import sharding
-from model.positions import position_table
 from model.transformer import abstract_params
 from tpu import topology as topology_lib
 from tpu.hlo import Collective, Program
@@ -96,8 +96,6 @@ def compile_devices(topology: Topology) -> list[Any]:
     }.items():
         os.environ.setdefault(name, value)
     jax.config.update("jax_platforms", "cpu")
-    # A lone CPU device would make train.over_members take a sweep's members in turn.
-    jax.config.update("jax_num_cpu_devices", 2)
     options = {"chips_per_host_bounds": (1, 1, 1)} if topology.num_chips == 1 else {}
     try:
         return topologies.get_topology_desc(topology.name, platform="tpu", **options).devices
@@ -108,32 +106,10 @@ def compile_devices(topology: Topology) -> list[Any]:
         ) from error
 
 
-def make_mesh(config: ExperimentConfig, num_members: int, devices: list[Any]) -> Mesh:
-    """As `experiment.mesh.make_mesh`, of devices that are not this machine's."""
-    sizes = mesh_sizes(config, num_members, len(devices))
-    # The mesh's axes need not be the torus's: sequence=8 on 4x4x4 takes one and half of another.
-    grid = mesh_utils.create_device_mesh(
-        tuple(sizes.values()), devices, allow_split_physical_axes=True
-    )
-    return Mesh(grid, tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
-
-
-def arguments_of(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tuple:
-    """Shardings of the state, and what `train.train` gives its step, as shapes with shardings."""
-    stacked = num_members > 1
-    make_state = lambda seed: train.fresh_state(config, seed)  # noqa: E731
-    seed = train.stack([np.uint32(0)] * num_members)
-    abstract = jax.eval_shape(jax.vmap(make_state) if stacked else make_state, seed)
-    params = sharding.parameter_shardings(config.model, mesh, members=stacked)
-    opt_state = sharding.like_parameters(params, abstract.opt_state, mesh, members=stacked)
-    shardings = train.State(params, opt_state)
-    state = jax.tree.map(
-        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
-        abstract,
-        shardings,
-    )
-    table = position_table(config.model, config.data.context_length)
-    member = train.stack([train.Member(table, np.float32(1))] * num_members)
+def step_arguments(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tuple:
+    """What `train.train_stage` gives its step, as shapes with shardings."""
+    (stage, *_) = split(config)
+    state = train.abstract_state(config, num_members, mesh)
     shape = (config.data.batch_size, config.data.context_length)
     rows = sharding.batch_sharding(mesh)
     dtypes = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), np.int32)
@@ -141,7 +117,7 @@ def arguments_of(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tupl
         name: jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
         for name, dtype in {**dtypes, "loss_mask": np.float32}.items()
     }
-    return shardings, (state, member, batch, np.int32(0))
+    return state, train.stack_members([stage] * num_members), batch, np.int32(0)
 
 
 def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) -> Report:
@@ -151,11 +127,12 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
       ValueError: if libtpu is missing, or the mesh does not suit the slice.
     """
     mesh = make_mesh(config, num_members, compile_devices(topology))
-    shardings, arguments = arguments_of(config, mesh, num_members)
-    step = train.over_members(lambda *args: train.train_step(config, *args), num_members)
+    arguments = step_arguments(config, mesh, num_members)
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, arguments[0])
+    step = train.compiled_step(config, num_members, mesh, shardings)
     started = time.monotonic()
     with jax.set_mesh(mesh):
-        traced = jax.jit(step, donate_argnums=0, out_shardings=(shardings, None)).trace(*arguments)
+        traced = step.trace(*arguments)
         data_trips = causal_trips(traced.jaxpr.jaxpr)
         flops = count_flops(traced.jaxpr.jaxpr, mesh.size, data_trips)
         lowered = traced.lower()

@@ -4,64 +4,19 @@ The softmax is kept online, and the backward pass computes the weights again fro
 log of summed exponentials (2205.14135), so that `[T, S]` never exists whole. Blocks of keys that
 no query of a block may see are skipped: those after it, outside its window, of other documents.
 
-`model.kernels.ring` uses the two halves, `forward` and `backward`, on keys that travel.
-
 Letters beside those of `model`: X blocks of queries, Y blocks of keys.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
-import numpy as np
+
+from model.kernels.parts import FORBIDDEN, Parts, Place, cut, cut_keys, cut_queries, seen
 
 # Tokens of a block: the most of these for which a block's logits fit a CPU core's cache.
 BLOCK_LENGTHS = (512, 256, 128)
 MAX_LOGITS = 2**19
 
 F32 = jnp.float32
-
-# What a forbidden logit becomes: exp of it is 0 beside any other, and differences stay finite.
-FORBIDDEN = -1e30
-
-
-class Place(NamedTuple):
-    """Where tokens stand, which is all that decides who sees whom.
-
-    Attributes:
-      rows_T: int32, index in the row.
-      segment_ids_BT: int32, document.
-    """
-
-    rows_T: jax.Array
-    segment_ids_BT: jax.Array
-
-
-@jax.custom_vjp
-def attention(q_BTNH, k_BSKH, v_BSKU, place: Place, window) -> jax.Array:
-    """As `model.kernels.attention`; every query must see at least itself."""
-    return forward(q_BTNH, k_BSKH, v_BSKU, place, place, window)[0].astype(v_BSKU.dtype)
-
-
-def _attention_forward(q_BTNH, k_BSKH, v_BSKU, place, window):
-    out_BTNU, lse_BTN = forward(q_BTNH, k_BSKH, v_BSKU, place, place, window)
-    out_BTNU = out_BTNU.astype(v_BSKU.dtype)
-    return out_BTNU, (q_BTNH, k_BSKH, v_BSKU, place, window, out_BTNU, lse_BTN)
-
-
-def _attention_backward(residuals, g_BTNU):
-    q_BTNH, k_BSKH, v_BSKU, place, window, out_BTNU, lse_BTN = residuals
-    shift_BTN = row_shift(out_BTNU, g_BTNU)
-    dq, dk, dv = backward(q_BTNH, k_BSKH, v_BSKU, place, place, window, lse_BTN, shift_BTN, g_BTNU)
-    return dq.astype(q_BTNH.dtype), dk.astype(k_BSKH.dtype), dv.astype(v_BSKU.dtype), None, None
-
-
-attention.defvjp(_attention_forward, _attention_backward)
-
-
-def row_shift(out_BTNU: jax.Array, g_BTNU: jax.Array) -> jax.Array:
-    """What softmax's gradient takes off every logit's of a query: the mean under its weights."""
-    return jnp.sum(out_BTNU.astype(jnp.float32) * g_BTNU.astype(jnp.float32), axis=-1)
 
 
 def forward(
@@ -77,7 +32,7 @@ def forward(
     length = _block_length(q_BTNH)
     q_XBKGTH = _by_group(q_BTNH, K, length)
     k_YBKSH, v_YBKSU = _by_key(k_BSKH, length), _by_key(v_BSKU, length)
-    queries_X, keys_Y = _cut_queries(queries, length), _cut_keys(keys, length)
+    queries_X, keys_Y = cut_queries(queries, length), cut_keys(keys, length)
 
     def one_block(block):
         q_BKGTH, queries, first, end = block
@@ -108,7 +63,7 @@ def forward(
         return out_BKGTU / total_BKGT1, top_BKGT1 + jnp.log(total_BKGT1)
 
     out_XBKGTU, lse_XBKGT1 = jax.lax.map(
-        one_block, (q_XBKGTH, queries_X, *_seen(queries_X, keys_Y, window))
+        one_block, (q_XBKGTH, queries_X, *_reach(queries_X, keys_Y, window))
     )
     return _whole(out_XBKGTU, T), _whole(lse_XBKGT1, T)[..., 0]
 
@@ -128,7 +83,7 @@ def backward(
     length = _block_length(q_BTNH)
     k_YBKSH, v_YBKSU = _by_key(k_BSKH, length), _by_key(v_BSKU, length)
     by_query = (q_BTNH, g_BTNU, lse_BTN[..., None], shift_BTN[..., None])
-    queries_X, keys_Y = _cut_queries(queries, length), _cut_keys(keys, length)
+    queries_X, keys_Y = cut_queries(queries, length), cut_keys(keys, length)
 
     def one_block(totals, block):
         (q_BKGTH, g_BKGTU, lse_BKGT1, shift_BKGT1), queries, first, end = block
@@ -166,7 +121,7 @@ def backward(
         (
             tuple(_by_group(x, K, length) for x in by_query),
             queries_X,
-            *_seen(queries_X, keys_Y, window),
+            *_reach(queries_X, keys_Y, window),
         ),
     )
     return _whole(dq_XBKGTH, T), _whole_keys(dk_YBKSH, S), _whole_keys(dv_YBKSU, S)
@@ -185,17 +140,9 @@ def _logits(q_BKGTH, k_BKSH, queries: Place, keys: Place, window) -> jax.Array:
     return jnp.where((near_TS & same_BTS)[:, None, None], logits_BKGTS, FORBIDDEN)
 
 
-def _seen(queries_X: Place, keys_Y: Place, window) -> tuple[jax.Array, jax.Array]:
+def _reach(queries_X: Place, keys_Y: Place, window) -> tuple[jax.Array, jax.Array]:
     """For each block of queries the first block of keys it may see, and the end of those."""
-    rows_XT, ids_XBT = queries_X
-    key_rows_YS, key_ids_YBS = keys_Y
-    distance_XY = rows_XT.max(-1)[:, None] - key_rows_YS.min(-1)  # of the farthest pair
-    nearest_XY = rows_XT.min(-1)[:, None] - key_rows_YS.max(-1)
-    near_XY = (distance_XY >= 0) & (nearest_XY < window)
-    same_XYB = (key_ids_YBS.min(-1) <= ids_XBT.max(-1)[:, None]) & (
-        key_ids_YBS.max(-1) >= ids_XBT.min(-1)[:, None]
-    )
-    seen_XY = near_XY & same_XYB.any(axis=-1)
+    seen_XY = seen(queries_X, keys_Y, window)
     Y = seen_XY.shape[1]
     end_X = jnp.max(jnp.where(seen_XY, jnp.arange(1, Y + 1), 0), axis=1)
     return jnp.min(jnp.where(seen_XY, jnp.arange(Y), end_X[:, None]), axis=1), end_X
@@ -207,33 +154,15 @@ def _block_length(q_BTNH) -> int:
     return min(T, next(fitting, BLOCK_LENGTHS[-1]))
 
 
-def _cut(x, axis: int, length: int, **fill):
-    """Cuts `axis` into blocks, `[X, ..., length, ...]`, filling up the last one."""
-    x = jnp.pad(x, [(0, -n % length if i == axis else 0) for i, n in enumerate(x.shape)], **fill)
-    x = x.reshape(*x.shape[:axis], -1, length, *x.shape[axis + 1 :])
-    return jnp.moveaxis(x, axis, 0)
-
-
-def _cut_queries(place: Place, length: int) -> Place:
-    # What fills up a block repeats its last query, so that it sees no more than that one.
-    return Place(*(_cut(x, axis, length, mode="edge") for axis, x in enumerate(place)))
-
-
-def _cut_keys(place: Place, length: int) -> Place:
-    # A key after all queries is seen by none.
-    rows_YS = _cut(place.rows_T, 0, length, constant_values=np.iinfo(np.int32).max)
-    return Place(rows_YS, _cut(place.segment_ids_BT, 1, length, mode="edge"))
-
-
 def _by_group(x_BTNH, K: int, length: int):
     """`[B, T, N, H]` to blocks of queries `[X, B, K, G, T, H]`, heads by the key they share."""
     B, T, N, H = x_BTNH.shape
-    return jnp.moveaxis(_cut(x_BTNH.reshape(B, T, K, N // K, H), 1, length), 2, 4)
+    return jnp.moveaxis(cut(x_BTNH.reshape(B, T, K, N // K, H), 1, length), 2, 4)
 
 
 def _by_key(x_BSKH, length: int):
     """`[B, S, K, H]` to blocks of keys `[Y, B, K, S, H]`."""
-    return jnp.moveaxis(_cut(x_BSKH, 1, length), 2, 3)
+    return jnp.moveaxis(cut(x_BSKH, 1, length), 2, 3)
 
 
 def _whole(x_XBKGTU, T: int):
@@ -246,3 +175,6 @@ def _whole_keys(x_YBKSH, S: int):
     """The inverse of `_by_key`."""
     Y, B, K, length, H = x_YBKSH.shape
     return x_YBKSH.transpose(1, 0, 3, 2, 4).reshape(B, Y * length, K, H)[:, :S]
+
+
+PARTS = Parts(forward, backward)

@@ -2,14 +2,14 @@
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from model.axes import HEADS, TOKENS
-from model.kernels import cudnn, ring, splash, xla
+from model.kernels import blocks, cudnn, ring, splash, xla
 
 
 class Choice(NamedTuple):
@@ -28,33 +28,53 @@ class Choice(NamedTuple):
     why: str = ""
 
 
-def choose(B: int, T: int, H: int, U: int, dtype: jax.typing.DTypeLike) -> Choice:
+def choose(
+    B: int,
+    T: int,
+    H: int,
+    U: int,
+    dtype: jax.typing.DTypeLike,
+    kernel: Literal["auto", "xla"] = "auto",
+) -> Choice:
     """The kernel for rows `[B, T]` of one device, under the mesh that is set.
 
     Args:
       B, T: rows and tokens of a device; T of the whole row where `sequence` splits it.
       H, U: width of a head's keys and of its values.
       dtype: of the inputs.
+      kernel: "xla" for plain XLA on any platform.
     """
     mesh = jax.sharding.get_abstract_mesh()
     device = getattr(mesh, "abstract_device", None)  # also of a chip that is only compiled for
     platform = device.platform if device is not None else jax.default_backend()
-    if mesh.shape.get("sequence", 1) > 1:
-        attend = functools.partial(ring.attention, axis="sequence")
-        why = "" if platform == "cpu" else "keys that travel between devices meet XLA's kernel"
+    num_devices = mesh.shape.get("sequence", 1)
+    on_tpu, on_gpu = platform == "tpu", platform in ("gpu", "cuda")
+    if kernel == "xla":
+        why = "model.attention=xla"
+    elif on_tpu:
+        why = _splash_cannot(T, num_devices)
+    elif on_gpu and num_devices > 1:
+        why = "keys that travel between devices meet XLA's kernel"
+    else:
+        why = _cudnn_cannot(B, T, H, U, dtype) if on_gpu else ""
+    if num_devices > 1:
+        parts = splash.PARTS if on_tpu and not why else blocks.PARTS
+        attend = functools.partial(ring.attention, parts=parts, axis="sequence")
         return Choice("ring", attend, platform, why)
-    if platform == "tpu":
-        if T <= splash.MAX_LENGTH:
-            return Choice("splash", splash.attention, platform)
-        why = f"splash attention takes rows up to {splash.MAX_LENGTH} tokens; split them: "
-        return Choice(
-            "xla", xla.attention, platform, f"{why}mesh.sequence={-(-T // splash.MAX_LENGTH)}"
-        )
-    if platform in ("gpu", "cuda"):
-        if not (why := _cudnn_cannot(B, T, H, U, dtype)):
-            return Choice("cudnn", cudnn.attention, platform)
-        return Choice("xla", xla.attention, platform, why)
-    return Choice("xla", xla.attention, platform)
+    if on_tpu and not why:
+        return Choice("splash", splash.attention, platform)
+    if on_gpu and not why:
+        return Choice("cudnn", cudnn.attention, platform)
+    return Choice("xla", xla.attention, platform, why)
+
+
+def _splash_cannot(T: int, num_devices: int) -> str:
+    if -(-T // num_devices) <= splash.MAX_LENGTH:
+        return ""
+    return (
+        f"splash attention takes up to {splash.MAX_LENGTH} tokens of a row on a device; "
+        f"split rows: mesh.sequence={-(-T // splash.MAX_LENGTH)}"
+    )
 
 
 def _cudnn_cannot(B: int, T: int, H: int, U: int, dtype) -> str:
@@ -74,6 +94,7 @@ def attention(
     *,
     segment_ids_BT: jax.Array,
     window: jax.typing.ArrayLike,
+    kernel: Literal["auto", "xla"] = "auto",
 ) -> jax.Array:
     """Causal grouped-query attention within documents.
 
@@ -86,6 +107,7 @@ def attention(
       v_BSKU: values; their width may differ from the keys' (MLA).
       segment_ids_BT: int32, which document each token belongs to.
       window: int32 scalar, tokens a query sees, itself included; may be traced.
+      kernel: as for `choose`.
 
     Returns:
       `[B, T, N, U]` in the dtype of `v_BSKU`.
@@ -94,7 +116,7 @@ def attention(
     mesh = jax.sharding.get_abstract_mesh()
     num_cuts = mesh.shape.get("data", 1) * mesh.shape.get("fsdp", 1)
     B = -(-q_BTNH.shape[0] // num_cuts)
-    attend = over_mesh(choose(B, q_BTNH.shape[1], H, U, q_BTNH.dtype))
+    attend = over_mesh(choose(B, q_BTNH.shape[1], H, U, q_BTNH.dtype, kernel))
     return attend(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, jnp.asarray(window, jnp.int32))
 
 

@@ -11,16 +11,18 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from model.kernels import blocks
-from model.kernels.blocks import Place
+from model.kernels.parts import FORBIDDEN, Parts, Place, row_shift
 
 
-def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, *, axis: str) -> jax.Array:
+def attention(
+    q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, *, parts: Parts, axis: str
+) -> jax.Array:
     """As `model.kernels.attention`, on one device's stretch of the rows, inside `shard_map`.
 
     Args:
       q_BTNH, k_BSKH, v_BSKU, segment_ids_BT: stretches in row order; T is even.
       window: int32 scalar.
+      parts: the kernel for queries over the keys that are here.
       axis: the mesh axis that splits the rows.
 
     Returns:
@@ -32,20 +34,20 @@ def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, *, axis: str) -> j
     rows_T = (starts[:, None] + jnp.arange(half)).reshape(-1)
     zigzag = functools.partial(_to_zigzag, axis=axis)
     place = Place(rows_T, zigzag(segment_ids_BT))
-    out_BTNU = _ring(zigzag(q_BTNH), zigzag(k_BSKH), zigzag(v_BSKU), place, window, axis)
+    out_BTNU = _ring(zigzag(q_BTNH), zigzag(k_BSKH), zigzag(v_BSKU), place, window, parts, axis)
     return _from_zigzag(out_BTNU, axis=axis)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
-def _ring(q_BTNH, k_BSKH, v_BSKU, place: Place, window, axis: str) -> jax.Array:
-    return _ring_forward(q_BTNH, k_BSKH, v_BSKU, place, window, axis)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6))
+def _ring(q_BTNH, k_BSKH, v_BSKU, place: Place, window, parts: Parts, axis: str) -> jax.Array:
+    return _ring_forward(q_BTNH, k_BSKH, v_BSKU, place, window, parts, axis)[0]
 
 
-def _ring_forward(q_BTNH, k_BSKH, v_BSKU, place, window, axis):
+def _ring_forward(q_BTNH, k_BSKH, v_BSKU, place, window, parts, axis):
     def attend(so_far, travelling):
         """Adds what these keys say to what is known so far."""
         (out_BTNU, lse_BTN), (k_BSKH, v_BSKU, keys) = so_far, travelling
-        part_BTNU, part_BTN = blocks.forward(q_BTNH, k_BSKH, v_BSKU, place, keys, window)
+        part_BTNU, part_BTN = parts.forward(q_BTNH, k_BSKH, v_BSKU, place, keys, window)
         total_BTN = jnp.logaddexp(lse_BTN, part_BTN)
         old_BTN1, new_BTN1 = (jnp.exp(x - total_BTN)[..., None] for x in (lse_BTN, part_BTN))
         return out_BTNU * old_BTN1 + part_BTNU * new_BTN1, total_BTN
@@ -57,7 +59,7 @@ def _ring_forward(q_BTNH, k_BSKH, v_BSKU, place, window, axis):
         return (attend(so_far, travelling), arriving), None
 
     B, T, N, _ = q_BTNH.shape
-    nothing = (jnp.zeros((B, T, N, v_BSKU.shape[-1])), jnp.full((B, T, N), blocks.FORBIDDEN))
+    nothing = (jnp.zeros((B, T, N, v_BSKU.shape[-1])), jnp.full((B, T, N), FORBIDDEN))
     travelling = (k_BSKH, v_BSKU, place)
     carry = (nothing, travelling)
     (so_far, travelling), _ = jax.lax.scan(step, carry, length=jax.lax.axis_size(axis) - 1)
@@ -66,17 +68,17 @@ def _ring_forward(q_BTNH, k_BSKH, v_BSKU, place, window, axis):
     return out_BTNU, (q_BTNH, k_BSKH, v_BSKU, place, window, out_BTNU, lse_BTN)
 
 
-def _ring_backward(axis, residuals, g_BTNU):
+def _ring_backward(parts, axis, residuals, g_BTNU):
     q_BTNH, k_BSKH, v_BSKU, place, window, out_BTNU, lse_BTN = residuals
-    shift_BTN = blocks.row_shift(out_BTNU, g_BTNU)
+    shift_BTN = row_shift(out_BTNU, g_BTNU)
 
     def attend(gradients, travelling):
         """Adds these keys' part to dq, and this device's queries' part to dk and dv."""
         k_BSKH, v_BSKU, keys = travelling
-        parts = blocks.backward(
+        added = parts.backward(
             q_BTNH, k_BSKH, v_BSKU, place, keys, window, lse_BTN, shift_BTN, g_BTNU
         )
-        return tuple(map(jnp.add, gradients, parts))
+        return tuple(map(jnp.add, gradients, added))
 
     def step(carry, _):
         gradients, travelling = carry

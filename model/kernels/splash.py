@@ -1,74 +1,168 @@
-"""Attention on a TPU: JAX's Pallas splash attention."""
+"""Attention on a TPU: JAX's Pallas splash attention.
+
+JAX's own entry points take the mask as a constant of the program, and keep what parts of attention
+are put together from to themselves. Here who sees whom is known only when the program runs: members
+of a sweep and layers differ in their windows, rows in their documents, devices in their stretches.
+So this file calls the functions behind those entry points. They are private and may change with any
+version of JAX, which `model.kernels.check` finds out before training.
+
+Letters beside those of `model`: X blocks of queries, Y blocks of keys.
+"""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu.splash_attention import (
     BlockSizes,
-    CausalMask,
-    MultiHeadMask,
     SegmentIds,
-    make_splash_mha_single_device,
+    splash_attention_kernel,
 )
-from jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel import (
-    SplashAttentionKernel,
-)
+from jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask_info import MaskInfo
+
+from model.kernels import parts
+from model.kernels.parts import FORBIDDEN, Parts, Place
 
 BLOCK = 512
 
-# Longest row: a query's index and its window share the 32 bits that the kernel carries of it.
+# Most tokens of a device: the first and the last key that a query sees share the 32 bits that the
+# kernel's mask function is given of it.
 MAX_LENGTH = 2**16
 
+# True in tests, where there is no TPU: the kernels as plain XLA.
+INTERPRET = False
 
-def attention(
-    q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, *, interpret: bool = False
-) -> jax.Array:
-    """As `model.kernels.attention`, for rows up to `MAX_LENGTH`.
 
-    Splash attention takes its mask as a constant of the program, but windows are arrays here:
-    members of a sweep and layers differ in theirs. The causal mask is the constant, and decides
-    which blocks are skipped; the window goes in with each query's index, the one array that the
-    kernel's mask function sees, and masks within blocks. So a window saves no time on a TPU.
+def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
+    """As `model.kernels.attention`, on one device, for rows up to `MAX_LENGTH`."""
+    place = Place(jnp.arange(q_BTNH.shape[1]), segment_ids_BT)
+    return parts.attention(PARTS, q_BTNH, k_BSKH, v_BSKU, place, window)
 
-    Args:
-      q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window: as there.
-      interpret: run the kernel as plain XLA, on any device.
-    """
-    T, N = q_BTNH.shape[1:3]
-    block = min(BLOCK, -(-T // 128) * 128)
-    length = -(-T // block) * block
 
-    def pad(x_BT):  # what is added comes after all queries, so that none of them sees it
-        return jnp.pad(x_BT, [(0, length - T if i == 1 else 0) for i in range(x_BT.ndim)])
+def _forward(q_BTNH, k_BSKH, v_BSKU, queries: Place, keys: Place, window):
+    T = q_BTNH.shape[1]
+    block, seen_XY, codes_T, ids = _masks(queries, keys, window)
+    mask = _mask_info(seen_XY, codes_T, axis=1)
 
-    kernel = _kernel(length, N, block, interpret)
-    reach = jnp.clip(window - 1, 0, MAX_LENGTH - 1)
-    codes_T = jnp.arange(length, dtype=jnp.int32) | (reach << 16)
-    infos, settings = kernel.tree_flatten()
-    kernel = SplashAttentionKernel(
-        *(info._replace(q_sequence=codes_T) for info in infos if info is not None),
-        **{**settings, "mask_function": _near},
+    def one_row(*row):
+        out_NTU, (lse_NT,) = splash_attention_kernel._splash_attention_forward(
+            mask,
+            *row,
+            sinks=None,
+            block_sizes=BlockSizes(block_q=block, block_kv=block),
+            residual_checkpoint_name=None,
+            save_residuals=True,
+            **_settings(),
+        )
+        return out_NTU, lse_NT
+
+    by_head = (_heads_first(x, block) for x in (q_BTNH, k_BSKH, v_BSKU))
+    out_BNTU, lse_BNT = jax.vmap(one_row)(*by_head, ids)
+    out_BTNU, lse_BTN = (jnp.moveaxis(x, 1, 2)[:, :T] for x in (out_BNTU, lse_BNT))
+    # A query that none of the blocks was for comes out as 0 / 0.
+    lse_BTN = jnp.maximum(lse_BTN, FORBIDDEN)
+    return jnp.where(lse_BTN[..., None] > FORBIDDEN, out_BTNU, 0), lse_BTN
+
+
+def _backward(
+    q_BTNH, k_BSKH, v_BSKU, queries: Place, keys: Place, window, lse_BTN, shift_BTN, g_BTNU
+):
+    T, S = q_BTNH.shape[1], k_BSKH.shape[1]
+    block, seen_XY, codes_T, ids = _masks(queries, keys, window)
+    by_query, by_key = (_mask_info(seen_XY, codes_T, axis) for axis in (1, 0))
+    layout = splash_attention_kernel.QKVLayout.HEAD_DIM_MINOR
+    settings = {**_settings(), "sinks": None, "bq": block, "bkv": block}
+    settings |= dict.fromkeys(("q_layout", "k_layout", "v_layout"), layout)
+
+    def one_row(q_NTH, k_KSH, v_KSU, ids, lse_NT, g_NTU, shift_NT):
+        row = {"segment_ids": ids, "logsumexp": lse_NT, "do": g_NTU, "di": shift_NT}
+        dq_NTH = splash_attention_kernel._splash_attention_bwd_dq(
+            q_NTH, k_KSH, v_KSU, **row, mask_info=by_query, **settings
+        )
+        _, dk_KSH, dv_KSU = splash_attention_kernel._splash_attention_bwd_dkv(
+            q_NTH,
+            k_KSH,
+            v_KSU,
+            **row,
+            mask_info=by_key,
+            bkv_compute=block,
+            use_fused_bwd_kernel=False,
+            **settings,
+        )
+        return dq_NTH, dk_KSH, dv_KSU
+
+    # What is added to the queries has no gradient of the output, and so adds nothing.
+    q_BNTH, k_BKSH, v_BKSU, lse_BNT, g_BNTU, shift_BNT = (
+        _heads_first(x, block) for x in (q_BTNH, k_BSKH, v_BSKU, lse_BTN, g_BTNU, shift_BTN)
     )
-    q_BNTH, k_BKSH, v_BKSU = (jnp.moveaxis(pad(x), 1, 2) for x in (q_BTNH, k_BSKH, v_BSKU))
-    ids_BT = pad(segment_ids_BT)
-    out_BNTU = jax.vmap(kernel)(q_BNTH, k_BKSH, v_BKSU, SegmentIds(ids_BT, ids_BT))
-    assert isinstance(out_BNTU, jax.Array)  # and no residuals
-    return jnp.moveaxis(out_BNTU, 1, 2)[:, :T].astype(v_BSKU.dtype)
+    found = jax.vmap(one_row)(q_BNTH, k_BKSH, v_BKSU, ids, lse_BNT, g_BNTU, shift_BNT)
+    dq_BTNH, dk_BSKH, dv_BSKU = (jnp.moveaxis(x, 1, 2) for x in found)
+    return dq_BTNH[:, :T], dk_BSKH[:, :S], dv_BSKU[:, :S]
+
+
+PARTS = Parts(_forward, _backward)
+
+
+def _settings() -> dict[str, Any]:
+    """What all three kernels are told."""
+    return {
+        "is_mqa": False,
+        "mask_value": splash_attention_kernel.DEFAULT_MASK_VALUE,
+        "attn_logits_soft_cap": None,
+        "mask_function": _near,
+        "interpret": INTERPRET,
+    }
+
+
+def _masks(queries: Place, keys: Place, window) -> tuple[int, jax.Array, jax.Array, SegmentIds]:
+    """Length of a block, which blocks of keys one of queries sees, codes of queries, documents."""
+    T = queries.rows_T.shape[0]
+    block = min(BLOCK, -(-T // 128) * 128)
+    queries_X, keys_Y = parts.cut_queries(queries, block), parts.cut_keys(keys, block)
+    codes_T = _codes(queries_X.rows_T.reshape(-1), keys.rows_T, window)
+    ids = (jnp.moveaxis(x.segment_ids_BT, 1, 0) for x in (queries_X, keys_Y))
+    ids = SegmentIds(*(x.reshape(x.shape[0], -1) for x in ids))
+    return block, parts.seen(queries_X, keys_Y, window), codes_T, ids
+
+
+def _codes(rows_T: jax.Array, key_rows_S: jax.Array, window) -> jax.Array:
+    """The first key that each query is near enough to see, and the last one in the upper 16 bits.
+
+    Of a query that sees none, 1 and 0.
+    """
+    S = key_rows_S.shape[0]
+    half = S // 2
+
+    def keys_before(rows_T):
+        """How many, in halves without a gap."""
+        first = jnp.clip(rows_T - key_rows_S[0], 0, half)
+        return first + jnp.clip(rows_T - key_rows_S[half], 0, S - half)
+
+    first_T = keys_before(jnp.maximum(rows_T - window + 1, 0))
+    end_T = keys_before(rows_T + 1)
+    return jnp.where(first_T < end_T, first_T | (end_T - 1) << 16, 1)
 
 
 def _near(codes: jax.Array, keys: jax.Array) -> jax.Array:
-    """Whether a query, its code as above, may see a key that far away."""
-    distance = (codes & 0xFFFF) - keys
-    return (distance >= 0) & (distance <= ((codes >> 16) & 0xFFFF))
+    """Whether a query, its code as above, is near enough to see a key."""
+    return (keys >= codes & 0xFFFF) & (keys <= (codes >> 16) & 0xFFFF)
 
 
-def _kernel(length: int, num_heads: int, block: int, interpret: bool) -> SplashAttentionKernel:
-    sizes = BlockSizes(
-        block_q=block,
-        block_kv=block,
-        block_q_dkv=block,
-        block_kv_dkv=block,
-        block_q_dq=block,
-        block_kv_dq=block,
+def _mask_info(seen_XY: jax.Array, codes_T: jax.Array, axis: int) -> MaskInfo:
+    """The blocks that a kernel takes, which goes along `axis` and fetches the next one ahead."""
+    size = seen_XY.shape[axis]
+    index_XY = jax.lax.broadcasted_iota(jnp.int32, seen_XY.shape, axis)
+    next_XY = jax.lax.cummin(jnp.where(seen_XY, index_XY, size), axis=axis, reverse=True) % size
+    return MaskInfo(
+        data_next=next_XY[None],
+        mask_next=None,
+        block_mask=seen_XY[None].astype(jnp.int32),
+        partial_mask_blocks=None,
+        q_sequence=codes_T,  # pyright: ignore[reportArgumentType]
     )
-    mask = MultiHeadMask([CausalMask((length, length))] * num_heads)
-    return make_splash_mha_single_device(mask=mask, block_sizes=sizes, interpret=interpret)
+
+
+def _heads_first(x_BTNH: jax.Array, block: int) -> jax.Array:
+    """`[B, N, T, ...]`, T filled up to whole blocks."""
+    padding = [(0, -n % block if axis == 1 else 0) for axis, n in enumerate(x_BTNH.shape)]
+    return jnp.moveaxis(jnp.pad(x_BTNH, padding), 1, 2)

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from model.kernels import blocks
+from model.kernels import blocks, parts
 
 # Rows up to this length keep their weights for the backward pass: up to eight blocks of queries.
 UNROLLED = 512
@@ -14,8 +14,8 @@ def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
     T = q_BTNH.shape[1]
     if T <= UNROLLED:
         return _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window)
-    place = blocks.Place(jnp.arange(T), segment_ids_BT)
-    return blocks.attention(q_BTNH, k_BSKH, v_BSKU, place, window)
+    place = parts.Place(jnp.arange(T), segment_ids_BT)
+    return parts.attention(blocks.PARTS, q_BTNH, k_BSKH, v_BSKU, place, window)
 
 
 def reference(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:

@@ -1,13 +1,16 @@
 """Who sees whom, as literal matrices; blocks against one plain softmax."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel
 
 from model import kernels
 from model.config import ModelConfig
-from model.kernels import blocks, cudnn, splash, xla
+from model.kernels import blocks, choice, cudnn, parts, splash, xla
 from model.positions import NO_WINDOW
 from model.rotary.nope import Nope
 
@@ -184,8 +187,8 @@ def test_blocks_of_keys_that_nobody_sees_are_skipped():
     rows_XT = jnp.arange(16).reshape(4, 4)
 
     def seen(ids, window):
-        place = blocks.Place(rows_XT, jnp.array(ids).reshape(4, 1, 4))
-        return [x.tolist() for x in blocks._seen(place, place, window)]
+        place = parts.Place(rows_XT, jnp.array(ids).reshape(4, 1, 4))
+        return [x.tolist() for x in blocks._reach(place, place, window)]
 
     one = [1] * 16
     assert seen(one, NO_WINDOW) == [[0, 0, 0, 0], [1, 2, 3, 4]]
@@ -235,7 +238,8 @@ def test_blocks_with_unequal_heads(monkeypatch, window):
     monkeypatch.setattr(blocks, "BLOCK_LENGTHS", (16,))
 
     def attend(q, k, v, segments, window):
-        return blocks.attention(q, k, v, blocks.Place(jnp.arange(40), segments), window)
+        place = parts.Place(jnp.arange(40), segments)
+        return parts.attention(blocks.PARTS, q, k, v, place, window)
 
     assert_equal_to_plain(attend, unequal_inputs(40), window)
 
@@ -246,14 +250,89 @@ def test_the_reference_of_the_check_is_plain_attention():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [NO_WINDOW, 40])
-def test_splash_attention_interpreted(window):
+def test_splash_attention_interpreted(monkeypatch, window):
     """The TPU's kernel as XLA runs it here, with a traced window; 130 is no multiple of a block."""
+    monkeypatch.setattr(splash, "INTERPRET", True)
+    monkeypatch.setattr(splash, "BLOCK", 128)
 
     def attend(q, k, v, segments, window):
-        run = jax.jit(lambda *inputs: splash.attention(*inputs, interpret=True))
-        return run(q, k, v, segments, jnp.int32(window))
+        return jax.jit(splash.attention)(q, k, v, segments, jnp.int32(window))
 
     assert_equal_to_plain(attend, unequal_inputs(130), window)
+
+
+@pytest.mark.slow
+def test_splash_under_a_sweep(monkeypatch):
+    """Members with windows of their own take different blocks."""
+    monkeypatch.setattr(splash, "INTERPRET", True)
+    monkeypatch.setattr(splash, "BLOCK", 128)
+    inputs, windows = unequal_inputs(260), jnp.array([3, 260])
+
+    def gradients(function):
+        def total(q, window):
+            return jnp.sin(function(q, *inputs[1:], window)).sum()
+
+        return jax.jit(jax.vmap(jax.grad(total), in_axes=(None, 0)))(inputs[0], windows)
+
+    np.testing.assert_allclose(gradients(splash.attention), gradients(plain), atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "window, expected",
+    [
+        (NO_WINDOW, [[], [0], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4, 5], list(range(8))]),
+        (3, [[], [0], [0, 1, 2], [], [4, 5], []]),
+    ],
+)
+def test_what_splash_lets_a_query_see_of_keys_far_away(window, expected):
+    """Keys of two stretches, at rows that 16 bits do not hold."""
+    keys_S = jnp.array([4, 5, 6, 7, 200_000, 200_001, 200_002, 200_003])
+    codes_T = splash._codes(jnp.array([3, 4, 6, 50, 200_001, 1_000_000]), keys_S, window)
+    near_TS = np.asarray(splash._near(codes_T[:, None], jnp.arange(8)))
+    assert [np.flatnonzero(near_S).tolist() for near_S in near_TS] == expected
+
+
+def test_splash_up_to_its_longest_row():
+    rows_T = jnp.array([0, 32_768, 65_535])
+    codes_T = splash._codes(rows_T, jnp.arange(splash.MAX_LENGTH), 2)
+    near_TS = np.asarray(splash._near(codes_T[:, None], jnp.arange(splash.MAX_LENGTH)))
+    seen = [np.flatnonzero(near_S).tolist() for near_S in near_TS]
+    assert seen == [[0], [32_767, 32_768], [65_534, 65_535]]
+
+
+def test_splash_fetches_the_next_block_that_it_takes():
+    seen_XY = jnp.array([[1, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]], bool)
+    by_query, by_key = (splash._mask_info(seen_XY, jnp.zeros(1), axis) for axis in (1, 0))
+    assert by_query.data_next.tolist() == [[[0, 3, 3, 3], [2, 2, 2, 0], [0, 0, 0, 0]]]
+    assert by_key.data_next.tolist() == [[[0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 0]]]
+
+
+@pytest.mark.slow
+def test_keys_that_no_query_sees_add_nothing(monkeypatch):
+    """Splash masks all of their block (documents 1 and 3 around 2) or skips it (the window).
+
+    With a window of 64 the first 63 queries see some of it, and the rest nothing.
+    """
+    monkeypatch.setattr(splash, "INTERPRET", True)
+    q, k, v, _ = unequal_inputs(128)
+    query_ids, key_ids = (np.tile(x, (2, 64)) for x in ([2, 2], [1, 3]))
+    rows_T = jnp.arange(128)
+    keys = parts.Place(rows_T, jnp.sort(key_ids, axis=1))
+
+    @jax.jit
+    def found(ids, window):
+        queries = parts.Place(rows_T + 128, ids)
+        lse_BTN, ones = jnp.zeros(q.shape[:3]), jnp.ones((*q.shape[:3], v.shape[3]))
+        given = (q, k, v, queries, keys, window)
+        return splash.PARTS.forward(*given), splash.PARTS.backward(*given, lse_BTN, lse_BTN, ones)
+
+    for ids, window, first in ((query_ids, NO_WINDOW, 0), (query_ids - 1, 1, 0), (key_ids, 64, 63)):
+        (out_BTNU, lse_BTN), (dq_BTNH, *dkv) = found(jnp.sort(ids, axis=1), jnp.int32(window))
+        for x in (out_BTNU, dq_BTNH):
+            assert not np.any(x[:, first:])
+        assert np.all(lse_BTN[:, first:] == parts.FORBIDDEN)
+        assert first or not any(np.any(x) for x in dkv)
+        assert all(np.all(np.isfinite(x)) for x in dkv)
 
 
 @pytest.mark.parametrize("T", [24, 33])
@@ -305,9 +384,28 @@ def test_the_kernel_for_a_platform(platform, T, H, U, dtype, expected, why):
     assert choice.name == expected and why in choice.why and bool(why) == bool(choice.why)
 
 
-def test_rows_split_over_devices_take_the_ring():
-    with on("tpu", sequence=4):
-        assert kernels.choose(1, 131_072, 64, 64, "bfloat16").name == "ring"
+@pytest.mark.parametrize(
+    "platform, T, kernel, expected, why",
+    [
+        ("tpu", 131_072, "auto", splash.PARTS, ""),
+        ("tpu", 2**20, "auto", blocks.PARTS, "mesh.sequence=16"),
+        ("tpu", 131_072, "xla", blocks.PARTS, "model.attention=xla"),
+        ("gpu", 131_072, "auto", blocks.PARTS, "XLA's kernel"),
+        ("cpu", 131_072, "auto", blocks.PARTS, ""),
+    ],
+)
+def test_rows_split_over_devices_take_the_ring(platform, T, kernel, expected, why):
+    with on(platform, sequence=4):
+        choice = kernels.choose(1, T, 64, 64, "bfloat16", kernel)
+    assert choice.name == "ring" and choice.attend.keywords["parts"] == expected
+    assert why in choice.why and bool(why) == bool(choice.why)
+
+
+@pytest.mark.parametrize("platform", ["tpu", "gpu"])
+def test_plain_xla_on_demand(platform):
+    with on(platform):
+        choice = kernels.choose(1, 4096, 64, 64, "bfloat16", "xla")
+    assert (choice.attend, choice.why) == (xla.attention, "model.attention=xla")
 
 
 CONFIG = ModelConfig(
@@ -340,3 +438,23 @@ def test_the_check_refuses_a_wrong_kernel(monkeypatch, mistake, says):
     with pytest.raises(ValueError, match="attention kernel 'xla' is wrong on cpu") as error:
         kernels.check(CONFIG, 2, 32)
     assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_only_known_kernels():
+    with pytest.raises(ValueError, match="attention must be one of"):
+        dataclasses.replace(CONFIG, attention="flash")
+
+
+def test_the_check_announces_plain_xla():
+    config = dataclasses.replace(CONFIG, attention="xla")
+    assert kernels.check(config, 2, 32) == "attention: xla (model.attention=xla)"
+
+
+def test_a_kernel_that_jax_no_longer_has_is_refused(monkeypatch):
+    monkeypatch.delattr(splash_attention_kernel, "_splash_attention_bwd_dq")
+    monkeypatch.setattr(splash, "INTERPRET", True)
+    tpu = choice.Choice("splash", splash.attention, "tpu")
+    monkeypatch.setattr(choice, "choose", lambda *_: tpu)
+    says = "'splash' refuses on tpu: AttributeError: .*_bwd_dq.*; set model.attention=xla, and rep"
+    with pytest.raises(ValueError, match=says):
+        kernels.check(CONFIG, 2, 32)

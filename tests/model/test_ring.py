@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 
 SCRIPT = """
-import dataclasses, json
+import dataclasses, functools, json
 import jax, jax.numpy as jnp, numpy as np
 from model import kernels, loss, sharding, transformer
 from model.axes import MESH_AXES
 from model.config import MlaConfig, ModelConfig
-from model.kernels import blocks, xla
+from model.kernels import blocks, choice, ring, splash, xla
 from model.positions import position_table
 from model.rotary.rope import Rope
 
@@ -41,29 +41,40 @@ positions_BT = np.tile(np.arange(T, dtype=np.int32), (B, 1))
 report = {}
 
 # Attention alone: packed documents, a window, values narrower than keys, fewer key heads.
-q, k, v, g = (
-    random.normal(size=(B, T, heads, width)).astype(np.float32)
-    for heads, width in ((4, 16), (2, 16), (2, 8), (4, 8))
-)
+def inputs(T):
+    q, k, v, g = (
+        random.normal(size=(B, T, heads, width)).astype(np.float32)
+        for heads, width in ((4, 16), (2, 16), (2, 8), (4, 8))
+    )
+    return q, k, v, np.sort(random.integers(1, 4, size=(B, T)), axis=1).astype(np.int32), g
 
-def results(attend):
+def results(attend, row, window):
     def total(q, k, v):
-        out = attend(q, k, v)
+        out = attend(q, k, v, ids, window)
         return (out * g).sum(), out
+    q, k, v, ids, g = (jnp.asarray(x) for x in row)
     return jax.jit(jax.value_and_grad(total, argnums=(0, 1, 2), has_aux=True))(q, k, v)
 
-for name, window, sizes in (
-    ("attention, sequence=8", 2**31 - 1, dict(sequence=8)),
-    ("attention, window, sequence=4 tensor=2", 40, dict(sequence=4, tensor=2)),
+def ring_of(parts):
+    attend = functools.partial(ring.attention, parts=parts, axis="sequence")
+    return lambda *row: choice.over_mesh(choice.Choice("ring", attend, "cpu"))(*row)
+
+def chosen(q, k, v, ids, window):
+    return kernels.attention(q, k, v, segment_ids_BT=ids, window=window)
+
+# The TPU's kernel is interpreted: stretches of two blocks, each a half; and of 150 tokens, whose
+# halves meet within a block.
+splash.INTERPRET, splash.BLOCK = True, 128
+for name, attend, row, window, sizes in (
+    ("sequence=8", chosen, inputs(128), 2**31 - 1, dict(sequence=8)),
+    ("window, sequence=4 tensor=2", chosen, inputs(128), 40, dict(sequence=4, tensor=2)),
+    ("splash, sequence=2", ring_of(splash.PARTS), inputs(512), 2**31 - 1, dict(sequence=2)),
+    ("splash, window, sequence=2 tensor=2", ring_of(splash.PARTS), inputs(300), 70,
+     dict(sequence=2, tensor=2)),
 ):
-    expected = results(lambda q, k, v: xla.reference(q, k, v, ids_BT, window))
+    expected = results(xla.reference, row, window)
     with jax.set_mesh(mesh(**sizes)):
-        ours = results(
-            lambda q, k, v: kernels.attention(
-                q, k, v, segment_ids_BT=jnp.asarray(ids_BT), window=jnp.int32(window)
-            )
-        )
-    report[name] = error(ours, expected)
+        report["attention, " + name] = error(results(attend, row, jnp.int32(window)), expected)
 
 # The whole model: a window in one layer, chunks of the loss, gradients of all parameters.
 plain = ModelConfig(
@@ -106,6 +117,7 @@ for name, config, sizes in (
 
 # Members of a sweep side by side, each with a window of its own.
 windows = jnp.array([5, 128], jnp.int32)
+q, k, v, ids_BT, _ = inputs(T)
 def members(q, window):
     attend = lambda q, w: kernels.attention(
         q, jnp.asarray(k), jnp.asarray(v), segment_ids_BT=jnp.asarray(ids_BT), window=w
@@ -155,7 +167,7 @@ def report() -> dict:
 def test_every_mesh_equals_one_device(report):
     """Packed documents, windows, grouped heads, MLA, members: outputs and all gradients."""
     errors = {name: x for name, x in report.items() if isinstance(x, float)}
-    assert len(errors) == 6
+    assert len(errors) == 8
     assert {name: x for name, x in errors.items() if not x < 1e-5} == {}
 
 
