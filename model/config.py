@@ -62,8 +62,8 @@ class ModelConfig:
       attention: which kernel computes it: "auto" (the device's own where it can) or "xla" (plain
         XLA on every device; slower, for comparison or where the device's own is refused).
       compute_dtype: of matrix products; rotation, softmax, norms and loss are always float32.
-      remat: what the backward pass recomputes: "none", "dots" (keep matrix products only) or
-        "full" (keep each block's input only).
+      remat: what the backward pass recomputes: "none", "dots" (keep matrix products only), "full"
+        (keep each block's input only) or "offload" (as "full", with the inputs in host memory).
       loss_chunk: tokens of a row whose logits exist at once (None: as many as keep the logits of
         all rows within 256 MiB of float32).
     """
@@ -85,7 +85,7 @@ class ModelConfig:
     align_query_key: bool = False
     attention: Literal["auto", "xla"] = "auto"
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
-    remat: Literal["none", "dots", "full"] = "none"
+    remat: Literal["none", "dots", "full", "offload"] = "none"
     loss_chunk: int | None = None
 
     def __post_init__(self):
@@ -107,7 +107,7 @@ class ModelConfig:
         for name, valid in (
             ("attention", ("auto", "xla")),
             ("compute_dtype", ("float32", "bfloat16")),
-            ("remat", ("none", "dots", "full")),
+            ("remat", ("none", "dots", "full", "offload")),
         ):
             if getattr(self, name) not in valid:
                 raise ValueError(f"{name} must be one of {valid}, got {getattr(self, name)!r}")

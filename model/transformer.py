@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 
 from model.attention import Attention
 from model.axes import over_tokens, over_vocab
@@ -24,6 +25,12 @@ Params = dict[str, Any]
 REMAT_POLICIES = {
     "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
     "full": jax.checkpoint_policies.nothing_saveable,
+    "offload": jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=["block_input"],
+        offload_src="device",
+        offload_dst="pinned_host",
+    ),
 }
 
 
@@ -78,6 +85,7 @@ class Transformer(nnx.Module):
 
         def layer(x_BTD, layer_inputs):
             params, layer_table, layer_turned = layer_inputs
+            x_BTD = checkpoint_name(x_BTD, "block_input")
             block = nnx.merge(block_graph, params)
             x_BTD = block(x_BTD, layer_table, layer_turned, positions_BT, segment_ids_BT)
             return over_tokens(x_BTD), None

@@ -270,7 +270,8 @@ def advice(
     if report.problem is None and report.peak <= topology.chip.memory:
         return []
     sizes = mesh_sizes(config, num_members, topology.num_chips)
-    found = [] if config.model.remat == "full" else ["model.remat=full"]
+    more = {"full": "offload", "offload": None}.get(config.model.remat, "full")
+    found = [f"model.remat={more}"] if more else []
     if config.data.batch_size // config.train.accumulate > sizes["data"] * sizes["fsdp"]:
         found.append(f"train.accumulate={2 * config.train.accumulate}")
     else:

@@ -118,14 +118,15 @@ def activations(
     projections, others = _layer_features(model)
     products = model.embed_dim + projections // tensor
     everything = 2 * model.embed_dim + (projections + others) // tensor
-    kept = {"full": 0, "dots": products, "none": products + everything}[model.remat]
+    inputs = 0 if model.remat == "offload" else model.embed_dim
+    kept = {"dots": products, "none": products + everything}.get(model.remat, 0)
     logits = min(MAX_LOGITS, tokens * model.vocab_size // tensor)
     if model.loss_chunk:
         logits = min(logits, rows * model.loss_chunk * model.vocab_size // tensor)
     here = num_members // sizes["sweep"]
     estimate = {
         f"kept of {model.num_layers} layers (remat={model.remat})": (
-            model.num_layers * tokens * (model.embed_dim + kept) * width
+            model.num_layers * tokens * (inputs + kept) * width
         ),
         # Forward once more, and a gradient for each array.
         "one layer at work": 2 * tokens * (products + everything) * width,

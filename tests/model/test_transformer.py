@@ -220,7 +220,7 @@ def loss_and_gradients(config, params):
     return jax.jit(jax.value_and_grad(loss))(params)
 
 
-@pytest.mark.parametrize("remat", ["dots", "full"])
+@pytest.mark.parametrize("remat", ["dots", "full", "offload"])
 def test_recomputation_changes_no_number(remat):
     params = random_params(EVERY_OPTION)
     expected = loss_and_gradients(EVERY_OPTION, params)
@@ -228,13 +228,14 @@ def test_recomputation_changes_no_number(remat):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), ours, expected)
 
 
-def saved_per_layer(remat: str) -> set[tuple[int, ...]]:
-    """Shapes that the forward pass stacks over layers for the backward one."""
+def saved_per_layer(remat: str) -> set[tuple[tuple[int, ...], str]]:
+    """Shape and memory of what the forward pass stacks over layers for the backward one."""
     config = dataclasses.replace(CONFIG, num_layers=7, remat=remat)
     params = transformer.abstract_params(config)
     jaxpr = jax.make_jaxpr(lambda p: loss_and_gradients(config, p))(params)
     forward = next(e for e in equations(jaxpr.jaxpr) if e.primitive.name == "scan")
-    return {v.aval.shape for v in forward.outvars if v.aval.shape[:1] == (7,) and v.aval.ndim > 1}
+    stacked = (v.aval for v in forward.outvars if v.aval.shape[:1] == (7,) and v.aval.ndim > 1)
+    return {(aval.shape, str(aval.memory_space)) for aval in stacked}
 
 
 def equations(jaxpr):
@@ -252,12 +253,13 @@ def equations(jaxpr):
 
 def test_recomputation_saves_what_its_name_says():
     """L = 7, B = 2, T = 20, D = 16, F = 24, N = 4, S = T: attention's weights are [.., 20, 20]."""
-    attention = (7, 2, 2, 2, 20, 20)
-    block_input, mlp_hidden = (7, 2, 20, 16), (7, 2, 20, 24)
-    none, dots, full = (saved_per_layer(remat) for remat in ("none", "dots", "full"))
+    attention = ((7, 2, 2, 2, 20, 20), "MemorySpace.Device")
+    block_input, mlp_hidden = (((7, 2, 20, n), "MemorySpace.Device") for n in (16, 24))
+    none, dots, full, offload = map(saved_per_layer, ("none", "dots", "full", "offload"))
     assert attention in none and mlp_hidden in none
     assert attention not in dots and mlp_hidden in dots
     assert full == {block_input}
+    assert offload == {((7, 2, 20, 16), "MemorySpace.Host")}
 
 
 def test_bfloat16_is_for_products_only():
