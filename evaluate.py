@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import itertools
 import sys
+import typing
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -41,11 +42,12 @@ EPILOG = """\
 examples:
   python evaluate.py runs/demo            every member, with the tasks and lengths of its config
   python evaluate.py runs/demo/base=10 --tasks kv,lines --lengths 128,256 --documents 256
-  python evaluate.py runs/demo --tasks "needle(haystack=noise),perplexity"
+  python evaluate.py runs/demo --tasks "lagcopy(text=natural),lagcopy(text=control),perplexity"
+  python evaluate.py runs/demo --tasks "pg19(path='FOLDER',tokens=4096)"    quote what is no word
   python evaluate.py runs/demo --rotary trained,dynamic_yarn,dynamic_ntk_aware --lengths 256,1024
                                           a matrix: trained with x evaluated with
   python evaluate.py runs/demo --step1 base=1e3,1e4,1e5 --lengths 1024
-                                          loss of the first batch before any update, by schedule
+                                          loss of the first rows before any update, by schedule
 
 Rows are written to results.jsonl in each run directory and replace those of the same task, length,
 step and schedule. Effective context [95% CI]: the distance in tokens at which accuracy has fallen
@@ -386,9 +388,14 @@ def candidates(text: str) -> list[str]:
 
 def _listed_tasks() -> str:
     """Every task with its parameters and what it is, for --help."""
-    lines = ["\ntasks:"]
+    lines = ["\ntasks, with their parameters (the first or only value is the default):"]
     for name, task in sorted(evals.tasks().items()):
-        parameters = [f"{field.name}={field.default}" for field in dataclasses.fields(task)]
+        kinds = typing.get_type_hints(task)
+        parameters = []
+        for field in dataclasses.fields(task):
+            others = [each for each in typing.get_args(kinds[field.name]) if isinstance(each, str)]
+            values = dict.fromkeys([field.default, *others])
+            parameters.append(f"{field.name}={'|'.join(map(str, values))}")
         lines.append(f"  {name}({', '.join(parameters)})" if parameters else f"  {name}")
         lines.append(f"      {(sys.modules[task.__module__].__doc__ or '').splitlines()[0]}")
     return "\n".join(lines)
@@ -421,9 +428,15 @@ def _integers(text: str) -> list[int]:
         ) from None
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        """One line: the reason. `--help` teaches the rest."""
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="evaluate.py",
         description=__doc__,
         epilog=EPILOG + _listed_tasks(),
@@ -435,15 +448,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--tasks",
         type=split_commas,
-        help="comma list of those below, with parameters in brackets (default: the config's)",
+        metavar="TASK[,TASK...]",
+        help="those below, with parameters in brackets (default: the config's)",
     )
     parser.add_argument(
         "--lengths",
         type=_integers,
-        help="comma list of context lengths in tokens (default: the config's, or the trained one)",
+        metavar="TOKENS[,TOKENS...]",
+        help="context lengths (default: the config's, or the trained one)",
     )
     parser.add_argument(
-        "--documents", type=int, help="documents a task and length (default: the config's)"
+        "--documents",
+        type=int,
+        metavar="N",
+        help="for each task and length (default: the config's); of text, as many as there are",
     )
     parser.add_argument(
         "--rotary",
@@ -456,20 +474,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--step1",
         metavar="base=B[,B...]",
-        help="loss of the first training batch under these bases (or --rotary's expressions), "
-        "before any update; with --lengths, of rows of that context",
+        help="loss of the first training rows under these bases (or schedules, written as for "
+        "--rotary), before any update; with --lengths, of rows of that context",
     )
     parser.add_argument(
         "--precision",
         type=float,
         metavar="OCTAVES",
-        help="ask on, near where accuracy falls, until every effective context is known this well: "
-        "0.1 is to 7%% (default: --documents, and no more)",
+        help="ask on, near where accuracy falls, until every interval is this narrow: 0.1 is an "
+        "upper end 7%% above the lower (default: --documents, and no more)",
     )
     parser.add_argument(
         "--step",
         metavar="N[,N...]",
-        help="checkpoints, or `stages`: the last one of every stage (default: the newest)",
+        help="checkpoints, or `stages`: the last of every stage of a run (default: the newest)",
     )
     args = parser.parse_args(arguments)
 

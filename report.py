@@ -92,8 +92,6 @@ def sections(members: Sequence[Member], pictures: "_Pictures") -> list[Section]:
     found = []
     if tables := page_tables.rules(members):
         found.append(Section(title="Effective context by other rules", choices=tables))
-    if table := page_tables.checkpoints(members):
-        found.append(Section(title="By checkpoint", parts=[table]))
     if task := next(iter(members_lib.tasks(members)), None):
         if predictors.by_trained_length(members, task):
             figure = predictors.against_trained_length(members, task)
@@ -310,7 +308,8 @@ def inline(svg: str, name: str) -> str:
 
 def provenance(members: Sequence[Member]) -> list[str]:
     """What the members saw, and the versions that made this page."""
-    states = [state for member in members for run in member.runs if (state := data_state(run))]
+    runs = {run.path: run for member in members for run in member.runs}
+    states = [state for run in runs.values() if (state := data_state(run))]
     sentences = []
     if states:
         prints = sorted({state["fingerprint"] for state in states})

@@ -11,6 +11,7 @@ effective context, not a short one.
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -115,9 +116,10 @@ class Estimate:
         """L85 as `str` writes L50; it may be measured where L50 is not."""
         if self.verdict == NOT_LEARNED:
             return NOT_LEARNED
-        if self.l85 >= self.longest:
+        # Clipped to these by way of its logarithm.
+        if math.isclose(self.l85, self.longest):
             return f"> {self.longest}"
-        if self.l85 <= self.shortest:
+        if math.isclose(self.l85, max(self.shortest, 1)):
             return f"< {self.shortest}"
         return self._interval(self.l85, self.l85_low, self.l85_high)
 

@@ -1,9 +1,10 @@
-"""A needle in a haystack: RULER's S-NIAH and multikey (Hsieh et al., arXiv 2404.06654), and
-gkamradt's sentence about Dolores Park, for models that complete text.
+"""A needle in a haystack: one sentence or number, hidden at every depth, is asked for.
 
-Templates are the official ones, word for word; the prompt ends with the official answer prefix and
-a space, and the answer is teacher-forced: seven digits, or the rest of the sentence. Distance is
-from the first id of the answer in the needle to the position that must give it.
+RULER's S-NIAH and multikey (Hsieh et al., arXiv 2404.06654), and gkamradt's sentence about Dolores
+Park, for models that complete text. Templates are the official ones, word for word; the prompt ends
+with the official answer prefix and a space, and the answer is teacher-forced: seven digits, or the
+rest of the sentence. Distance is from the first id of the answer in the needle to the position that
+must give it.
 
 A document's number is asked at every depth of a grid, all else equal: same haystack, same needle,
 same distractors in the same order. `query` is the place in the grid. Where so few places lie in

@@ -198,6 +198,8 @@ def missing(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
     untrained, unasked, no_loss = [], [], []
     no_task: dict[str, list[str]] = {}
     for member in members:
+        if member.superseded:  # asked for with --step, or not at all
+            continue
         trained = any(run.steps() for run in member.runs)
         if not member.own:
             (unasked if trained else untrained).append(member.label)

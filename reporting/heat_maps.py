@@ -17,7 +17,7 @@ from evals.effective_context import MEASURED, NOT_LEARNED
 from evals.needle import Needle, depth_grid
 from evals.step1 import Step1
 from reporting.members import TRAINED, Measurement, Member, at_several_lengths, task_order
-from reporting.style import FAINT, INK, grid, hint
+from reporting.style import FAINT, INK, folded, grid, hint
 
 # Lightness rises evenly from dark blue to yellow, and with it the order survives every kind of
 # colour blindness; the papers' green to red does not.
@@ -172,10 +172,11 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
     schedules = list(dict.fromkeys([TRAINED, *(schedule for _, schedule in found)]))
     schedules = [each for each in schedules if any(each == name for _, name in found)]
     color = _colors(list(found.values()))
-    figure = Figure(
-        figsize=(min(10, 2.8 + 1.5 * len(schedules)), 1.3 + 0.52 * len(shown)),
-        layout="constrained",
-    )
+    roomy = len(schedules) < 5
+    names = [folded(schedule, 22 if roomy else 12) for schedule in schedules]
+    lines = max(name.count("\n") for name in names)
+    width, height = 2.8 + 1.5 * len(schedules), 1.1 + 0.14 * lines + 0.52 * len(shown)
+    figure = Figure(figsize=(min(10, width), height), layout="constrained")
     ax = figure.subplots()
     for (index, schedule), measured in found.items():
         member = next(member for member in shown if member.index == index)
@@ -194,10 +195,7 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
         hint([patch, *texts], f"{where}: {said}", member)
     ax.set_xlim(0, len(schedules))
     ax.set_ylim(len(shown), 0)
-    names = [
-        schedule.replace("(", "\n(").replace("dynamic_", "dynamic_\n") for schedule in schedules
-    ]
-    ax.set_xticks(np.arange(len(schedules)) + 0.5, names, fontsize=8.5)
+    ax.set_xticks(np.arange(len(schedules)) + 0.5, names, fontsize=8.5 if roomy else 7.5)
     ax.set_yticks(np.arange(len(shown)) + 0.5, [member.label for member in shown], fontsize=9)
     ax.xaxis.tick_top()
     ax.tick_params(length=0)

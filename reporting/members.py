@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -110,45 +110,30 @@ class Evaluation(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Checkpoint:
-    """What a member answered at one step, under the schedule in force there.
-
-    Attributes:
-      step: the checkpoint.
-      config: in force at it.
-      measurements: by task, at the trained length of that config or the evaluated one nearest.
-    """
-
-    step: int
-    config: ExperimentConfig
-    measurements: Mapping[str, Measurement]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Member:
-    """One setting of a sweep; its seeds are its runs.
+    """One setting of a sweep; its seeds are its runs. Each stage evaluated is a member of its own.
 
     Attributes:
       index: place in the page's order, from 0: bases ascending, then controls.
-      label: the run directory's name without its seed.
+      label: the run directory's name without its seed; with the step where several stages are here.
       runs: one run directory a seed.
-      config: of the first run, in force at its last checkpoint.
+      config: of the first run, in force in the stage.
+      superseded: whether training has gone on to another stage.
       theory: of the configuration's own frequencies.
-      measurements: all that was evaluated of the last stage, each at the last checkpoint that it
-        was evaluated at; "trained" is the first of the schedules.
-      checkpoints: every one that was evaluated, ascending, those of earlier stages too.
+      measurements: all that was evaluated; "trained" is the first of the schedules.
       evaluations: what the rows of all runs and checkpoints are from.
       losses: (tokens seen, training loss in nats/token) of each run that has metrics, at most
-        `LOSS_POINTS` of them, each the mean of the records it stands for.
+        `LOSS_POINTS` of them, each the mean of the records it stands for. All stages' are the
+        last one's.
     """
 
     index: int
     label: str
     runs: tuple[RunDirectory, ...]
     config: ExperimentConfig
+    superseded: bool
     theory: Predictions
     measurements: tuple[Measurement, ...]
-    checkpoints: tuple[Checkpoint, ...]
     evaluations: tuple[Evaluation, ...]
     losses: tuple[tuple[np.ndarray, np.ndarray], ...]
 
@@ -197,7 +182,7 @@ def read(runs: Sequence[RunDirectory]) -> list[Member]:
     groups: dict[ExperimentConfig, list[RunDirectory]] = {}
     for run in runs:
         groups.setdefault(_setting(run), []).append(run)
-    members = [_member(tuple(group)) for group in groups.values()]
+    members = [member for group in groups.values() for member in _members(tuple(group))]
     labels = [member.label for member in members]
     members = [
         dataclasses.replace(member, label=f"{_folder(member.runs)}/{member.label}")
@@ -234,27 +219,43 @@ def _folder(runs: Sequence[RunDirectory]) -> str:
     return "".join(each[0] for each in alike) or names[0]
 
 
-def _member(runs: tuple[RunDirectory, ...]) -> Member:
-    steps = runs[0].steps()
-    config = runs[0].config_at(steps[-1]) if steps else runs[0].config
-    parts = runs[0].path.resolve().name.split(",")
-    table = config.model.rotary_table(config.data.context_length)
-    found = {run: rows_lib.read(run.results_path) for run in runs if run.results_path.exists()}
-    rows = rows_lib.concatenate(list(found.values()))
-    stage = stages.at(runs[0].config, steps[-1] if steps else 0)
-    # What an earlier stage answered was under another schedule or length than this one's.
-    last_stage = {name: column[rows["step"] > stage.start] for name, column in rows.items()}
-    return Member(
-        index=0,
-        label=",".join(part for part in parts if not part.startswith("seed=")) or config.name,
-        runs=runs,
-        config=config,
-        theory=predict(table.inv_freq),
-        measurements=tuple(_measurements(last_stage, config)),
-        checkpoints=tuple(_checkpoints(rows, runs[0])),
-        evaluations=tuple(each for run, own in found.items() for each in _evaluations(own, run)),
-        losses=tuple(curve for run in runs if (curve := _loss(run)) is not None),
-    )
+def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
+    """The last stage that was trained, and the others that were evaluated."""
+    first, found = runs[0], {}
+    for run in runs:
+        exists = run.results_path.exists()
+        found[run] = rows_lib.read(run.results_path) if exists else rows_lib.columns([])
+    stage_of = {
+        int(step): stages.at(first.config, int(step)).number
+        for rows in found.values()
+        for step in np.unique(rows["step"])
+    }
+    newest = max(first.steps(), default=0)
+    last = stages.at(first.config, newest)
+    numbers = sorted({*stage_of.values(), last.number})
+    parts = first.path.resolve().name.split(",")
+    name = ",".join(part for part in parts if not part.startswith("seed=")) or first.config.name
+    for number in numbers:
+        steps = [step for step, stage in stage_of.items() if stage == number] or [newest]
+        config = first.config_at(max(steps))
+        rows = {run: _at(steps, of_run) for run, of_run in found.items()}
+        superseded = number != last.number
+        yield Member(
+            index=0,
+            label=f"{name}@{max(steps)}" if len(numbers) > 1 else name,
+            runs=runs,
+            config=config,
+            superseded=superseded,
+            theory=predict(config.model.rotary_table(config.data.context_length).inv_freq),
+            measurements=tuple(_measurements(rows_lib.concatenate(list(rows.values())), config)),
+            evaluations=tuple(each for run, own in rows.items() for each in _evaluations(own, run)),
+            losses=() if superseded else tuple(filter(None, map(_loss, runs))),
+        )
+
+
+def _at(steps: Sequence[int], rows: Rows) -> Rows:
+    keep = np.isin(rows["step"], steps)
+    return {name: column[keep] for name, column in rows.items()}
 
 
 def _measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:
@@ -284,17 +285,6 @@ def _evaluations(rows: Rows, run: RunDirectory) -> list[Evaluation]:
         Evaluation(run, task, length, rotary, step, count)
         for (task, length, rotary, step), count in counts.items()
     ]
-
-
-def _checkpoints(rows: Rows, run: RunDirectory) -> Iterator[Checkpoint]:
-    for step in np.unique(rows["step"]).tolist():
-        config = run.config_at(step)
-        found = _measurements(rows_lib.select(rows, step=step), config)
-        own = [measured for measured in found if measured.schedule == TRAINED]
-        far = [abs(measured.length - config.data.context_length) for measured in own]
-        by_distance = sorted(zip(far, own, strict=True), key=lambda pair: -pair[0])
-        by_task = {measured.task: measured for _, measured in by_distance}  # the nearest stays
-        yield Checkpoint(step=step, config=config, measurements=by_task)
 
 
 def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:

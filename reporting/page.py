@@ -197,7 +197,8 @@ def _finding(members: Sequence[Member]) -> str:
     task = next(iter(tasks(members)), None)
     measured = [member for member in members if task in member.estimates]
     if task is None or not measured:
-        return "Nothing has been measured yet."
+        asked = any(member.own for member in members)
+        return "No retrieval was asked for." if asked else "Nothing has been measured yet."
     based = [member for member in measured if member.base is not None] or measured
     ends = [based[0], based[-1]] if len(based) > 1 else based
     said = [

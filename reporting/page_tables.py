@@ -11,9 +11,8 @@ from evals import summaries, thresholds
 from evals.rows import Rows
 from evals.step1 import Step1
 from evals.summaries import MeanWithError
-from model import rotary as rotary_lib
 from reporting import predictors, text
-from reporting.members import Checkpoint, Measurement, Member, learned, task_order
+from reporting.members import Member, learned, task_order
 from reporting.page import Table
 from reporting.tables import ALSO
 
@@ -40,11 +39,6 @@ SU = (
     "Per cent of next tokens that are the most likely one, ± 1.96 standard errors over documents: "
     "at the trained length T; beyond it, where the first T (T/2) tokens are said again and again; "
     "and beyond it in the text as it is (Su Jianlin, kexue.fm/archives/9706)."
-)
-CHECKPOINTS = (
-    "Each checkpoint under the schedule it was trained with, at the length it was trained at or "
-    "the evaluated one nearest to it: effective context with 95% intervals, shares of right "
-    "answers, nats a token. The rest of the page is about the last one."
 )
 
 
@@ -162,34 +156,6 @@ def su(found: Sequence[tuple[Member, str, dict[str, MeanWithError]]]) -> Table:
         rows.append((member.index, [member.label, schedule, *cells]))
     heads = ["trained with", "evaluated with", "trained length", *text.SU_COLUMNS[1:]]
     return Table(heads=heads, rows=rows, caption=SU)
-
-
-def checkpoints(members: Sequence[Member]) -> Table | None:
-    """What was measured of each checkpoint, where a member has several."""
-    found = [(m, each) for m in members if len(m.checkpoints) > 1 for each in m.checkpoints]
-    tasks = task_order({task for _, each in found for task in each.measurements})
-    if not found:
-        return None
-    rows = []
-    for member, each in found:
-        cells = [
-            f"{each.step:,}",
-            f"{each.config.data.context_length:,}",
-            rotary_lib.expression(each.config.model.rotary),
-            *(_value(each, task) for task in tasks),
-        ]
-        rows.append((member.index, [member.label, *cells]))
-    heads = ["member", "step", "trained length", "schedule", *tasks]
-    return Table(heads=heads, rows=rows, caption=CHECKPOINTS)
-
-
-def _value(checkpoint: Checkpoint, task: str) -> str:
-    measured: Measurement | None = checkpoint.measurements.get(task)
-    if measured is None:
-        return NONE
-    if measured.kind == "retrieval":
-        return str(measured.estimate)
-    return f"{measured.value:.4f}{' nats' if measured.kind == 'likelihood' else ''}"
 
 
 def _asked(members: Sequence[Member], *kinds: str) -> Iterable[str]:

@@ -100,22 +100,25 @@ def token_axis(axis: Axis, *, num_ticks: int = 14) -> None:
 def marked_lengths(
     axis: Axis, lengths: Iterable[float], notes: Mapping[float, str] | None = None
 ) -> None:
-    """Marks a log2 axis at these lengths, written as plain numbers; crowded ones go unnamed.
+    """Marks a log axis at these lengths, written as plain numbers; crowded ones go unnamed.
 
     `notes` are written below the numbers of their lengths.
     """
-    lengths = sorted(set(lengths))
-    axis.set_major_locator(FixedLocator(lengths))
+    notes = notes or {}
+    marked(axis, {n: f"{n:,.5g}" + (f"\n{notes[n]}" if n in notes else "") for n in lengths})
+
+
+def marked(axis: Axis, names: Mapping[float, str]) -> None:
+    """Marks a log axis at these values, with their names; crowded ones go unnamed."""
+    values = sorted(names)
+    axis.set_major_locator(FixedLocator(values))
     axis.set_minor_locator(NullLocator())
-    low, high = np.log2([lengths[0], lengths[-1]])
-    names, last = [], -np.inf
-    for length in lengths:
-        roomy = np.log2(length) - last > 0.12 * (high - low)
-        note = (notes or {}).get(length)
-        name = f"{length:,.5g}\n{note}" if note else f"{length:,.5g}"
-        names.append(name if roomy else "")
-        last = np.log2(length) if roomy else last
-    axis.set_major_formatter(FixedFormatter(names))
+    places, shown, last = np.log2(values), [], -np.inf
+    for place, value in zip(places, values, strict=True):
+        roomy = place - last > 0.12 * (places[-1] - places[0])
+        shown.append(names[value] if roomy else "")
+        last = place if roomy else last
+    axis.set_major_formatter(FixedFormatter(shown))
 
 
 def grid(count: int, *, columns: int = 3, height: float = 3.4, **options) -> tuple[Figure, list]:
@@ -129,10 +132,10 @@ def grid(count: int, *, columns: int = 3, height: float = 3.4, **options) -> tup
     return figure, panels[:count]
 
 
-def folded(task: str, width: int = 28) -> str:
-    """A long expression on several lines, cut after brackets and commas."""
+def folded(expression: str, width: int = 28) -> str:
+    """A long expression on several lines, cut after signs and the first words of long names."""
     lines = [""]
-    for part in re.split(r"(?<=[(,/])", task):
+    for part in re.split(r"(?<=[(,=/])|(?<=dynamic_)|(?<=position_)", expression):
         if lines[-1] and len(lines[-1] + part) > width:
             lines.append("")
         lines[-1] += part

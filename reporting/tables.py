@@ -122,6 +122,11 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
             made += [
                 matrix([each for each in chosen if (each.task, each.length) == key]) for key in keys
             ]
+        elif chosen and kind == "likelihood":  # each has columns of its own
+            by_task = {each.task: [] for each in chosen}
+            for each in chosen:
+                by_task[each.task].append(each)
+            made += map(make, by_task.values())
         elif chosen:
             made.append(make(chosen))
     return made
@@ -180,22 +185,23 @@ def score_table(found: Sequence[Evaluation]) -> Table:
 
 
 def perplexity_table(found: Sequence[Evaluation]) -> Table:
-    """Likelihood of text of every run, task and length, by every measure its rows allow."""
-    table = _table("Perplexity, weighted by tokens")
+    """Likelihood of text of every run and length on one task, by every measure its rows allow."""
+    task = found[0].task
+    also = ALSO.get(task.partition("(")[0])
+    table = _table(f"{task}: likelihood of text, weighted by tokens")
     table.add_column("run", overflow="fold")
-    table.add_column("task", overflow="fold")
     for name in ("length", "documents", "nats a\ntoken", "perplexity", "bits a\nbyte", "of words"):
         table.add_column(name, justify="right")
-    table.add_column("also", overflow="fold")
+    if also:
+        table.add_column("also", overflow="fold")
     for each in found:
         chosen = each.rows
         num_documents = str(len(np.unique(chosen["document"])))
         nats, perplexity = summaries.mean_nll(chosen), summaries.perplexity(chosen)
         bits = f"{summaries.bits_per_byte(chosen):.4f}" if chosen["num_bytes"].any() else ""
         words = f"{summaries.word_perplexity(chosen):.4g}" if chosen["num_words"].any() else ""
-        also = ALSO.get(each.task.partition("(")[0], lambda chosen: "")(chosen)
-        cells = num_documents, f"{nats:.4f}", f"{perplexity:.2f}", bits, words, also
-        table.add_row(each.name, each.task, str(each.length), *cells)
+        cells = num_documents, f"{nats:.4f}", f"{perplexity:.2f}", bits, words
+        table.add_row(each.name, str(each.length), *cells, *([also(chosen)] if also else []))
     return table
 
 

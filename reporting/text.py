@@ -16,7 +16,7 @@ from evals.summaries import MeanWithError
 from model import rotary as rotary_lib
 from model.rotary.rope import Rope
 from reporting.members import PERPLEXITY, TRAINED, Measurement, Member, learned, tasks
-from reporting.style import FAINT, INK, grid, hint, looks, member_legend, tag
+from reporting.style import FAINT, INK, grid, hint, looks, marked, member_legend, tag
 
 
 def superficial_lengths(members: Sequence[Member]) -> list[int]:
@@ -137,15 +137,14 @@ def step1_scan(members: Sequence[Member]) -> Figure:
             _scan(ax, member, sorted(points), look[member.index])
         ax.set_xscale("log")
         ax.set_yscale("symlog", linthresh=0.01)
-        ax.xaxis.set_major_locator(FixedLocator(sorted(places)))
-        ax.xaxis.set_minor_locator(NullLocator())
-        ax.xaxis.set_major_formatter(FixedFormatter([places[base] for base in sorted(places)]))
+        marked(ax.xaxis, places)
         ax.axhline(0, color=FAINT, lw=1, ls=(0, (1, 2)), zorder=1)
         ax.set_title(f"context of {length:,}")
     figure.supxlabel("candidate base (log scale)", fontsize=10)
     panels[0].set_ylabel("first loss above that of\nthe trained schedule (nats/token)")
     own = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label="trained schedule")
-    member_legend(figure, members, [own])
+    scanned = [member for member in members if any(first_losses(member).values())]
+    member_legend(figure, scanned, [own], look)
     return figure
 
 
@@ -159,8 +158,8 @@ def _scan(ax, member: Member, points: list[tuple[float, MeanWithError]], style) 
         bases, mean, error, color=style.color, ls=style.linestyle, lw=1.5, marker="o", ms=4
     )
     tag(bars.get_children(), member)
-    if member.base is not None:
-        mark = ax.plot(member.base, 0, "D", ms=7, mfc="white", mec=style.color, mew=1.6, zorder=5)
+    if (base := _candidate(TRAINED, member)) is not None:
+        mark = ax.plot(base, 0, "D", ms=7, mfc="white", mec=style.color, mew=1.6, zorder=5)
         hint(mark, f"{member.label}: the schedule it was trained with", member)
 
 

@@ -363,10 +363,13 @@ def test_help_teaches(capsys):
     assert stop.value.code == 0
     out = capsys.readouterr().out
     assert "  kv\n      Key-value recall" in out and "examples:" in out and "NOT_LEARNED" in out
+    assert "  lagcopy(text=random|natural|control, lag=None)\n" in out
 
 
 def test_lengths_must_be_numbers(capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(["runs/demo", "--lengths=256,long"])
     assert stop.value.code == 2
-    assert "'256,long' is not a comma list of numbers of tokens" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "'256,long' is not a comma list of numbers of tokens" in error
+    assert error.count("\n") == 1

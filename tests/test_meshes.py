@@ -17,7 +17,8 @@ from experiment.run import RunDirectory
 from model.transformer import count_params
 from tests.data.helpers import plain_text, write_jsonl
 
-pytestmark = pytest.mark.slow
+# One group: the runs on eight devices are made once, by one worker.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("meshes")]
 
 PLAIN = (
     "model.num_heads=4",
@@ -36,32 +37,32 @@ MODELS = {
 MESHES = [
     ("plain", "data=8"),
     ("plain", "fsdp=8"),
-    ("plain", "data=2 fsdp=4"),
     ("plain", "data=4 tensor=2"),
     ("plain", "sequence=8"),
     ("plain", "data=2 fsdp=2 sequence=2"),
-    ("members", "sweep=2 data=4"),
     ("members", "sweep=2 fsdp=2 tensor=2"),
-    ("mla", "fsdp=4 tensor=2"),
-    ("mla", "fsdp=2 sequence=4"),
+    ("mla", "fsdp=2 sequence=2 tensor=2"),
 ]
 
 SCRIPT = """
 import json, sys
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
+jax.config.update("jax_disable_most_optimizations", True)
 import train
 from experiment import overrides
 from experiment.run import RunDirectory
 
 folder, cases = sys.argv[1], json.loads(sys.argv[2])
-report = {}
+report, compiled_step = {}, train.compiled_step
 
-def measured_step(*args, make=train.compiled_step):
-    step = make(*args)
-    def measured(*args):
-        memory = step.lower(*args).compile().memory_analysis()
-        state, scalars = step(*args)
+def measured_step(*args):
+    step = None
+    def measured(*arguments):
+        nonlocal step
+        step = step or compiled_step(*args).lower(*arguments).compile()
+        state, scalars = step(*arguments)
+        memory = step.memory_analysis()
         held = dict.fromkeys(range(8), 0)
         for leaf in jax.tree.leaves(state):
             for shard in leaf.addressable_shards:
@@ -75,13 +76,19 @@ def measured_step(*args, make=train.compiled_step):
 for name, (model, members) in cases.items():
     configs = [overrides.apply(overrides.find_config(model), changes) for changes in members]
     runs = [RunDirectory(f"{folder}/{name}/{index}") for index in range(len(configs))]
+    train.compiled_step = measured_step if name == "plain fsdp=8" else compiled_step
     assert train.train(configs, runs)
-name = "plain fsdp=8"
-train.compiled_step = measured_step
-config = overrides.apply(overrides.find_config(cases[name][0]), [*cases[name][1][0], "train.num_steps=2"])
-assert train.train([config], [RunDirectory(f"{folder}/measured")])
 print(json.dumps(report))
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unoptimized():
+    """Compiling takes most of the time; what is tried is how XLA splits programs, not LLVM."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +121,7 @@ def on_one(data, tmp_path_factory) -> dict[str, list[RunDirectory]]:
 
 @pytest.fixture(scope="module")
 def on_eight(data, tmp_path_factory, run_script) -> tuple[Path, dict]:
-    """A folder with the runs on each mesh, in a process of eight devices; and what that measured."""
+    """A folder with the runs on each mesh, made by one process of eight devices; its report."""
     cases = {}
     for model, mesh in MESHES:
         axes = [f"mesh.{axis}" for axis in mesh.split()]
@@ -131,14 +138,13 @@ def last_digest(run: RunDirectory) -> dict:
 
 
 def assert_same(run: RunDirectory, expected: RunDirectory) -> None:
-    """Twenty losses to 1e-5, from the same rows."""
+    """Twenty losses and gradient norms to 1e-5, from the same rows."""
     rows, expected_rows = run.read_metrics(), expected.read_metrics()
     assert [row["step"] for row in rows] == list(range(1, 21))
     assert not any(row["skipped"] for row in rows)
-    losses = [[row["loss"] for row in each] for each in (rows, expected_rows)]
-    np.testing.assert_allclose(*losses, rtol=1e-5)
-    # Before any update there is nothing but the order of sums: all gradients at once.
-    assert rows[0]["grad_norm"] == pytest.approx(expected_rows[0]["grad_norm"], rel=1e-5)
+    for name in ("loss", "grad_norm"):
+        values = [[row[name] for row in each] for each in (rows, expected_rows)]
+        np.testing.assert_allclose(*values, rtol=1e-5, err_msg=name)
     assert last_digest(run) == last_digest(expected)
 
 
@@ -163,8 +169,8 @@ def test_a_mesh_trains_like_one_device(model, mesh, on_one, on_eight):
 def test_losses_are_of_training(on_one):
     """Twenty updates change the loss by far more than what is tolerated, and members differ."""
     losses = [[row["loss"] for row in run.read_metrics()] for run in on_one["members"]]
-    assert losses[0][-1] < losses[0][0] - 0.3
-    assert np.abs(np.subtract(*losses)).min() > 1e-3
+    assert losses[0][-1] < losses[0][0] - 1
+    assert np.abs(np.subtract(losses[0], losses[1])).min() > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,12 @@ def test_only_fields_that_differ_are_in_the_open(page):
 
 def test_commands_repeat_the_experiment(sweep, page):
     assert f"python sweep.py tiny --workdir {sweep} model.rotary.base=10,30,100,1e4\n" in page
-    assert f"python evaluate.py {sweep}\npython report.py {sweep}</pre>" in page
+    four = " ".join(f"{sweep}/base={base}" for base in (10000, 10, 30, 100))
+    assert (
+        f"python evaluate.py {sweep} --tasks kv --documents 8\n"
+        f"python evaluate.py {four} --tasks lines,perplexity --documents 8\n"
+        f"python report.py {sweep}</pre>"
+    ) in page
 
 
 def test_runs_that_saw_the_same_rows_are_said_to(page):
@@ -289,8 +294,10 @@ def test_a_member_without_checkpoint_or_perplexity_is_named(tmp_path):
 
 def test_sections_are_there_when_their_rows_are(sweep, page, tmp_path):
     assert re.findall(r"<h2 id[^>]*>([^<]*)", page) == [
+        "Effective context by other rules",
         "Against what the frequencies predict",
         "Accuracy by distance",
+        "Perplexity in numbers",
         "Perplexity and context",
         "Training loss",
     ]
@@ -303,6 +310,7 @@ def test_sections_are_there_when_their_rows_are(sweep, page, tmp_path):
     assert run_report(tmp_path) == 0
     text = (tmp_path / "report.html").read_text()
     assert re.findall(r"<h2 id[^>]*>([^<]*)", text) == [
+        "Effective context by other rules",
         "Accuracy by distance",
         "By context length",
         "By context length and place",
@@ -327,7 +335,7 @@ def test_pointing_at_a_cell_shows_its_number(tmp_path):
 
 
 def test_a_task_of_the_config_without_rows_is_named(page, sweep):
-    assert "<p>No lagcopy yet: base=10, base=30, base=100, base=10000, rotary=nope" in page
+    assert "<p>No lagcopy yet: all 6 members. Run:" in page
     assert f"<pre>python evaluate.py {sweep} --tasks lagcopy</pre>" in page
     assert "No kv yet" not in page
     assert "No lines yet: rotary=nope, window=32." in page

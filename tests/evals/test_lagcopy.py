@@ -105,7 +105,7 @@ def test_copy_gain_by_hand():
     ]
     document, query, distance, nll, right = zip(*natural, *control, *natural, strict=True)
     task = ["lagcopy(text='natural')"] * 5 + ["lagcopy(text='control')"] * 5 + ["lagcopy"] * 5
-    constant = {"run": ["r"], "step": [7], "rotary": ["nope"], "length": [512]}
+    constant = {"run": ["r"], "seed": [0], "step": [7], "rotary": ["nope"], "length": [512]}
     gain = copy_gain(
         rows(
             task=task,
@@ -125,3 +125,19 @@ def test_copy_gain_by_hand():
     np.testing.assert_allclose(gain.nats_error, [1.0, np.nan])
     np.testing.assert_allclose(gain.accuracy_error, [0.75, np.nan])
     assert gain.documents.tolist() == [2, 1]
+
+
+def test_seeds_of_one_name_are_documents_of_their_own():
+    """Gains of 1 and 3 nats: 2 on average, half their difference its error."""
+    gain = copy_gain(
+        rows(
+            task=["lagcopy(text=natural)", "lagcopy(text=control)"] * 2,
+            seed=[0, 0, 1, 1],
+            nll=[1.0, 2.0, 1.0, 4.0],
+            exact_match=[True] * 4,
+            run=["base=10"] * 4,
+            rotary=["nope"] * 4,
+            **{name: [8] * 4 for name in ("document", "query", "distance", "step", "length")},
+        )
+    )
+    assert (gain.nats, gain.nats_error, gain.documents) == ([2], [1], [2])

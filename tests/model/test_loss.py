@@ -1,6 +1,7 @@
 """Loss and ranks by hand, in chunks and whole, and never a `[B, T, V]` when V is large."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -71,10 +72,23 @@ def test_large_logits_do_not_overflow():
 def random_case(config: ModelConfig, B: int, T: int):
     random = np.random.default_rng(0)
     V, D = config.vocab_size, config.embed_dim
-    params = {"output": jnp.asarray(random.normal(size=(V, D)), jnp.float32)}
+    params = {"output": random.normal(size=(V, D)).astype(np.float32)}
     params["embedding"] = params["output"] + 1
-    hidden_BTD = jnp.asarray(random.normal(size=(B, T, D)), jnp.float32)
-    return params, hidden_BTD, jnp.asarray(random.integers(0, V, size=(B, T)))
+    hidden_BTD = random.normal(size=(B, T, D)).astype(np.float32)
+    return params, hidden_BTD, random.integers(0, V, size=(B, T)).astype(np.int32)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def gradients_losses_scores(config: ModelConfig, params, hidden_BTD, targets_BT):
+    """Gradients of a sum that weighs every loss differently, the losses, and the scores."""
+    weights_BT = jnp.cos(jnp.arange(targets_BT.size, dtype=jnp.float32)).reshape(targets_BT.shape)
+
+    def total(params, hidden_BTD):
+        nll_BT = token_nll(config, params, hidden_BTD, targets_BT)
+        return (nll_BT * weights_BT).sum(), nll_BT
+
+    gradients_losses = jax.grad(total, argnums=(0, 1), has_aux=True)(params, hidden_BTD)
+    return gradients_losses, token_scores(config, params, hidden_BTD, targets_BT)
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -83,23 +97,10 @@ def test_chunks_change_nothing(chunk, tied):
     """T = 12: chunks of 1, 4, the divisors below 5, 7 and 11, and all at once."""
     whole = dataclasses.replace(CONFIG, vocab_size=40, embed_dim=8, tie_embeddings=tied)
     chunked = dataclasses.replace(whole, loss_chunk=chunk)
-    params, hidden_BTD, targets_BT = random_case(whole, 3, 12)
-    weights_BT = jnp.cos(jnp.arange(36.0)).reshape(3, 12)
-
-    def total(config, params, hidden_BTD):
-        nll_BT = token_nll(config, params, hidden_BTD, targets_BT)
-        return (nll_BT * weights_BT).sum(), nll_BT
-
-    run = jax.jit(jax.grad(total, argnums=(1, 2), has_aux=True), static_argnums=0)
+    case = random_case(whole, 3, 12)
     for x, y in zip(
-        jax.tree.leaves(run(chunked, params, hidden_BTD)),
-        jax.tree.leaves(run(whole, params, hidden_BTD)),
-        strict=True,
-    ):
-        np.testing.assert_allclose(x, y, atol=1e-5)
-    for x, y in zip(
-        token_scores(chunked, params, hidden_BTD, targets_BT),
-        token_scores(whole, params, hidden_BTD, targets_BT),
+        jax.tree.leaves(gradients_losses_scores(chunked, *case)),
+        jax.tree.leaves(gradients_losses_scores(whole, *case)),
         strict=True,
     ):
         np.testing.assert_allclose(x, y, atol=1e-5)

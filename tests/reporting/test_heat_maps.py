@@ -70,7 +70,7 @@ def test_the_matrix_shows_its_cells_in_rows_of_members_and_columns_of_schedules(
     shown = {tuple(np.floor(text.get_position()).astype(int)): text.get_text() for text in ax.texts}
     assert shown == {(0, 0): "2.100", (1, 0): "2.600", (0, 1): "2.300", (1, 1): "2.800"}
     assert [label.get_text() for label in ax.get_yticklabels()] == ["base=10", "base=30"]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["trained", "dynamic_\nyarn"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["trained", "dynamic_yarn"]
     # Fewer nats are brighter.
     colors = dict(zip(shown.values(), ax.patches, strict=True))
     bright = {text: sum(patch.get_facecolor()[:3]) for text, patch in colors.items()}

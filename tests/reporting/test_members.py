@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from evals import rows as rows_lib
 from experiment.run import find_runs
 from reporting import members as members_lib
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, row
@@ -54,7 +55,7 @@ def test_the_length_nearest_to_training_leads(tmp_path):
     assert member.estimates["kv"].l50 == pytest.approx(39.5, abs=1)
 
 
-def test_a_run_in_stages_is_what_its_last_checkpoint_is(tmp_path):
+def test_a_run_in_stages_is_what_its_last_checkpoint_is_and_each_stage_evaluated(tmp_path):
     """Ten updates at base 10 and 128 tokens, then ten at base 500 and 256; a checkpoint at 10."""
     config = experiment("rope(base=10)")
     stage = "model.rotary.base=500", "data.context_length=256"
@@ -63,8 +64,18 @@ def test_a_run_in_stages_is_what_its_last_checkpoint_is(tmp_path):
     (member,) = read(tmp_path)
     assert (member.base, member.trained_length) == (10, 128)
     (run.checkpoints_path / "20").mkdir()
-    (member,) = read(tmp_path)
-    assert (member.base, member.trained_length) == (500, 256)
+    rows = answers(config, 20, documents=2)
+    late = answers(config, 60, step=20, schedule="rope(base=500)", documents=2, length=256)
+    rows_lib.write(run.results_path, rows_lib.columns(rows + late))
+    first, second = read(tmp_path)
+    assert (first.base, first.trained_length, first.superseded) == (10, 128, True)
+    assert (second.base, second.trained_length, second.superseded) == (500, 256, False)
+    assert [len(member.losses) for member in (first, second)] == [0, 1]
+    for member, step, l50 in ((first, 10, 19.5), (second, 20, 59.5)):
+        assert member.label == f"{tmp_path.name}@{step}"
+        # What the first stage answered under its own schedule is no cell of a matrix.
+        assert [m.schedule for m in member.measurements] == ["trained"]
+        assert member.estimates["kv"].l50 == pytest.approx(l50, abs=1)
 
 
 def test_perplexity_by_position_against_numbers_made_by_hand(tmp_path):

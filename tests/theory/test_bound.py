@@ -14,12 +14,12 @@ from theory import bound, family, published
 def exact(x, m, head_dim, rotary_fraction=1.0):
     """B_m of plain RoPE of base e^x with fifty digits, from the formula of the paper."""
     rotary_dim = 2 * int(head_dim * rotary_fraction / 2)
-    with mpmath.workdps(50):
-        x = mpmath.mpf(x)
-        terms = [
-            mpmath.cos(int(m) * mpmath.exp(-x * 2 * i / rotary_dim)) for i in range(rotary_dim // 2)
-        ]
-        return mpmath.fsum(terms) + (head_dim - rotary_dim) // 2
+    with mpmath.workdps(55):
+        step, angles = mpmath.exp(-mpmath.mpf(x) * 2 / rotary_dim), [mpmath.mpf(int(m))]
+        for _ in range(rotary_dim // 2 - 1):
+            angles.append(angles[-1] * step)
+        turning = mpmath.fsum(map(mpmath.cos, angles))
+        return turning + (head_dim - rotary_dim) // 2
 
 
 def direct(bases, length, head_dim):

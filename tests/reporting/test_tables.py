@@ -1,0 +1,22 @@
+from evals import rows as rows_lib
+from reporting import tables
+from tests.reporting.helpers import experiment, make_run, row
+
+
+def test_every_task_of_text_has_a_table_with_columns_of_its_own(tmp_path):
+    config = experiment("rope(base=10)")
+    run = make_run(tmp_path, config)
+    # 2 nats with 32 tokens of context and 1.5 with 64: a gain of half a nat.
+    rows = [
+        row(config, "fixed_target", distance=context, query=query, nll=nll)
+        for query, (context, nll) in enumerate([(32, 2.0), (64, 1.5)])
+    ]
+    columns = rows_lib.columns([row(config, "perplexity"), *rows])
+    found = tables.tables([(run, config, columns)])
+    titles = [str(table.title) for table in found]
+    assert titles == [
+        "perplexity: likelihood of text, weighted by tokens",
+        "fixed_target: likelihood of text, weighted by tokens",
+    ]
+    assert [table.columns[-1].header for table in found] == ["of words", "also"]
+    assert list(found[1].columns[-1].cells) == ["gain 0.500 nats, 95% of it by 64 tokens"]
