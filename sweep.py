@@ -21,7 +21,7 @@ import train
 from data.files import write_atomically
 from experiment import distributed, overrides
 from experiment.config import ExperimentConfig
-from experiment.run import RunDirectory, read_sweep
+from experiment.run import RunDirectory, is_same_sweep, read_sweep
 from experiment.stages import split
 from model.rotary.nope import Nope
 
@@ -97,7 +97,8 @@ def run_sweep(
             "overrides": list(given),
             "members": [name for name, _, _ in members],
         }
-        if (workdir / "sweep.json").exists() and read_sweep(workdir) != record:
+        exists = (workdir / "sweep.json").exists()
+        if exists and not is_same_sweep(read_sweep(workdir), record):
             raise ValueError(
                 f"{workdir} holds another sweep; use another --workdir, or delete that directory"
             )

@@ -570,6 +570,8 @@ def main() -> int:
             run = RunDirectory(arguments.workdir)
         command = " ".join(["python", *sys.argv])
         finished = train([config], [run], given_overrides=[arguments.overrides], command=command)
+        if finished and distributed.is_first():
+            print(f"finished. Next: python evaluate.py {run.path}", file=sys.stderr)
     except ValueError as error:
         parser.exit(2, f"train.py: error: {error}\n" if distributed.is_first() else None)
     except KeyboardInterrupt:  # before the first step there is nothing to save

@@ -109,8 +109,13 @@ def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, 
     path = (run.checkpoints_path / str(step) / "params").absolute()
     expected = abstract_params(run.config.model)
     with ocp.StandardCheckpointer() as checkpointer:
-        stored = checkpointer.metadata(path).item_metadata.tree
-        difference = shape_difference(stored, expected)
+        stored = checkpointer.metadata(path).item_metadata
+        if stored is None:
+            raise ValueError(
+                f"{run.path}: checkpoint {step} is incomplete; delete {path.parent}, or take "
+                "another step"
+            )
+        difference = shape_difference(stored.tree, expected)
         if difference:
             raise ValueError(f"{run.path}: of its checkpoint, {difference} by its config.json")
         # As numpy: where parameters go is the caller's business, on any number of devices.

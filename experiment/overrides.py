@@ -31,6 +31,7 @@ overrides: any field of the config, by its dotted path
   "model.rotary=[rope(base=1e4),nope]"     a pattern, repeated over the layers
   model.window=32  data.tokenizer=none     an optional value; none leaves it out
   evals.tasks=[kv,lines]                   a list
+  mesh.data=2 mesh.fsdp=-1                 devices along an axis; -1: the rest of them
   start_from=runs/demo/base=10             parameters of another run (runs/...@STEP: of that step)
   "stages=[[data.context_length=512,train.num_steps=200],[...]]"
                                            stages after the first, each with its own changes
@@ -45,7 +46,7 @@ def argument_parser(
     class Parser(argparse.ArgumentParser):
         def format_help(self) -> str:
             listed = "".join(
-                f"  {config.name:<12} {config.question}\n" for config in load_configs().values()
+                f"  {config.name:<30} {config.question}\n" for config in load_configs().values()
             )
             return f"{super().format_help()}\nconfigs:\n{listed}\n{OVERRIDES_HELP}{more}"
 

@@ -79,8 +79,9 @@ class RunDirectory:
         Raises:
           ValueError: if config.json is missing, not JSON, or not a config of this code.
         """
+        record = self._record
         try:
-            return from_dict(self._record["config"])
+            return from_dict(record["config"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{self.path / 'config.json'}: {error}") from error
 
@@ -193,11 +194,11 @@ _OPERATIONAL = (
 def _essence(config: ExperimentConfig) -> dict[str, Any]:
     """The fields that decide a run's numbers, by dotted name."""
     flat = flatten(to_dict(config))
-    return {
-        name: value
-        for name, value in flat.items()
-        if not any(name == kept or name.startswith(kept + ".") for kept in _OPERATIONAL)
-    }
+    return {name: value for name, value in flat.items() if not _is_operational(name)}
+
+
+def _is_operational(name: str) -> bool:
+    return any(name == kept or name.startswith(kept + ".") for kept in _OPERATIONAL)
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -252,6 +253,16 @@ def find_start(start_from: str) -> tuple[RunDirectory, int]:
         raise ValueError(f"start_from={path} is a sweep; start from one of its members: {members}")
     (run,) = find_runs([path])
     return run, run.find_step(step)
+
+
+def is_same_sweep(record: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two contents of sweep.json differ at most in how their runs are kept and watched."""
+
+    def essence(record: dict[str, Any]) -> dict[str, Any]:
+        given = [o for o in record["overrides"] if not _is_operational(o.partition("=")[0])]
+        return {**record, "overrides": given}
+
+    return essence(record) == essence(other)
 
 
 def read_sweep(path: Path) -> dict[str, Any]:

@@ -152,16 +152,14 @@ def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path,
 
 
 def test_what_one_refuses_all_refuse(arguments, environment, tmp_path):
-    """The second process lacks the text: the user reads it once, and nothing is written."""
-    command = ("train.py", *arguments, "--workdir", tmp_path / "run", "data.source=jsonl")
-    text = tmp_path / "text"
-    text.mkdir()
-    (text / "a.jsonl").write_text('{"text": "words"}\n')
+    """The second process has another path, which is not there: the user reads it once."""
+    command = ("train.py", *arguments, "--workdir", tmp_path / "run")
+    absent = ["data.source=jsonl", f"data.path={tmp_path / 'absent'}"]
     port = free_port()
     both = [
         subprocess.Popen(
             [
-                *(sys.executable, *map(str, command), f"data.path={path}"),
+                *(sys.executable, *map(str, command), *other),
                 *("--coordinator", f"localhost:{port}", "--num-processes", "2"),
                 *("--process-id", str(index)),
             ],
@@ -170,7 +168,7 @@ def test_what_one_refuses_all_refuse(arguments, environment, tmp_path):
             stderr=subprocess.PIPE,
             text=True,
         )
-        for index, path in enumerate([text, tmp_path / "absent"])
+        for index, other in enumerate([[], absent])
     ]
     said = [process.communicate(timeout=60)[1] for process in both]
     assert [process.returncode for process in both] == [2, 2]

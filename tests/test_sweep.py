@@ -222,3 +222,5 @@ def test_another_sweep_is_not_mixed_in(asked, tmp_path):
     sweep.run_sweep("tiny", tmp_path, GRID, "", only=0)
     with pytest.raises(ValueError, match="holds another sweep; use another --workdir"):
         sweep.run_sweep("tiny", tmp_path, ["seed=0,1"], "", only=0)
+    # On other devices, or saved more often, it is still the same.
+    assert sweep.run_sweep("tiny", tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"], "")

@@ -27,7 +27,10 @@ def build(
       ValueError: for an unknown name or parameter (with the nearest valid one), a value that is
         not a literal, a missing parameter, or a value the class refuses.
     """
-    malformed = f"{kind} {text!r} is not of the form name(parameter=value,...)"
+    malformed = (
+        f"{kind} {text!r} is not of the form name(parameter=value,...); "
+        "a value that is no number or plain word goes in quotes: path='a/b'"
+    )
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
@@ -61,8 +64,9 @@ def build(
         raise ValueError(f"{name} needs {', '.join(missing)}: write {name}({example})")
     try:
         return classes[name](**arguments)
-    except TypeError as error:
-        raise ValueError(f"{text}: {error}") from error
+    except TypeError as error:  # a comparison of a word with a number, say
+        given_values = ", ".join(f"{n}={value!r}" for n, value in arguments.items())
+        raise ValueError(f"{text}: a value of the wrong kind among {given_values}") from error
 
 
 def render(
