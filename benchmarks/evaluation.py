@@ -23,7 +23,7 @@ from experiment.run import RunDirectory
 from model import transformer
 from model.positions import position_table
 
-MEMBERS, TASKS, LENGTHS = 8, ("kv", "lagcopy", "lines", "perplexity"), (128, 256, 512)
+MEMBERS, TASKS, LENGTHS = 8, ("kv", "lagcopy", "lines", "perplexity"), (256, 512, 1024)
 SIZES = {
     "demo sizes": [],
     "10M parameters": [
