@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from orbax.checkpoint import options
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from experiment import stages
@@ -51,6 +52,10 @@ class Checkpoints:
                 ),
                 create=True,
                 enable_async_checkpointing=True,
+                # Several members save at once; their hosts must not wait for one another's.
+                multiprocessing_options=options.MultiprocessingOptions(
+                    barrier_sync_key_prefix=run.name
+                ),
             ),
         )
 
