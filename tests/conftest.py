@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -27,13 +28,21 @@ def tiny_data(shared_folder) -> list[str]:
 
 @pytest.fixture(scope="session")
 def environment(shared_folder) -> dict[str, str]:
-    """For subprocesses: compiled programs are kept, so that the tenth start is quick."""
+    """For subprocesses: compiled quickly, not well, and kept, so that the tenth start is quick."""
     return {
         **os.environ,
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         "JAX_COMPILATION_CACHE_DIR": str(shared_folder / "compiled"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_programs(environment):
+    """What one worker has compiled, or a process it started, another need not compile again."""
+    jax.config.update("jax_compilation_cache_dir", environment["JAX_COMPILATION_CACHE_DIR"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,7 @@ from experiment.run import RunDirectory
 from model.transformer import count_params
 from tests.data.helpers import plain_text, write_jsonl
 
-# One group: the runs on eight devices are made once, by one worker.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("meshes")]
+pytestmark = pytest.mark.slow
 
 PLAIN = (
     "model.num_heads=4",
@@ -48,7 +47,6 @@ SCRIPT = """
 import json, sys
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
-jax.config.update("jax_disable_most_optimizations", True)
 import train
 from experiment import overrides
 from experiment.run import RunDirectory

@@ -1,6 +1,7 @@
 """Training: resumed equals uninterrupted, members equal single runs, NaN never gets in."""
 
 import dataclasses
+import functools
 import json
 import random
 import signal
@@ -13,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh
 
 import sweep
 import train
@@ -21,6 +23,7 @@ from data.prepare import prepare
 from experiment import overrides
 from experiment.checkpoint import restore_params
 from experiment.config import from_dict
+from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
 from model.positions import position_table
 
@@ -59,6 +62,11 @@ def batch(tiny):
     return batch
 
 
+@pytest.fixture(scope="module")
+def lone_cpu(tiny):
+    return make_mesh(tiny, 1)
+
+
 def one_member(config) -> tuple[train.State, train.Member]:
     table = position_table(config.model, config.data.context_length)
     member = train.Member(table, np.float32(config.train.learning_rate))
@@ -87,14 +95,14 @@ def test_microbatches_add_up_to_the_whole_batch(tiny, batch):
     np.testing.assert_allclose(scalars["grad_norm"], part_scalars["grad_norm"], rtol=1e-4)
 
 
-def test_a_nan_in_one_member_touches_nothing(tiny, batch):
+def test_a_nan_in_one_member_touches_nothing(tiny, batch, lone_cpu):
     members = [one_member(tiny), one_member(dataclasses.replace(tiny, seed=1))]
     states, arrays = zip(*members, strict=True)
     broken = jax.tree.map(lambda x: x, states[1])
     broken.params["final_norm"]["scale"] = broken.params["final_norm"]["scale"].at[0].set(jnp.nan)
     stacked = jax.tree.map(lambda *x: jnp.stack(x), states[0], broken)
     member = jax.tree.map(lambda *x: jnp.stack(x), *arrays)
-    step_fn = jax.jit(train.over_members(lambda *a: train.train_step(tiny, *a), 2))
+    step_fn = jax.jit(train.over_members(functools.partial(train.train_step, tiny), 2, lone_cpu))
     new, scalars = step_fn(stacked, member, batch, np.int32(3))
     assert scalars["skipped"].tolist() == [False, True]
     for before, after in zip(jax.tree.leaves(stacked), jax.tree.leaves(new), strict=True):
@@ -104,17 +112,18 @@ def test_a_nan_in_one_member_touches_nothing(tiny, batch):
     assert not np.array_equal(new.params["embedding"][0], stacked.params["embedding"][0])
 
 
-def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, monkeypatch):
+def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, lone_cpu):
     configs = [
         overrides.apply(tiny, changes)
         for changes in (["model.rotary.base=10"], ["model.rotary=nope"], ["model.window=8"])
     ]
     states, members = zip(*map(one_member, configs), strict=True)
     state, member = (jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, members))
-    function = lambda *args: train.train_step(tiny, *args)  # noqa: E731
-    _, scalars = jax.jit(train.over_members(function, 3))(state, member, batch, np.int32(9))
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    _, side_scalars = jax.jit(train.over_members(function, 3))(state, member, batch, np.int32(9))
+    function = functools.partial(train.train_step, tiny)
+    two = AbstractMesh((2,), ("data",))
+    in_turn, side_by_side = (train.over_members(function, 3, mesh) for mesh in (lone_cpu, two))
+    _, scalars = jax.jit(in_turn)(state, member, batch, np.int32(9))
+    _, side_scalars = jax.jit(side_by_side)(state, member, batch, np.int32(9))
     np.testing.assert_allclose(scalars["loss"], side_scalars["loss"], rtol=1e-5)
     for config, own_state, own, loss in zip(configs, states, members, scalars["loss"], strict=True):
         _, alone = jax.jit(lambda *a, c=config: train.train_step(c, *a))(
@@ -136,12 +145,13 @@ MIXED = (
 )
 
 
-def test_eight_unlike_schedules_train_in_one_program(tiny, batch):
+def test_eight_unlike_schedules_train_in_one_program(tiny, batch, lone_cpu):
     """One compiled program for all; after three updates each is where it gets to alone."""
     configs = [overrides.apply(tiny, [f"model.rotary={text}"]) for text in MIXED]
     states, members = zip(*map(one_member, configs), strict=True)
     state, member = (jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, members))
-    together = jax.jit(train.over_members(lambda *a: train.train_step(tiny, *a), len(MIXED)))
+    function = functools.partial(train.train_step, tiny)
+    together = jax.jit(train.over_members(function, len(MIXED), lone_cpu))
     losses = []
     for step in range(3):
         state, scalars = together(state, member, batch, np.int32(step))

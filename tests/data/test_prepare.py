@@ -259,6 +259,7 @@ def test_no_training_document_is_an_error(root):
         run(root, tokenizer=str(tokenizer), subset_shares=(("c4", 0.0),))
 
 
+@pytest.mark.slow
 def test_local_and_retrieval_need_no_files(tmp_path):
     fields = {"context_length": 8, "batch_size": 1, "prepared_root": str(tmp_path)}
     local = prepare(DataConfig(source="local", **fields), show_progress=False)

@@ -89,7 +89,7 @@ def test_nll_and_rank_are_those_of_the_logits():
     each = np.asarray(logits(params, tokens[None])[0], np.float64)
     log_p = each - np.log(np.exp(each).sum(-1, keepdims=True))
     result = score_lib.score(
-        CONFIG, subjects([CONFIG], [3]), [document(tokens, (3, 2, 1), (6, 1, 5))], 10
+        CONFIG, subjects([CONFIG], [3]), [document(tokens, (3, 2, 1), (6, 1, 5))], 17
     )
     expected = [-(log_p[2, 2] + log_p[3, 0]) / 2, -log_p[5, 1]]
     np.testing.assert_allclose(result.nll[0], expected, atol=1e-5)
@@ -164,9 +164,9 @@ def test_packed_rows_are_scored_as_each_document_alone():
         segment_ids=np.repeat([1, 2], [6, 8]).astype(np.int32),
     )
     members = subjects([CONFIG], [0])
-    together = score_lib.score(CONFIG, members, [packed], 20)
+    together = score_lib.score(CONFIG, members, [packed], 17)
     alone = [document(parts[0], (2, 3, 0)), document(parts[1], (2, 6, 0))]
-    expected = score_lib.score(CONFIG, members, alone, 20)
+    expected = score_lib.score(CONFIG, members, alone, 17)
     np.testing.assert_allclose(together.nll, expected.nll, atol=1e-5)
 
 

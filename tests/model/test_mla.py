@@ -146,20 +146,25 @@ def our_params(weights: dict[str, np.ndarray], case: str) -> transformer.Params:
             },
         },
     }
-    return jax.tree.map(jnp.asarray, params)
+    return params
 
 
 def logits(model: ModelConfig, params: transformer.Params) -> np.ndarray:
     B, T = TOKENS.shape
-    hidden_BTD = transformer.hidden(
-        model,
-        params,
-        position_table(model, T),
-        jnp.asarray(TOKENS),
-        jnp.tile(jnp.arange(T), (B, 1)),
-        jnp.ones((B, T), jnp.int32),
-    )
-    return np.asarray(transformer.unembed(model, params, hidden_BTD))
+
+    @jax.jit
+    def run(params):
+        hidden_BTD = transformer.hidden(
+            model,
+            params,
+            position_table(model, T),
+            jnp.asarray(TOKENS),
+            jnp.tile(jnp.arange(T), (B, 1)),
+            jnp.ones((B, T), jnp.int32),
+        )
+        return transformer.unembed(model, params, hidden_BTD)
+
+    return np.asarray(run(params))
 
 
 def our_logits(case: str) -> np.ndarray:

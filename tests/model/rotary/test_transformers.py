@@ -7,8 +7,6 @@ import pytest
 
 from model.rotary import parse
 
-transformers = pytest.importorskip("transformers", exc_type=ImportError)
-pytest.importorskip("torch", exc_type=ImportError)
 pytestmark = pytest.mark.hf
 
 BASES = (100.0, 500.0, 1e4, 5e5)
@@ -82,6 +80,8 @@ CASES = [
 
 def theirs(rope_type, base, head_dim, length=None, **parameters):
     """inv_freq (padded with zeros to the head) and the attention factor."""
+    pytest.importorskip("torch", exc_type=ImportError)
+    transformers = pytest.importorskip("transformers", exc_type=ImportError)
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     renamed = {"part": "partial_rotary_factor", "original": "original_max_position_embeddings"}
