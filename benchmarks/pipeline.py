@@ -9,9 +9,10 @@ import numpy as np
 from benchmarks.timing import random_batch
 from data import pipeline
 from data.prepare import prepare
+from experiment.mesh import make_mesh
 from experiment.overrides import apply, find_config
-from model.positions import position_table
-from train import Member, fresh_state, over_members, stack, train_step
+from experiment.stages import split
+from train import abstract_state, compiled_step, stack_members, start
 
 BATCHES = 200
 
@@ -32,21 +33,16 @@ def pipeline_rate(config, num_workers: int) -> float:
 def demo_rate(config) -> float:
     """Tokens a second of the demo's sweep: all members on the same batch, the fastest of five."""
     members = [apply(config, list(own)) for own in config.members] or [config]
-    rows = [
-        Member(position_table(m.model, m.data.context_length), np.float32(m.train.learning_rate))
-        for m in members
-    ]
-    seeds = stack([np.uint32(m.seed) for m in members])
-    state = jax.jit(jax.vmap(lambda seed: fresh_state(config, seed)))(seeds)
-    step_fn = jax.jit(
-        over_members(lambda *args: train_step(config, *args), len(members)), donate_argnums=0
-    )
-    member, batch, seconds = stack(rows), random_batch(config), []
+    stages, mesh = [split(m)[0] for m in members], make_mesh(config, len(members))
+    shardings = jax.tree.map(lambda x: x.sharding, abstract_state(config, len(members), mesh))
+    state = start(members, shardings, None)
+    step_fn = compiled_step(config, len(members), mesh, shardings)
+    member, batch, seconds = stack_members(stages), random_batch(config), []
     for _ in range(6):
-        start = time.perf_counter()
+        started = time.perf_counter()
         state, scalars = step_fn(state, member, batch, np.int32(0))
         jax.block_until_ready(scalars)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.perf_counter() - started)
     return batch["tokens"].size / min(seconds[1:])
 
 

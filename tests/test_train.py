@@ -197,8 +197,8 @@ def test_killed_ten_times_ends_bit_identical(tmp_path, tiny_data, environment, r
         wait_for_rows(process, killed / "metrics.jsonl", 1 + 3 * attempt + rng.randrange(5))
         time.sleep(rng.random() * 0.05)  # anywhere in a step, or in a save
         process.kill()
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL, "finished before it could be killed"
+        _, messages = process.communicate()
+        assert process.returncode == -signal.SIGKILL, f"ended before it could be killed: {messages}"
     run_script("train.py", *arguments, killed)
     assert_same_run(tmp_path / "whole", killed)
 
@@ -310,8 +310,8 @@ def test_killed_in_the_second_stage_ends_bit_identical(
         process = start([*arguments, str(killed)], environment)
         wait_for_rows(process, killed / "metrics.jsonl", rows)
         process.kill()
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL, "finished before it could be killed"
+        _, messages = process.communicate()
+        assert process.returncode == -signal.SIGKILL, f"ended before it could be killed: {messages}"
     assert 9 < RunDirectory(killed).steps()[-1] < 49
     run_script("train.py", *arguments, killed)
     assert_same_run(tmp_path / "whole", killed)
