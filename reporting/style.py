@@ -113,11 +113,12 @@ def marked(axis: Axis, names: Mapping[float, str]) -> None:
     values = sorted(names)
     axis.set_major_locator(FixedLocator(values))
     axis.set_minor_locator(NullLocator())
-    places, shown, last = np.log2(values), [], -np.inf
+    places, shown, free = np.log2(values), [], -np.inf
     for place, value in zip(places, values, strict=True):
-        roomy = place - last > 0.12 * (places[-1] - places[0])
-        shown.append(names[value] if roomy else "")
-        last = place if roomy else last
+        # Half of a name in a panel a third of the page wide, as a share of the axis.
+        half = (0.015 + 0.018 * max(map(len, names[value].split("\n")))) * (places[-1] - places[0])
+        shown.append(names[value] if place - half >= free else "")
+        free = place + half if shown[-1] else free
     axis.set_major_formatter(FixedFormatter(shown))
 
 
