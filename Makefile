@@ -6,12 +6,14 @@ PY := $(BIN)/python
 RUN ?= runs/demo
 # torch's default wheels carry CUDA; where a CPU build is configured for pip, it is taken instead.
 HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0
+# What JAX's version asks for. Apart from the rest: JAX would look for a TPU in every process.
+LIBTPU ?= libtpu==0.0.42.1
 
 # XLA takes a step's scratch memory anew each time; in 2 MiB pages that costs a quarter less time on
 # a CPU (benchmarks/README.md). Ignored where glibc does not know it.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: help setup demo test test-fast test-hf lint format lock clean
+.PHONY: help setup demo test test-fast test-hf test-tpu lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 12
@@ -33,10 +35,10 @@ demo: setup  ## train six small models, measure how far each sees, draw the figu
 	$(PY) report.py $(RUN)
 
 test: setup  ## the whole suite
-	$(PY) -m pytest -n 2 --dist loadgroup -m "not hf"
+	$(PY) -m pytest -n 2 --dist loadfile -m "not hf"
 
-test-fast: setup  ## what takes seconds
-	$(PY) -m pytest -n 2 --dist loadgroup -m "not hf and not slow"
+test-fast: setup  ## what takes seconds; compiled quickly, not well
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist loadfile -m "not hf and not slow"
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -46,6 +48,14 @@ $(VENV)/.installed-hf: $(VENV)/.installed
 
 test-hf: $(VENV)/.installed-hf  ## compare with transformers itself (installs torch)
 	$(PY) -m pytest -m hf
+
+$(VENV)-libtpu/.installed:
+	@echo "installing $(LIBTPU) into $(VENV)-libtpu (0.7 GB)"
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --target $(VENV)-libtpu $(LIBTPU)
+	@touch $@
+
+test-tpu: setup $(VENV)-libtpu/.installed  ## compile for TPUs that are not here (installs libtpu)
+	PYTHONPATH=$(VENV)-libtpu $(PY) -m pytest tests/tpu/test_aot.py
 
 lint: setup  ## ruff format, ruff check, pyright
 	$(BIN)/ruff format --check .

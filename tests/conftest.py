@@ -45,6 +45,15 @@ def shared_programs(environment):
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
+@pytest.fixture(scope="module")
+def unoptimized():
+    """As in `environment`: for tests whose time is compiling, and which hang on no pass of LLVM."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.fixture(scope="session")
 def run_script(environment):
     """Runs `python SCRIPT ...` from the repository root and returns the finished process."""

@@ -17,7 +17,7 @@ from experiment.run import RunDirectory
 from model.transformer import count_params
 from tests.data.helpers import plain_text, write_jsonl
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
 
 PLAIN = (
     "model.num_heads=4",
@@ -78,15 +78,6 @@ for name, (model, members) in cases.items():
     assert train.train(configs, runs)
 print(json.dumps(report))
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def unoptimized():
-    """Compiling takes most of the time; what is tried is how XLA splits programs, not LLVM."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="module")

@@ -139,6 +139,7 @@ def test_seeds_of_one_start_are_one_run():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unoptimized")
 def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, tiny_data):
     """Each member of a staged sweep is the run it would be alone."""
     folder, _ = finished_sweep

@@ -347,7 +347,7 @@ def test_what_is_wrong_in_any_stage_is_refused_before_anything_is_written(
 
 def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment, run_script):
     # Saves would come only at the end: what is resumed is the signal's own checkpoint.
-    arguments = ["tiny", *tiny_data, "train.num_steps=400", "train.save_every=400", "--workdir"]
+    arguments = ["tiny", *tiny_data, "train.num_steps=150", "train.save_every=150", "--workdir"]
     run = tmp_path / "run"
     process = start([*arguments, str(run)], environment)
     wait_for_rows(process, run / "metrics.jsonl", 5)
@@ -355,8 +355,8 @@ def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment, r
     _, messages = process.communicate(timeout=120)
     assert process.returncode == 130
     (step,) = RunDirectory(run).steps()
-    assert 5 <= step < 400
-    assert f"stopped by SIGTERM at step {step} of 400; saved" in " ".join(messages.split())
+    assert 5 <= step < 150
+    assert f"stopped by SIGTERM at step {step} of 150; saved" in " ".join(messages.split())
     assert "python train.py tiny" in messages
     assert run_script("train.py", *arguments, run).stderr.count(f"going on from step {step}") == 1
     run_script("train.py", *arguments, tmp_path / "whole")

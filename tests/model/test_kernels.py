@@ -15,6 +15,11 @@ from model.positions import NO_WINDOW
 from model.rotary.nope import Nope
 
 
+@jax.jit
+def attention(q_BTNH, k_BSKH, v_BSKH, segment_ids_BT, window):
+    return kernels.attention(q_BTNH, k_BSKH, v_BSKH, segment_ids_BT=segment_ids_BT, window=window)
+
+
 def visible(segment_ids, window=NO_WINDOW) -> np.ndarray:
     """1 where query t (row) gives key s (column) any weight.
 
@@ -22,11 +27,9 @@ def visible(segment_ids, window=NO_WINDOW) -> np.ndarray:
     output is the row of weights itself.
     """
     T = len(segment_ids)
-    zeros = jnp.zeros((1, T, 1, T))
-    values_BSKH = jnp.eye(T)[None, :, None, :]
-    out_BTNH = kernels.attention(
-        zeros, zeros, values_BSKH, segment_ids_BT=jnp.array([segment_ids]), window=window
-    )
+    zeros = np.zeros((1, T, 1, T), np.float32)
+    values_BSKH = np.eye(T, dtype=np.float32)[None, :, None, :]
+    out_BTNH = attention(zeros, zeros, values_BSKH, np.array([segment_ids]), window)
     weights_TS = np.asarray(out_BTNH[0, :, 0])
     np.testing.assert_allclose(weights_TS.sum(-1), np.ones(T), rtol=1e-6)
     return (weights_TS > 0).astype(int)
@@ -168,17 +171,17 @@ def test_a_traced_window_is_the_same():
 def test_large_logits_do_not_overflow():
     """exp(200) has no float32; the largest logit of a row must come off first."""
     q, k, v, segments = random_inputs(12)
-    ours = kernels.attention(40 * q, k, v, segment_ids_BT=segments, window=NO_WINDOW)
-    np.testing.assert_allclose(ours, plain(40 * q, k, v, segments, NO_WINDOW), atol=1e-4)
+    ours = attention(40 * q, k, v, segments, NO_WINDOW)
+    np.testing.assert_allclose(ours, jax.jit(plain)(40 * q, k, v, segments, NO_WINDOW), atol=1e-4)
 
 
 def test_bfloat16_in_and_out_with_a_float32_softmax():
     q, k, v, segments = (jnp.asarray(x) for x in random_inputs(200))
     low = [x.astype(jnp.bfloat16) for x in (q, k, v)]
-    out = kernels.attention(*low, segment_ids_BT=segments, window=NO_WINDOW)
+    out = attention(*low, segments, NO_WINDOW)
     assert out.dtype == jnp.bfloat16
     # The inputs' own rounding taken out, what remains is one rounding of weights and of the output.
-    expected = plain(*(x.astype(jnp.float32) for x in low), segments, NO_WINDOW)
+    expected = jax.jit(plain)(*(x.astype(jnp.float32) for x in low), segments, NO_WINDOW)
     np.testing.assert_allclose(out.astype(jnp.float32), expected, atol=0.02)
 
 
@@ -351,7 +354,7 @@ def test_cudnn_under_a_sweep(monkeypatch):
         def total(q, window):
             return jnp.sin(function(q, *inputs[1:], window)).sum()
 
-        return jax.vmap(jax.grad(total), in_axes=(None, 0))(jnp.asarray(inputs[0]), windows)
+        return jax.jit(jax.vmap(jax.grad(total), in_axes=(None, 0)))(inputs[0], windows)
 
     np.testing.assert_allclose(gradients(cudnn.attention), gradients(plain), atol=2e-5)
 

@@ -143,3 +143,17 @@ def test_the_step_compiles_for_chips_that_are_not_here():
     gathers = next(line.split() for line in lines if line.startswith("all-gather"))
     # q, k, v, out, gate, up and down of two layers, forward and backward, and the embedding's.
     assert 28 <= int(gathers[1]) <= 32
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+def test_keys_travel_round_the_ring():
+    """Two devices a row: keys, values and places move in two layers, and back as gradients."""
+    done = run(
+        *("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=2", "mesh.sequence=2"),
+        *("data.context_length=256", "model.compute_dtype=bfloat16"),
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    permutes = next(line.split() for line in lines if line.startswith("collective-permute"))
+    assert int(permutes[1]) >= 2 * (2 + 2 + 2)
