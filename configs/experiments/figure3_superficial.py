@@ -42,12 +42,8 @@ def members(parent: str, longer: tuple[str, ...], bases: tuple[str, ...]):
 configs = [
     dataclasses.replace(
         apply(
-            scales.CPU,
+            scales.CPU_SHORT,
             [
-                "model.rotary.base=100",
-                "data.context_length=64",
-                "data.batch_size=32",
-                "train.num_steps=400",
                 "evals.tasks=[kv,perplexity]",
                 "evals.lengths=[64,512,2048]",
             ],

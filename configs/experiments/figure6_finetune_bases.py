@@ -36,12 +36,8 @@ QUESTION = "Below which base does a model fine-tuned for length not retrieve ove
 configs = [
     dataclasses.replace(
         apply(
-            scales.CPU,
+            scales.CPU_SHORT,
             [
-                "model.rotary.base=100",
-                "data.context_length=64",
-                "data.batch_size=32",
-                "train.num_steps=400",
                 "evals.tasks=[kv,perplexity]",
                 "evals.lengths=[512]",
             ],

@@ -16,12 +16,24 @@ from configs.demo import configs as demo_configs
 from configs.paper_2b import configs as paper_2b
 from data.config import DataConfig
 from experiment.config import EvalConfig, ExperimentConfig, MeshConfig, TrainConfig
+from experiment.dotted import apply
 from model.config import ModelConfig
 from model.rotary.rope import Rope
 
 (demo,), (PAPER_2B,) = demo_configs, paper_2b
 
 CPU = dataclasses.replace(demo, name="cpu", members=())
+
+# The parent of what is continued at a longer context.
+CPU_SHORT = apply(
+    CPU,
+    [
+        "model.rotary.base=100",
+        "data.context_length=64",
+        "data.batch_size=32",
+        "train.num_steps=400",
+    ],
+)
 
 GPU = ExperimentConfig(
     name="gpu",
