@@ -14,6 +14,7 @@ import dataclasses
 
 from configs.demo import configs as demo_configs
 from configs.paper_2b import configs as paper_2b
+from configs.scaling import scale_7b
 from data.config import DataConfig
 from experiment.config import EvalConfig, ExperimentConfig, MeshConfig, TrainConfig
 from experiment.dotted import apply
@@ -72,19 +73,7 @@ LLAMA2_7B = ExperimentConfig(
     name="llama2_7b",
     question="(the start of others)",
     start_from="runs/llama2_7b",
-    model=ModelConfig(
-        vocab_size=32_000,
-        embed_dim=4096,
-        num_layers=32,
-        num_heads=32,
-        num_kv_heads=32,
-        head_dim=128,
-        mlp_dim=11_008,
-        rotary=Rope(base=10_000.0),
-        tie_embeddings=False,
-        compute_dtype="bfloat16",
-        remat="full",
-    ),
+    model=scale_7b.model,
     data=DataConfig(
         source="redpajama",
         path="data/redpajama",
