@@ -13,7 +13,9 @@ LIBTPU ?= libtpu==0.0.42.1
 # a CPU (benchmarks/README.md). Ignored where glibc does not know it.
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
-.PHONY: help setup demo test test-fast test-hf test-tpu lint format lock clean
+REV ?= HEAD
+
+.PHONY: help setup demo test test-fast test-hf test-tpu compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 12
@@ -56,6 +58,9 @@ $(VENV)-libtpu/.installed:
 
 test-tpu: setup $(VENV)-libtpu/.installed  ## compile for TPUs that are not here (installs libtpu)
 	PYTHONPATH=$(VENV)-libtpu $(PY) -m pytest tests/tpu/test_aot.py
+
+compare: setup  ## train `tiny` with REV's code and with the tree's: bit-equal?
+	$(PY) tests/compare.py $(REV)
 
 lint: setup  ## ruff format, ruff check, pyright
 	$(BIN)/ruff format --check .

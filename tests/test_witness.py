@@ -1,0 +1,99 @@
+"""Runs made long ago restore, evaluate and train on as they did: `tests/data/witness/make.sh`."""
+
+import hashlib
+import json
+import tarfile
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from experiment.checkpoint import restore_params
+from experiment.run import RunDirectory
+
+WITNESS = Path(__file__).parent / "data/witness/witness.tar.xz"
+
+# Of the parameters of each checkpoint: sha256 over names, shapes and bytes.
+DIGESTS = {
+    (
+        "sweep/rotary=rope(base=100)",
+        12,
+    ): "7d137fc54fa0485adfc72d8902338e4f50970fe2ca937666fdc779f51e4b6dbb",
+    (
+        "sweep/rotary=rope(base=30)+nope",
+        12,
+    ): "341c5ca917cb72bea42ac9bb07faecb49bdbb30e1bdebc657f8d1cf40a45c0f0",
+    ("mla", 12): "784e4b48ad328743ee243569eba5b7f6ca9e23a1e3a9b0cd8fc46ff90af486ca",
+    ("stages", 6): "638db50291ef497021d3bafa27c45e07de023d1966dcdb641feb8b70d9133d8b",
+    ("stages", 10): "184a0d8511f97d32faafc285146e135491ab739bca7ce2a81f5e42666f106e80",
+}
+RUNS = sorted({run for run, _ in DIGESTS})
+
+
+@pytest.fixture(scope="module")
+def witness(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("witness")
+    with tarfile.open(WITNESS) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def digest(params) -> str:
+    found = hashlib.sha256()
+    for path, leaf in sorted(
+        (jax.tree_util.keystr(path, simple=True, separator="."), leaf)
+        for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]
+    ):
+        found.update(f"{path} {leaf.shape} {leaf.dtype}".encode() + np.asarray(leaf).tobytes())
+    return found.hexdigest()
+
+
+@pytest.mark.parametrize("run, step", DIGESTS)
+def test_parameters_are_restored_bit_for_bit(witness, run, step):
+    params, restored = restore_params(RunDirectory(witness / run), step)
+    assert restored == step
+    assert digest(params) == DIGESTS[run, step]
+
+
+def rows_of(path: Path) -> dict[tuple, dict]:
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    key = ("task", "step", "length", "document", "query")
+    return {tuple(row[name] for name in key): row for row in rows}
+
+
+@pytest.mark.slow
+def test_rows_are_the_same(witness, run_script):
+    """Tokens, distances and answers to the last bit; likelihoods as far as float32 carries."""
+    before = {run: rows_of(witness / run / "results.jsonl") for run in RUNS}
+    for run in RUNS:
+        (witness / run / "results.jsonl").unlink()
+    run_script("evaluate.py", witness / "sweep", witness / "mla")
+    run_script("evaluate.py", witness / "stages", "--step", "6,10")
+    for run in RUNS:
+        after = rows_of(witness / run / "results.jsonl")
+        assert after.keys() == before[run].keys()
+        for key, row in after.items():
+            old = before[run][key]
+            assert row.pop("nll") == pytest.approx(old.pop("nll"), abs=1e-5)
+            assert row == old
+
+
+@pytest.mark.slow
+def test_training_goes_on_as_it_did(witness, run_script, tiny_data):
+    """The last steps' checkpoints were removed; metrics.jsonl kept what their losses were."""
+    before = {run: RunDirectory(witness / run).read_metrics() for run in RUNS}
+    for folder in ("sweep", "mla", "stages"):
+        if (witness / folder / "sweep.json").exists():
+            record = json.loads((witness / folder / "sweep.json").read_text(encoding="utf-8"))
+            given = ["sweep.py", record["config"], *record["overrides"]]
+        else:
+            record = json.loads((witness / folder / "config.json").read_text(encoding="utf-8"))
+            given = ["train.py", record["config"]["name"], *record["overrides"]]
+        run_script(*given, *tiny_data, "--workdir", witness / folder)
+    for run in RUNS:
+        after = RunDirectory(witness / run).read_metrics()
+        assert [row["step"] for row in after] == [row["step"] for row in before[run]]
+        for row, old in zip(after, before[run], strict=True):
+            for name in ("loss", "grad_norm", "learning_rate"):
+                assert row[name] == pytest.approx(old[name], abs=1e-5), (run, row["step"], name)
