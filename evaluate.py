@@ -28,10 +28,11 @@ from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.positions import PositionTable, position_table
-from model.rotary import Pattern, split_commas
+from model.rotary import Pattern
 from model.rotary.nope import Nope
 from model.transformer import Params
 from reporting.tables import tables
+from settings.expressions import split_commas
 
 Results = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 

@@ -1,7 +1,9 @@
 """DataConfig: which documents, cut how."""
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
+
+from settings.checks import Bounds, Count, Share, check
 
 RETRIEVAL_TASKS = ("kv", "lagcopy", "lines")
 
@@ -35,31 +37,22 @@ class DataConfig:
     path: str | None = None
     tokenizer: str | None = None
     vocab_size: int = 1024
-    subset_shares: tuple[tuple[str, float], ...] = ()
-    context_length: int
-    batch_size: int
-    retrieval_fraction: float = 0.0
+    subset_shares: tuple[tuple[str, Share], ...] = ()
+    context_length: Count
+    batch_size: Count
+    retrieval_fraction: Share = 0.0
     retrieval_tasks: tuple[str, ...] = RETRIEVAL_TASKS
     seed: int = 0
     on_bad_document: Literal["error", "skip"] = "error"
     prepared_root: str = "runs/data"
-    num_workers: int = 0
+    num_workers: Annotated[int, Bounds(at_least=0)] = 0
 
     def __post_init__(self):
-        for name in ("context_length", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.retrieval_fraction <= 1:
-            raise ValueError(f"retrieval_fraction must be in [0, 1], got {self.retrieval_fraction}")
+        check(self)
         if self.source in ("jsonl", "redpajama") and self.path is None:
             raise ValueError(f"data.source={self.source} needs data.path=FILE_OR_FOLDER")
-        for name, share in self.subset_shares:
-            if not 0 <= share <= 1:
-                raise ValueError(f"subset_shares of {name} must be in [0, 1], got {share}")
         unknown = set(self.retrieval_tasks) - set(RETRIEVAL_TASKS)
         if unknown or not self.retrieval_tasks:
             raise ValueError(
                 f"retrieval_tasks must be some of {RETRIEVAL_TASKS}, got {self.retrieval_tasks}"
             )
-        if self.num_workers < 0:
-            raise ValueError(f"num_workers must be at least 0, got {self.num_workers}")

@@ -137,7 +137,12 @@ def _source(config: DataConfig, show_progress: bool) -> _Source:
             show_progress=show_progress,
         )
         return _Source(files=redpajama.files, read=redpajama.read, skipped=redpajama.skipped)
-    files = jsonl_files(str(config.path)) if config.source == "jsonl" else local_files()
+    if config.source == "jsonl":
+        files = jsonl_files(str(config.path))
+    elif config.source in ("local", "retrieval"):
+        files = local_files()
+    else:
+        raise ValueError(f"data.source={config.source} cannot be prepared")
     return _Source(files=files, read=functools.partial(read_documents, files))
 
 

@@ -9,30 +9,23 @@ becomes a row of one schema (`evals.rows`), and effective context is estimated f
 
 import dataclasses
 import functools
-import importlib
-import pkgutil
+import sys
 
 from evals.task import Task
-from model.rotary import expressions
+from settings import expressions
+from settings.folders import classes_in
 
 
 @functools.cache
 def tasks() -> dict[str, type[Task]]:
     """Every task by the name of its file."""
-    found = {}
-    for module_info in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{module_info.name}")
-        for value in vars(module).values():
-            own = isinstance(value, type) and value.__module__ == module.__name__
-            if own and issubclass(value, Task) and value is not Task:
-                found[module_info.name] = value
-    return found
+    return classes_in(sys.modules[__name__], Task)
 
 
 @functools.cache
 def parse(text: str) -> Task:
-    """The task that `text` names; raises ValueError as `model.rotary.expressions.build` does."""
-    return expressions.build(text, tasks(), kind="task")
+    """The task that `text` names; raises ValueError as `settings.expressions.build` does."""
+    return expressions.build(text, tasks(), Task, kind="task")
 
 
 def expression(task: Task) -> str:

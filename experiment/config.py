@@ -3,10 +3,11 @@
 import dataclasses
 import importlib
 import typing
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from data.config import DataConfig
 from model.config import ModelConfig
+from settings.checks import Bounds, Count, NonNegative, Positive, Share, check
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
@@ -34,41 +35,29 @@ class TrainConfig:
       tracking: also log to "tensorboard" (under the run directory) or "wandb".
     """
 
-    num_steps: int
-    learning_rate: float
+    num_steps: Count
+    learning_rate: Positive
     schedule: Literal["cosine", "constant", "wsd"] = "cosine"
     warmup_steps: int = 0
-    final_fraction: float = 0.1
-    decay_fraction: float = 0.2
-    weight_decay: float = 0.1
-    beta1: float = 0.9
-    beta2: float = 0.95
-    epsilon: float = 1e-8
-    clip_norm: float = 1.0
-    accumulate: int = 1
-    log_every: int = 10
-    save_every: int = 1000
-    keep: int = 2
+    final_fraction: Share = 0.1
+    decay_fraction: Share = 0.2
+    weight_decay: NonNegative = 0.1
+    beta1: Share = 0.9
+    beta2: Share = 0.95
+    epsilon: Positive = 1e-8
+    clip_norm: Positive = 1.0
+    accumulate: Count = 1
+    log_every: Count = 10
+    save_every: Count = 1000
+    keep: Count = 2
     tracking: tuple[Literal["tensorboard", "wandb"], ...] = ()
 
     def __post_init__(self):
-        for name in ("num_steps", "accumulate", "log_every", "save_every", "keep"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "clip_norm", "epsilon"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("final_fraction", "decay_fraction", "beta1", "beta2"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name)}")
-        if self.schedule not in ("cosine", "constant", "wsd"):
-            raise ValueError(f"schedule must be cosine, constant or wsd, got {self.schedule!r}")
+        check(self)
         if not 0 <= self.warmup_steps <= self.num_steps:
             raise ValueError(
                 f"warmup_steps={self.warmup_steps} must lie in [0, num_steps={self.num_steps}]"
             )
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,6 +79,7 @@ class MeshConfig:
     tensor: int = 1
 
     def __post_init__(self):
+        check(self)
         sizes = dataclasses.astuple(self)
         if any(size < 1 and size != -1 for size in sizes) or sizes.count(-1) > 1:
             raise ValueError(f"mesh axes must be at least 1, at most one of them -1, got {self}")
@@ -107,13 +97,12 @@ class EvalConfig:
     """
 
     tasks: tuple[str, ...] = ("kv", "lagcopy", "lines", "perplexity")
-    lengths: tuple[int, ...] = ()
-    documents: int = 64
+    lengths: tuple[Annotated[int, Bounds(at_least=2)], ...] = ()
+    documents: Count = 64
     seed: int = 0
 
     def __post_init__(self):
-        if self.documents < 1 or any(length < 2 for length in self.lengths):
-            raise ValueError(f"documents must be >= 1 and lengths >= 2, got {self}")
+        check(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,6 +135,7 @@ class ExperimentConfig:
     evals: EvalConfig = EvalConfig()
 
     def __post_init__(self):
+        check(self)
         if self.data.batch_size % self.train.accumulate:
             raise ValueError(
                 f"train.accumulate={self.train.accumulate} must divide "

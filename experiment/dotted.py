@@ -12,7 +12,8 @@ from typing import Any
 
 from experiment.config import ExperimentConfig
 from model import rotary as rotary_lib
-from model.rotary import Rotary, nearest, split_commas
+from model.rotary import Rotary
+from settings.expressions import nearest, split_commas
 
 
 def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:

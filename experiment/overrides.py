@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from experiment.config import ExperimentConfig
 from experiment.dotted import apply
-from model.rotary import nearest, split_commas
+from settings.expressions import nearest, split_commas
 
 __all__ = [
     "apply",

@@ -5,6 +5,7 @@ from typing import Literal
 
 from model import rotary as rotary_lib
 from model.rotary import Pattern, RotaryTable
+from settings.checks import Count, check
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -19,17 +20,14 @@ class MlaConfig:
       v_head_dim: features of a value.
     """
 
-    kv_lora_rank: int
-    q_lora_rank: int | None = None
-    qk_nope_head_dim: int
-    qk_rope_head_dim: int
-    v_head_dim: int
+    kv_lora_rank: Count
+    q_lora_rank: Count | None = None
+    qk_nope_head_dim: Count
+    qk_rope_head_dim: Count
+    v_head_dim: Count
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value is not None and value < 1:
-                raise ValueError(f"{field.name} must be at least 1, got {value}")
+        check(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,15 +66,15 @@ class ModelConfig:
         all rows within 256 MiB of float32).
     """
 
-    vocab_size: int
-    embed_dim: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    mlp_dim: int
+    vocab_size: Count
+    embed_dim: Count
+    num_layers: Count
+    num_heads: Count
+    num_kv_heads: Count
+    head_dim: Count
+    mlp_dim: Count
     rotary: Pattern
-    window: int | tuple[int | None, ...] | None = None
+    window: Count | tuple[Count | None, ...] | None = None
     mla: MlaConfig | None = None
     tie_embeddings: bool = True
     qk_norm: bool = False
@@ -86,36 +84,14 @@ class ModelConfig:
     attention: Literal["auto", "xla"] = "auto"
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
     remat: Literal["none", "dots", "full", "offload"] = "none"
-    loss_chunk: int | None = None
+    loss_chunk: Count | None = None
 
     def __post_init__(self):
-        for name in (
-            "vocab_size",
-            "embed_dim",
-            "num_layers",
-            "num_heads",
-            "num_kv_heads",
-            "head_dim",
-            "mlp_dim",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check(self)
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"num_heads={self.num_heads} must be a multiple of num_kv_heads={self.num_kv_heads}"
             )
-        for name, valid in (
-            ("attention", ("auto", "xla")),
-            ("compute_dtype", ("float32", "bfloat16")),
-            ("remat", ("none", "dots", "full", "offload")),
-        ):
-            if getattr(self, name) not in valid:
-                raise ValueError(f"{name} must be one of {valid}, got {getattr(self, name)!r}")
-        for window in rotary_lib.over_layers(self.window, self.num_layers):
-            if window is not None and window < 1:
-                raise ValueError(f"window must be at least 1 token, got {window}")
-        if self.loss_chunk is not None and self.loss_chunk < 1:
-            raise ValueError(f"loss_chunk must be at least 1 token, got {self.loss_chunk}")
         if self.mla is not None:
             query_key = self.mla.qk_nope_head_dim + self.mla.qk_rope_head_dim
             for name, expected in (("head_dim", query_key), ("num_kv_heads", self.num_heads)):
@@ -126,6 +102,7 @@ class ModelConfig:
             for name in ("qk_norm", "shift_keys", "align_query_key"):
                 if getattr(self, name):
                     raise ValueError(f"mla has no {name}; set model.{name}=false")
+        rotary_lib.over_layers(self.window, self.num_layers)
         self.rotary_table(2)  # refuses an odd head, a fraction without a pair, too long a pattern
 
     @property

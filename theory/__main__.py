@@ -15,6 +15,7 @@ from rich.table import Table
 
 from model import rotary
 from model.rotary.rope import Rope
+from settings.expressions import nearest
 from theory import asymptotic, bound, decay, family, figures, published
 
 OPEN = "?"  # stands for the number to be found in a schedule's expression
@@ -260,7 +261,7 @@ def models_command(args: argparse.Namespace) -> tuple[dict, str]:
     names = list(dict.fromkeys(model.name for model in published.OPEN_MODELS))
     for name in args.names:
         if name not in names:
-            raise ValueError(f"unknown model {name!r}; {rotary.nearest(name, names)}")
+            raise ValueError(f"unknown model {name!r}; {nearest(name, names)}")
     rows = []
     for model in published.OPEN_MODELS:
         if args.names and model.name not in args.names:

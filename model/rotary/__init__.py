@@ -9,17 +9,17 @@ repeated from the first layer to the last.
 
 import dataclasses
 import functools
-import importlib
 import math
-import pkgutil
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from model.rotary import expressions
 from model.rotary.base import Rotary
-from model.rotary.expressions import nearest, split_commas
+from settings import expressions
+from settings.expressions import split_commas
+from settings.folders import classes_in
 
 __all__ = [
     "Pattern",
@@ -27,12 +27,10 @@ __all__ = [
     "RotaryTable",
     "expression",
     "inherited",
-    "nearest",
     "over_layers",
     "parse",
     "parse_pattern",
     "schedules",
-    "split_commas",
     "table",
 ]
 
@@ -43,15 +41,7 @@ Pattern = Rotary | tuple[Rotary, ...]
 @functools.cache
 def schedules() -> dict[str, type[Rotary]]:
     """Every schedule by its expression name (the name of its file)."""
-    found = {}
-    for module_info in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{module_info.name}")
-        for value in vars(module).values():
-            # A file's own schedule, not those it imports to build on.
-            own = isinstance(value, type) and value.__module__ == module.__name__
-            if own and issubclass(value, Rotary) and value is not Rotary:
-                found[module_info.name] = value
-    return found
+    return classes_in(sys.modules[__name__], Rotary)
 
 
 def expression(rotary: Pattern, given: Mapping[str, Any] | None = None) -> str:
@@ -70,8 +60,8 @@ def expression(rotary: Pattern, given: Mapping[str, Any] | None = None) -> str:
 
 
 def parse(text: str, given: Mapping[str, Any] | None = None) -> Rotary:
-    """Builds the schedule that `text` names; see `model.rotary.expressions.build`."""
-    return expressions.build(text, schedules(), kind="rotary schedule", given=given)
+    """Builds the schedule that `text` names; see `settings.expressions.build`."""
+    return expressions.build(text, schedules(), Rotary, kind="rotary schedule", given=given)
 
 
 def parse_pattern(text: str, given: Mapping[str, Any] | None = None) -> Pattern:

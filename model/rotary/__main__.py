@@ -12,6 +12,7 @@ import numpy as np
 from model import rotary
 from model.rotary.base import Rotary, geometric_inv_freq
 from model.rotary.p_rope import PRope
+from settings.expressions import nearest, split_commas
 
 HEAD_DIM, LENGTH = 128, 4096
 EPILOG = f"""\
@@ -176,7 +177,7 @@ def find(text: str) -> list[tuple[Rotary, int, int, int]]:
         config, whose sweep's members are all taken.
     """
     if "(" in text or text.startswith("["):
-        patterns = map(rotary.parse_pattern, rotary.split_commas(text))
+        patterns = map(rotary.parse_pattern, split_commas(text))
         entries = [(pattern, HEAD_DIM, LENGTH, 0) for pattern in patterns]
     else:
         # Here and not above: the folder knows nothing of what is built on it.
@@ -196,7 +197,7 @@ def find(text: str) -> list[tuple[Rotary, int, int, int]]:
             entries = [(rotary.parse(text), HEAD_DIM, LENGTH, 0)]
         else:
             names = {*configs, *rotary.schedules()}
-            raise ValueError(f"unknown config or schedule {text!r}; {rotary.nearest(text, names)}")
+            raise ValueError(f"unknown config or schedule {text!r}; {nearest(text, names)}")
     found = {}  # in order, each once: members of a sweep may differ in other things
     for pattern, *where in entries:
         for schedule in pattern if isinstance(pattern, tuple) else (pattern,):

@@ -7,9 +7,11 @@ token; `model.positions` does the turning and never learns the schedule's name.
 import abc
 import dataclasses
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+
+from settings.checks import Bounds, check
 
 
 def geometric_inv_freq(base: float, rotary_dim: int) -> np.ndarray:
@@ -36,14 +38,11 @@ class Rotary(abc.ABC):
         every position, "extrapolate" only where it exceeds 1, "off" never.
     """
 
-    rotary_fraction: float = 1.0
+    rotary_fraction: Annotated[float, Bounds(above=0, at_most=1)] = 1.0
     log_n: Literal["off", "train", "extrapolate"] = "off"
 
     def __post_init__(self):
-        if not 0 < self.rotary_fraction <= 1:
-            raise ValueError(f"rotary_fraction must be in (0, 1], got {self.rotary_fraction}")
-        if self.log_n not in ("off", "train", "extrapolate"):
-            raise ValueError(f"log_n must be off, train or extrapolate, got {self.log_n!r}")
+        check(self)
 
     @abc.abstractmethod
     def frequencies(self, rotary_dim: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from experiment.metrics import flops_per_token
 from experiment.stages import split
 from model import rotary
 from model.transformer import abstract_params
+from settings.expressions import split_commas
 
 CARDS = [
     name
@@ -136,9 +137,9 @@ def test_a_cards_commands_can_be_typed(name):
         config = trained[paths[0]][0] if paths[0] in trained else None
         for option, value in options.items():
             if option == "--tasks":
-                assert [evals.parse(task) for task in rotary.split_commas(value)]
+                assert [evals.parse(task) for task in split_commas(value)]
             elif option == "--rotary":
-                for text in rotary.split_commas(value):
+                for text in split_commas(value):
                     if text.strip() != "trained":
                         given = {"base": 10.0, "original_context_length": 64}
                         rotary.parse_pattern(text, given)

@@ -1,26 +1,37 @@
 """Frozen dataclasses written as text: `name(parameter=value,...)`, and read back.
 
-Rotary schedules are written so on command lines and in results, and so are evaluation tasks.
+Rotary variants are written so on command lines and in results, and so are evaluation tasks.
 """
 
 import ast
 import dataclasses
 import difflib
 import keyword
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
+
+from settings.folders import class_in_file
 
 
 def build(
-    text: str, classes: Mapping[str, type], *, kind: str, given: Mapping[str, Any] | None = None
+    text: str,
+    classes: Mapping[str, type],
+    base: type,
+    *,
+    kind: str,
+    given: Mapping[str, Any] | None = None,
 ) -> Any:
     """The object that `text` names.
 
     Args:
       text: `name` or `name(parameter=value, ...)`, values as Python literals; a bare word is
-        taken as a string (`log_n=train`).
+        taken as a string (`log_n=train`). `path/to/mine.py:Name(...)` is the class `Name` of a
+        file of the user's own.
       classes: dataclasses by name.
-      kind: what they are, for error messages: "rotary schedule".
+      base: what all of them are subclasses of.
+      kind: what they are, for error messages: "rotary variant".
       given: values of parameters that `text` leaves out; those a class lacks are not looked at.
 
     Raises:
@@ -31,6 +42,10 @@ def build(
         f"{kind} {text!r} is not of the form name(parameter=value,...); "
         "a value that is no number or plain word goes in quotes: path='a/b'"
     )
+    own_file = re.match(r"\s*([^()]+\.py):(\w+)(.*)", text, re.DOTALL)
+    if own_file:
+        path, name, rest = own_file.groups()
+        text, classes = name + rest, {name: class_in_file(Path(path), name, base)}
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:

@@ -1,0 +1,102 @@
+"""Frozen dataclasses that check their fields against their own type hints.
+
+    mode: Literal["off", "train"]        one of these words
+    num_steps: Count                     a whole number, at least 1
+    base: Annotated[float, Bounds(above=1)]
+
+What bounds one field alone stands in its hint, once; `check(self)` in `__post_init__` holds the
+object to it, and only rules between fields are written out.
+"""
+
+import dataclasses
+import functools
+import math
+import numbers
+import types
+import typing
+from typing import Annotated, Any
+
+from settings.expressions import nearest
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What a number may be; it is finite in any case."""
+
+    above: float = -math.inf
+    at_least: float = -math.inf
+    at_most: float = math.inf
+
+    def admit(self, value: float) -> bool:
+        """Whether `value` lies within."""
+        return value > self.above and self.at_least <= value <= self.at_most
+
+    def __str__(self):
+        low = f"above {self.above:g}" if self.above > -math.inf else f"at least {self.at_least:g}"
+        if self.at_most == math.inf:
+            return low
+        opening = "(" if self.above > -math.inf else "["
+        return f"in {opening}{max(self.above, self.at_least):g}, {self.at_most:g}]"
+
+
+Count = Annotated[int, Bounds(at_least=1)]
+NonNegative = Annotated[float, Bounds(at_least=0)]
+Positive = Annotated[float, Bounds(above=0)]
+Share = Annotated[float, Bounds(at_least=0, at_most=1)]
+
+
+def check(value: Any) -> None:
+    """Raises ValueError at the first field of a dataclass whose value its type hint excludes.
+
+    Words, numbers, booleans, and tuples and options of them are looked at; fields of other types
+    (a dataclass checks itself) are not.
+    """
+    for name, hint in _hints(type(value)).items():
+        problem = _problem(getattr(value, name), hint)
+        if problem:
+            raise ValueError(f"{name} must be {problem}")
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    names = {field.name for field in dataclasses.fields(cls)}
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {name: hint for name, hint in hints.items() if name in names}
+
+
+def _problem(value: Any, hint: Any) -> str:
+    """What `value` must be and is not, in words; empty if the hint admits it."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        kind, bounds = arguments
+        within = not _problem(value, kind) and bounds.admit(value)
+        return "" if within else f"{_number_word(kind)} {bounds}, got {value!r}"
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return ""
+        problems = [_problem(value, kind) for kind in arguments if kind is not type(None)]
+        return "" if "" in problems else problems[0]
+    if origin is typing.Literal:
+        if value in arguments:
+            return ""
+        hint_text = nearest(value, arguments) if isinstance(value, str) else f"(valid: {arguments})"
+        return f"one of its words, got {value!r}; {hint_text}"
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return f"a tuple, got {value!r}"
+        kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
+        if len(kinds) != len(value):
+            return f"{len(kinds)} values, got {value!r}"
+        return next(filter(None, map(_problem, value, kinds)), "")
+    if hint in (int, float):
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        number = number and math.isfinite(value) and (hint is float or value == int(value))
+        return "" if number else f"{_number_word(hint)}, got {value!r}"
+    if hint in (str, bool):
+        word = "a string" if hint is str else "True or False"
+        return "" if isinstance(value, hint) else f"{word}, got {value!r}"
+    return ""
+
+
+def _number_word(kind: Any) -> str:
+    return "a whole number" if kind is int else "a finite number"

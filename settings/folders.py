@@ -1,0 +1,52 @@
+"""What a folder holds, found by walking it: one class a file, called as the file is."""
+
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
+    """The subclass of `base` that each module of `package` defines, by the module's name."""
+    names = (info.name for info in pkgutil.iter_modules(package.__path__))
+    modules = (importlib.import_module(f"{package.__name__}.{name}") for name in names)
+    return {
+        module.__name__.rpartition(".")[2]: own
+        for module in modules
+        for own in _defined(module, base)
+    }
+
+
+def _defined(module: ModuleType, base: type[T]) -> Iterable[type[T]]:
+    """A module's own subclasses, not those it imports to build on."""
+    for value in vars(module).values():
+        own = isinstance(value, type) and value.__module__ == module.__name__
+        if own and issubclass(value, base) and value is not base:
+            yield value
+
+
+def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
+    """The subclass `name` of `base` in a file of the user's own: reading it runs its code.
+
+    Raises:
+      ValueError: if there is no such file, it fails, or it has no such class.
+    """
+    if not path.is_file():
+        raise ValueError(f"no file {path}")
+    module_name = f"_own_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec and spec.loader  # a path that ends in .py has both
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{path} cannot be run: {error!r}") from error
+    found = {own.__name__: own for own in _defined(module, base)}
+    if name not in found:
+        raise ValueError(f"{path} has no {base.__name__} {name!r}; it has {sorted(found)}")
+    return found[name]

@@ -1,0 +1,92 @@
+"""Fields outside their type hints are refused, by name and with what would do."""
+
+import dataclasses
+from typing import Annotated, Literal
+
+import pytest
+
+from data.config import DataConfig
+from experiment.config import MeshConfig, TrainConfig
+from model.config import MlaConfig, ModelConfig
+from model.rotary.rope import Rope
+from settings.checks import Bounds, Count, Share, check
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One field of every kind that is checked."""
+
+    word: Literal["off", "train"] = "off"
+    words: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    count: Count = 1
+    share: Share = 0.5
+    open_low: Annotated[float, Bounds(above=0, at_most=1)] = 1.0
+    maybe: Count | None = None
+    either: Count | tuple[Count | None, ...] | None = None
+    pairs: tuple[tuple[str, Share], ...] = ()
+    flag: bool = False
+
+    def __post_init__(self):
+        check(self)
+
+
+@pytest.mark.parametrize(
+    "field, value, said",
+    [
+        ("word", "trian", "word must be one of its words, got 'trian'; did you mean 'train'?"),
+        ("words", ("wandb", "tensorbord"), "did you mean 'tensorboard'?"),
+        ("count", 0, "count must be a whole number at least 1, got 0"),
+        ("count", 1.5, "got 1.5"),
+        ("count", True, "got True"),
+        ("share", 1.1, r"share must be a finite number in \[0, 1\], got 1.1"),
+        ("share", float("nan"), "got nan"),
+        ("open_low", 0.0, r"in \(0, 1\], got 0.0"),
+        ("maybe", -1, "got -1"),
+        ("either", (4, 0), "either must be"),
+        ("pairs", (("github", 2.0),), "got 2.0"),
+        ("flag", "yes", "True or False, got 'yes'"),
+    ],
+)
+def test_what_a_hint_excludes_is_refused(field, value, said):
+    with pytest.raises(ValueError, match=said):
+        Sample(**{field: value})
+
+
+def test_what_a_hint_admits_is_taken():
+    Sample(word="train", words=("wandb",), count=2.0, share=1, maybe=3)
+    Sample(either=(4, None), pairs=(("github", 0.5),), flag=True)
+    Sample(either=7)
+
+
+MODEL = {
+    "vocab_size": 8,
+    "embed_dim": 8,
+    "num_layers": 1,
+    "num_heads": 1,
+    "num_kv_heads": 1,
+    "head_dim": 8,
+    "mlp_dim": 8,
+    "rotary": Rope(base=10.0),
+}
+MLA = {"kv_lora_rank": 4, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4}
+
+
+@pytest.mark.parametrize(
+    "make, given, said",
+    [
+        (DataConfig, {"context_length": 8, "batch_size": 1, "source": "redpyjama"}, "'redpajama'"),
+        (DataConfig, {"context_length": 0, "batch_size": 1}, "context_length .* got 0"),
+        (DataConfig, {"context_length": 8, "batch_size": 1, "on_bad_document": "skp"}, "'skip'"),
+        (TrainConfig, {"num_steps": 1, "learning_rate": 0.1, "schedule": "cosin"}, "'cosine'"),
+        (TrainConfig, {"num_steps": 1, "learning_rate": 0}, "learning_rate .* above 0"),
+        (MeshConfig, {"data": 0.5}, "data must be a whole number, got 0.5"),
+        (ModelConfig, MODEL | {"attention": "xia"}, "'xla'"),
+        (ModelConfig, MODEL | {"compute_dtype": "float16"}, "did you mean 'float32'"),
+        (MlaConfig, MLA | {"kv_lora_rank": 0}, "kv_lora_rank .* got 0"),
+        (Rope, {"base": 10.0, "log_n": "trian"}, "did you mean 'train'"),
+    ],
+)
+def test_configs_check_their_words_and_numbers(make, given, said):
+    """A misspelled source once read the standard library in place of `path`."""
+    with pytest.raises(ValueError, match=said):
+        make(**given)
