@@ -17,9 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import evals
 from data.tokenizer import Tokenizer
 from evals import rows
+from evals.estimate.sequential import next_round
 from evals.rows import Rows
 from evals.score import AnswerScores, Subject, check_fits, score
-from evals.sequential import next_round
 from evals.task import Document
 from experiment import stages
 from experiment.checkpoint import restore_params
@@ -390,7 +390,7 @@ def candidates(text: str) -> list[str]:
 def _listed_tasks() -> str:
     """Every task with its parameters and what it is, for --help."""
     lines = ["\ntasks, with their parameters (the first or only value is the default):"]
-    for name, task in sorted(evals.tasks().items()):
+    for name, task in sorted(evals.all_tasks().items()):
         kinds = typing.get_type_hints(task)
         parameters = []
         for field in dataclasses.fields(task):

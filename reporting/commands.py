@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import evals
 from data.tokenizer import Tokenizer
-from evals.fixed_target import FIRST_CONTEXT
-from evals.needle import Needle
+from evals.tasks.fixed_target import FIRST_CONTEXT
+from evals.tasks.needle import Needle
 from experiment import stages
 from experiment.run import RunDirectory, find_runs, read_sweep
 from model import rotary as rotary_lib

@@ -10,13 +10,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 import evals
-from evals import fixed_target, lagcopy
 from evals import rows as rows_lib
-from evals.effective_context import MEASURED, NOT_LEARNED, Estimate
-from evals.fixed_target import FixedTarget
-from evals.lagcopy import Lagcopy
+from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.rows import Rows
-from evals.step1 import Step1
+from evals.tasks import fixed_target, lagcopy
+from evals.tasks.fixed_target import FixedTarget
+from evals.tasks.lagcopy import Lagcopy
+from evals.tasks.step1 import Step1
 from reporting.members import Member, at_several_lengths, tasks
 from reporting.style import (
     FAINT,

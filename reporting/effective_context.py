@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from evals.effective_context import MEASURED, NOT_LEARNED, Estimate
+from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from model.rotary import Rotary
 from model.rotary.rope import Rope
 from reporting.members import Member, learned, tasks

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import evals
-from evals import fit
-from evals.effective_context import MEASURED, NOT_LEARNED
-from evals.needle import Needle, depth_grid
-from evals.step1 import Step1
+from evals.estimate import fit
+from evals.estimate.effective_context import MEASURED, NOT_LEARNED
+from evals.tasks.needle import Needle, depth_grid
+from evals.tasks.step1 import Step1
 from reporting.members import TRAINED, Measurement, Member, at_several_lengths, task_order
 from reporting.style import FAINT, INK, folded, grid, hint
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 import evals
-from evals import effective_context, summaries, thresholds
 from evals import rows as rows_lib
-from evals.effective_context import NOT_LEARNED, Estimate
+from evals.estimate import effective_context, summaries, thresholds
+from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from evals.rows import Rows
 from experiment import stages
 from experiment.config import ExperimentConfig, MeshConfig

@@ -11,7 +11,7 @@ from typing import Any
 
 import matplotlib.colors
 
-from evals.effective_context import MEASURED, NOT_LEARNED, Estimate
+from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from model import rotary as rotary_lib
 from model.rotary import Rotary
 from reporting.members import Member, learned, tasks

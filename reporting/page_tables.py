@@ -7,10 +7,10 @@ import numpy as np
 
 import evals
 from evals import rows as rows_lib
-from evals import summaries, thresholds
+from evals.estimate import summaries, thresholds
+from evals.estimate.summaries import MeanWithError
 from evals.rows import Rows
-from evals.step1 import Step1
-from evals.summaries import MeanWithError
+from evals.tasks.step1 import Step1
 from reporting import predictors, text
 from reporting.members import Member, learned, task_order
 from reporting.page import Table

@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from evals import regression
-from evals.effective_context import NOT_LEARNED
-from evals.regression import Point, Regression
+from evals.estimate import regression
+from evals.estimate.effective_context import NOT_LEARNED
+from evals.estimate.regression import Point, Regression
 from model import rotary as rotary_lib
 from reporting.curves import l50_mark
 from reporting.members import Measurement, Member, tasks

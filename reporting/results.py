@@ -53,12 +53,12 @@ import numpy as np
 
 import evals
 from evals import rows as rows_lib
-from evals import summaries, thresholds
-from evals.effective_context import Estimate
-from evals.fixed_target import FixedTarget, context_gain
-from evals.pg19 import Pg19, mean_book_perplexity
-from evals.sliding_window import SlidingWindow, window_mean_nll
-from evals.step1 import Step1
+from evals.estimate import summaries, thresholds
+from evals.estimate.effective_context import Estimate
+from evals.tasks.fixed_target import FixedTarget, context_gain
+from evals.tasks.pg19 import Pg19, mean_book_perplexity
+from evals.tasks.sliding_window import SlidingWindow, window_mean_nll
+from evals.tasks.step1 import Step1
 from model import rotary as rotary_lib
 from reporting import text
 from reporting.members import Measurement, Member

@@ -8,11 +8,13 @@ from rich import box
 from rich.table import Table
 
 import evals
-from evals import effective_context, rows, step1, summaries
-from evals.fixed_target import context_gain
-from evals.pg19 import mean_book_perplexity
+from evals import rows
+from evals.estimate import effective_context, summaries
 from evals.rows import Rows
-from evals.sliding_window import window_mean_nll
+from evals.tasks import step1
+from evals.tasks.fixed_target import context_gain
+from evals.tasks.pg19 import mean_book_perplexity
+from evals.tasks.sliding_window import window_mean_nll
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib

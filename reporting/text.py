@@ -9,10 +9,10 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 import evals
 from evals import rows as rows_lib
-from evals import step1
-from evals.repeated import COLUMNS, Repeated, su_table
-from evals.step1 import Step1
-from evals.summaries import MeanWithError
+from evals.estimate.summaries import MeanWithError
+from evals.tasks import step1
+from evals.tasks.repeated import COLUMNS, Repeated, su_table
+from evals.tasks.step1 import Step1
 from model import rotary as rotary_lib
 from model.rotary.rope import Rope
 from reporting.members import PERPLEXITY, TRAINED, Measurement, Member, learned, tasks

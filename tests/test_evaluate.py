@@ -10,8 +10,9 @@ from rich.console import Console
 import evaluate as cli
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
-from evals import effective_context, rows
+from evals import rows
 from evals import score as score_lib
+from evals.estimate import effective_context
 from evals.task import Document
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from evals import effective_context, rows
+from evals import rows
+from evals.estimate import effective_context
 from tests.evals.simulated import CHANCE, logistic, revived, simulate
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from evals import fit
+from evals.estimate import fit
 
 
 def test_bins_are_eighths_of_an_octave_and_begin_at_powers_of_two():

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from evals import fixed_target
-from evals.fixed_target import FixedTarget, context_gain
-from evals.perplexity import Perplexity
+from evals.tasks import fixed_target
+from evals.tasks.fixed_target import FixedTarget, context_gain
+from evals.tasks.perplexity import Perplexity
 from tests.evals.helpers import rows
 
 

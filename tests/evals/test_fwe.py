@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 
 import evals
-from evals.fwe import Fwe
+from evals.tasks.fwe import Fwe
 
 PATTERN = (
     r"Read the following coded text and track the frequency of each coded word\. Find the three "

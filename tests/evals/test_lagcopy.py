@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import evals
-from evals.lagcopy import Lagcopy, copy_gain
+from evals.tasks.lagcopy import Lagcopy, copy_gain
 from tests.evals.helpers import rows
 
 

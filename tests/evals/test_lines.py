@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 import evals
-from evals.lines import Lines
+from evals.tasks.lines import Lines
 
 INTRO = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import evals
-from evals.needle import depth_grid
+from evals.tasks.needle import depth_grid
 from tests.evals.helpers import rows
 
 NOISE = (

@@ -1,7 +1,7 @@
 import re
 
 import evals
-from evals.passkey import Passkey
+from evals.tasks.passkey import Passkey
 
 GARBAGE = (
     "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from data.config import DataConfig
-from evals import perplexity, score
-from evals.perplexity import Perplexity
+from evals import score
 from evals.score import Subject
+from evals.tasks import perplexity
+from evals.tasks.perplexity import Perplexity
 from model import transformer
 from model.positions import position_table
 from tests.evals.helpers import experiment

@@ -6,7 +6,7 @@ import pytest
 
 from data import pg19 as pg19_lib
 from data.tokenizer import Tokenizer
-from evals.pg19 import Pg19, book_perplexities, mean_book_perplexity
+from evals.tasks.pg19 import Pg19, book_perplexities, mean_book_perplexity
 from tests.data.helpers import plain_text
 from tests.evals.helpers import rows
 

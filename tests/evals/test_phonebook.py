@@ -1,6 +1,6 @@
 import re
 
-from evals.phonebook import Phonebook
+from evals.tasks.phonebook import Phonebook
 
 
 def test_every_name_once_then_two_shots_then_the_question(prose_config, prompt_tokenizer):

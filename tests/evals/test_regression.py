@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from evals import effective_context, regression
-from evals.regression import Point
+from evals.estimate import effective_context, regression
+from evals.estimate.regression import Point
 from tests.evals.simulated import logistic, simulate
 
 BASES = 2.0 ** np.array([3, 4, 5.5, 7, 9])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import evals
-from evals.repeated import Repeated, su_table
+from evals.tasks.repeated import Repeated, su_table
 from tests.evals.helpers import rows
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evals import effective_context, sequential
-from evals.sequential import Band
+from evals.estimate import effective_context, sequential
+from evals.estimate.sequential import Band
 from tests.evals.simulated import CHANCE, logistic, simulate
 
 

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from data.config import DataConfig
-from evals import score, summaries
+from evals import score
+from evals.estimate import summaries
 from evals.score import Subject
-from evals.sliding_window import SlidingWindow, window_mean_nll, windows
+from evals.tasks.sliding_window import SlidingWindow, window_mean_nll, windows
 from model.positions import position_table
 from tests.evals.helpers import experiment, rows
 from tests.model import test_llama_reference as llama

@@ -7,9 +7,11 @@ import pytest
 from data import pipeline
 from data.prepare import prepare
 from data.store import TokenStore
-from evals import score, step1, summaries
+from evals import score
+from evals.estimate import summaries
 from evals.score import Subject
-from evals.step1 import CHUNK, Step1
+from evals.tasks import step1
+from evals.tasks.step1 import CHUNK, Step1
 from model import loss, transformer
 from model.positions import position_table
 from tests.evals.helpers import experiment, rows

@@ -11,7 +11,7 @@ import evals
 from data import words
 from data.config import DataConfig
 from data.tokenizer import Tokenizer
-from evals import lines, needle, phonebook
+from evals.tasks import lines, needle, phonebook
 from tests.evals.helpers import PROMPT_WORDS, experiment
 
 IN_WORDS = (
@@ -42,7 +42,7 @@ def floor(task, config, tokenizer) -> int:
 
 
 def test_a_file_with_a_task_in_it_is_a_task():
-    found = evals.tasks()
+    found = evals.all_tasks()
     assert {name.partition("(")[0] for name in ALL} <= set(found)
     assert "perplexity" in found
     assert not {"prompts", "score", "task", "text"} & set(found)

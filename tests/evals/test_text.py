@@ -10,11 +10,11 @@ from data import retrieval
 from data.config import DataConfig
 from data.tokenizer import Tokenizer
 from evals import text
-from evals.fixed_target import FixedTarget
-from evals.perplexity import Perplexity
-from evals.repeated import Repeated
-from evals.sliding_window import SlidingWindow
 from evals.task import Document
+from evals.tasks.fixed_target import FixedTarget
+from evals.tasks.perplexity import Perplexity
+from evals.tasks.repeated import Repeated
+from evals.tasks.sliding_window import SlidingWindow
 from tests.evals.helpers import experiment
 
 TEXTS = (

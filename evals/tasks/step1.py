@@ -15,9 +15,10 @@ from data.mixture import mixture
 from data.packing import Row
 from data.store import TokenStore
 from data.tokenizer import Tokenizer
-from evals import summaries, text
+from evals import text
+from evals.estimate import summaries
+from evals.estimate.summaries import MeanWithError
 from evals.rows import Rows
-from evals.summaries import MeanWithError
 from evals.task import Document, Task
 from experiment.config import ExperimentConfig
 

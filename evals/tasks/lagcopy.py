@@ -22,7 +22,7 @@ import evals
 from data import retrieval
 from data.tokenizer import Tokenizer
 from evals import prompts, text
-from evals.fit import cell_start
+from evals.estimate.fit import cell_start
 from evals.rows import Rows
 from evals.task import Document, Task
 from experiment.config import ExperimentConfig

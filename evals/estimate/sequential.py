@@ -2,7 +2,7 @@
 
 A first round asks at all distances. Members whose effective context is still vague then get
 documents that ask within an octave of their crossing; what is far from it says nothing about
-where accuracy falls. `evals.effective_context.estimate` reads the rows of all rounds together:
+where accuracy falls. `effective_context.estimate` reads the rows of all rounds together:
 its likelihood is conditional on the distances asked, and the ceiling keeps the questions of the
 first round.
 """
@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from evals import rows as rows_lib
-from evals.effective_context import NOT_LEARNED, Estimate, estimate
+from evals.estimate.effective_context import NOT_LEARNED, Estimate, estimate
 from evals.rows import Rows
 
 # What makes rows one run's: seeds are apart, because more documents do not make them agree.
@@ -58,7 +58,7 @@ def next_round(rows: Rows, *, octaves: float, max_documents: int) -> list[Band]:
       Bands by distance, which do not overlap.
 
     Raises:
-      ValueError: if `octaves` is not positive, or as `evals.effective_context.estimate` does.
+      ValueError: if `octaves` is not positive, or as `effective_context.estimate` does.
     """
     if octaves <= 0:
         raise ValueError(f"octaves must be positive, got {octaves}; a quarter octave is 0.25")

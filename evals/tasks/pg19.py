@@ -10,10 +10,11 @@ import numpy as np
 
 from data import pg19 as pg19_lib
 from data.tokenizer import Tokenizer
-from evals import summaries, text
+from evals import text
+from evals.estimate import summaries
 from evals.rows import Rows, select
-from evals.sliding_window import check_positive, check_window, windows
 from evals.task import Document, Task
+from evals.tasks.sliding_window import check_positive, check_window, windows
 from experiment.config import ExperimentConfig
 
 

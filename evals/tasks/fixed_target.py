@@ -12,9 +12,10 @@ import dataclasses
 import numpy as np
 
 from data.tokenizer import Tokenizer
-from evals import summaries, text
+from evals import text
+from evals.estimate import summaries
+from evals.estimate.summaries import MeanWithError
 from evals.rows import Rows, select
-from evals.summaries import MeanWithError
 from evals.task import Document, Task
 from experiment.config import ExperimentConfig
 

@@ -1,7 +1,7 @@
 """Effective context: the distance at which a model stops finding what it needs.
 
 L50 is the distance at which accuracy has fallen half-way from its ceiling to chance, L85 the one
-at which it is still 0.85 of the way: `evals.fit` says how they are found. Where a small base turns
+at which it is still 0.85 of the way: `fit` says how they are found. Where a small base turns
 full circle accuracy revives, so a fit over all distances (or a mean over depths) would misread it:
 only the first fall counts, seen from the short side; what revives beyond is reported and never
 fitted.
@@ -18,8 +18,8 @@ import numpy as np
 from scipy import stats
 
 import evals
-from evals import fit as fit_lib
-from evals.fit import cell_start
+from evals.estimate import fit as fit_lib
+from evals.estimate.fit import cell_start
 from evals.rows import Rows
 
 NOT_LEARNED = "NOT_LEARNED"
@@ -162,7 +162,7 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
     documents, which the resamples of seeds contain already, moves them in likewise.
 
     Args:
-      rows: columns of `evals.rows`; of several rounds (`evals.sequential`), all of them.
+      rows: columns of `evals.rows`; of several rounds (`evals.estimate.sequential`), all of them.
       resamples: bootstrap resamples.
       seed: of the bootstrap.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from data.tokenizer import Tokenizer
 from evals import text
-from evals.effective_context import cell_start
+from evals.estimate.effective_context import cell_start
 from evals.task import Document, Task
 from experiment.config import ExperimentConfig
 

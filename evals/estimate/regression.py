@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import optimize, special, stats
 
-from evals.effective_context import MEASURED, Estimate
+from evals.estimate.effective_context import MEASURED, Estimate
 
 # Standard deviations are sought between these, octaves: an exact line has none.
 _SMALLEST, _LARGEST = 1e-3, 10.0

@@ -14,8 +14,8 @@ import dataclasses
 import numpy as np
 
 import evals
-from evals import fit
 from evals import rows as rows_lib
+from evals.estimate import fit
 from evals.rows import Rows
 
 # Accuracy of Llama 2 7B at 4k tokens, mean of RULER's 13 tasks: RULER's thresholds for models that

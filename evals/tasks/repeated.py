@@ -17,9 +17,10 @@ import numpy as np
 
 import evals
 from data.tokenizer import Tokenizer
-from evals import summaries, text
+from evals import text
+from evals.estimate import summaries
+from evals.estimate.summaries import MeanWithError
 from evals.rows import Rows, select
-from evals.summaries import MeanWithError
 from evals.task import Document, Task
 from experiment.config import ExperimentConfig
 

@@ -1,0 +1,1 @@
+"""From rows alone: effective context, and what else they say. Pure numpy."""

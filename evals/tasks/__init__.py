@@ -1,0 +1,1 @@
+"""One task a file, called as the file is: see `evals.task`."""
