@@ -3,7 +3,8 @@
 Question: does a small base bound what a model with MLA retrieves?
 
 Found: nothing measured; Su (May 2024) notes that MLA is a partial rotation, born of necessity, for
-which his argument holds: two thirds of each head are unrotated, so B_m >= 0 at every distance and base.
+which his argument holds: two thirds of each head are unrotated, so B_m >= 0 at every distance and
+base.
 
 Commands: a small and a large base.
 
