@@ -38,7 +38,9 @@ class Explicit(Rotary):
         try:
             super().__post_init__()
         except ValueError as error:
-            raise ValueError(f"file={file!r}: {error}" if isinstance(file, str) else error) from error
+            raise ValueError(
+                f"file={file!r}: {error}" if isinstance(file, str) else error
+            ) from error
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`; raises ValueError if there is not one number a pair."""
