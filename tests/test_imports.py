@@ -26,13 +26,12 @@ ALLOWED = {
     "evals": {"numpy", "jax", "scipy", "model", "data", "experiment"},
     "probes": {"numpy", "jax", "matplotlib", "model", "data", "experiment"},
     "configs": {"experiment", "model", "data"},
-    "reporting": {"numpy", "matplotlib", "rich", "jinja2", "evals", "theory", "experiment"}
-    | {"model", "data"},
+    "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
+    | {"theory", "experiment", "model", "data"},
     "train": {"numpy", "jax", "optax", "rich", "model", "data", "experiment"},
     "sweep": {"rich", "train", "model", "data", "experiment"},
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
-    "report": {"numpy", "matplotlib", "rich", "reporting", "evals", "theory", "experiment"}
-    | {"model", "data"},
+    "report": {"reporting"},
     "tpu": {"sweep", "jax", "numpy", "rich", "train", "model", "data", "experiment", "configs"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "train", "sweep", "model"}
     | {"theory", "scipy", "evaluate", "evals"}
