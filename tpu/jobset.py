@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import sweep
 from experiment import overrides
 from tpu import topology as topology_lib
 from tpu.topology import Topology
+from training.sweep import make_members
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
@@ -86,7 +86,7 @@ def commands(
     if mode == "run":
         overrides.apply(config, given)
         return [(job_name(workdir), config_name, ["python", "train.py", *arguments])]
-    members = sweep.make_members(config, given)
+    members = make_members(config, given)
     if mode == "sweep":
         names = "; ".join(name for name, _, _ in members)
         return [(job_name(workdir), names, ["python", "sweep.py", *arguments])]
@@ -102,7 +102,7 @@ def commands(
 
 def main() -> int:
     """Command line; exit status 2 after one line for a user's mistake."""
-    parser = overrides.argument_parser("python -m tpu.jobset", __doc__, sweep.SWEEP_HELP)
+    parser = overrides.argument_parser("python -m tpu.jobset", __doc__, overrides.SWEEP_HELP)
     parser.add_argument(
         "--mode",
         choices=("members", "sweep", "run"),

@@ -28,7 +28,7 @@ from model.loss import MAX_LOGITS
 from model.transformer import describe_size, parameter_axes
 from tpu import topology as topology_lib
 from tpu.topology import Topology
-from train import fresh_state
+from training.step import init_state
 
 
 class Leaf(NamedTuple):
@@ -55,7 +55,7 @@ def leaves(config: ExperimentConfig, mesh: Any, num_members: int) -> list[Leaf]:
     """Parameters and optimizer state on a mesh; an abstract mesh will do."""
     stacked = num_members > 1
     leading = (num_members,) if stacked else ()
-    state = jax.eval_shape(lambda: fresh_state(config, jnp.uint32(0)))
+    state = jax.eval_shape(lambda: init_state(config, jnp.uint32(0)))
     shardings = sharding.parameter_shardings(config.model, mesh, members=stacked)
     named_axes = {
         _name(path): axes
