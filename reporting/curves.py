@@ -69,16 +69,16 @@ def accuracy_panels(members: Sequence[Member]) -> dict[tuple[str, int], list[Mem
     for task in tasks(members):
         for member in sorted(members, key=lambda member: member.trained_length):
             estimate = member.estimates.get(task)
-            if estimate and any(cell.trials >= MIN_TRIALS for cell in estimate.cells):
+            if estimate and any(each.trials >= MIN_TRIALS for each in estimate.bins):
                 found.setdefault((task, member.trained_length), []).append(member)
     return found
 
 
 def _accuracy(ax: Axes, member: Member, estimate: Estimate, look: Look) -> None:
-    cells = [cell for cell in estimate.cells if cell.trials >= MIN_TRIALS]
-    distance = [cell.distance for cell in cells]
-    low, high = ([getattr(cell, end) for cell in cells] for end in ("ci_low", "ci_high"))
-    accuracy = [cell.accuracy for cell in cells]
+    bins = [each for each in estimate.bins if each.trials >= MIN_TRIALS]
+    distance = [each.distance for each in bins]
+    low, high = ([getattr(each, end) for each in bins] for end in ("ci_low", "ci_high"))
+    accuracy = [each.accuracy for each in bins]
     band = ax.fill_between(distance, low, high, color=look.color, alpha=0.14, linewidth=0)
     line = ax.plot(
         distance, accuracy, color=look.color, ls=look.linestyle, lw=1.7, marker="o", ms=3.2

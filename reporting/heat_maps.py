@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import evals
-from evals.estimate import fit
+from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED
 from evals.tasks.needle import Needle, depth_grid
 from evals.tasks.step1 import Step1
@@ -103,16 +103,16 @@ def distances(members: Sequence[Member], task: str) -> Figure:
     figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
     longest = max(measured.estimate.longest for _, found in shown for measured in found)
     shortest = min(measured.estimate.shortest for _, found in shown for measured in found)
-    number = int(fit.bin_number(np.array(max(shortest, 1)))) // fit.BINS_PER_CELL
+    number = int(bin_number(shortest))
     for ax, (member, found) in zip(panels, shown, strict=True):
         for x, measured in enumerate(found):
             estimate = measured.estimate
-            for cell in estimate.cells:
-                place = int(fit.bin_number(np.array(max(cell.low, 1)))) // fit.BINS_PER_CELL
-                low, high = (2 ** (each / fit.CELLS_PER_OCTAVE) for each in (place, place + 1))
-                patch = _cell(ax, x, low, 1, high - low, MAP(cell.accuracy))
-                text = f"{cell.accuracy:.2f} of {cell.trials}"
-                where = f"{member.label} at {measured.length:,}, {cell.low} to {cell.high} tokens"
+            for each in estimate.bins:
+                place = int(bin_number(each.low))
+                low, high = (2 ** (edge / BINS_PER_OCTAVE) for edge in (place, place + 1))
+                patch = _cell(ax, x, low, 1, high - low, MAP(each.accuracy))
+                text = f"{each.accuracy:.2f} of {each.trials}"
+                where = f"{member.label} at {measured.length:,}, {each.low} to {each.high} tokens"
                 hint([patch], f"{where}: {text}", member)
             if estimate.verdict == MEASURED:
                 mark = ax.plot([x, x + 1], [estimate.l50] * 2, color="white", lw=3.2)
@@ -121,7 +121,7 @@ def distances(members: Sequence[Member], task: str) -> Figure:
         _lengths_axis(ax, member, [measured.length for measured in found])
         ax.set_facecolor(_EMPTY)
         ax.set_yscale("log", base=2)
-        ax.set_ylim(2 ** (number / fit.CELLS_PER_OCTAVE), longest * 1.1)
+        ax.set_ylim(2 ** (number / BINS_PER_OCTAVE), longest * 1.1)
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
     figure.supxlabel("context length (tokens)", fontsize=10)
     figure.supylabel("distance to the answer (tokens)", fontsize=10)

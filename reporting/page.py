@@ -323,7 +323,7 @@ def _configurations(members: Sequence[Member]) -> str:
         rows = [
             f'<tr class="member-{member.index}">'
             + _cells(
-                [html.escape(t) for t in (member.label, *map(setting.get, different)) if t], "td"
+                map(html.escape, (member.label, *(setting.get(f, "") for f in different))), "td"
             )
             + "</tr>"
             for member, setting in zip(members, settings, strict=True)

@@ -26,7 +26,7 @@ ALLOWED = {
     "evals": {"numpy", "jax", "scipy", "model", "data", "experiment"},
     "probes": {"numpy", "jax", "matplotlib", "model", "data", "experiment"},
     "configs": {"experiment", "model", "data"},
-    "reporting": {"numpy", "matplotlib", "rich", "evals", "theory", "experiment"}
+    "reporting": {"numpy", "matplotlib", "rich", "jinja2", "evals", "theory", "experiment"}
     | {"model", "data"},
     "train": {"numpy", "jax", "optax", "rich", "model", "data", "experiment"},
     "sweep": {"rich", "train", "model", "data", "experiment"},

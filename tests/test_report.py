@@ -1,3 +1,4 @@
+import dataclasses
 import html.parser
 import json
 import re
@@ -9,6 +10,7 @@ import pytest
 import report
 from experiment.run import find_runs
 from model import rotary
+from model.config import MlaConfig
 from reporting import members as members_lib
 from reporting import style
 from reporting.curves import compact
@@ -436,3 +438,24 @@ def test_token_counts_are_written_short():
         "2.5M",
         "3B",
     ]
+
+
+def test_a_setting_that_one_member_lacks_leaves_its_cell_empty(tmp_path):
+    """MLA has sizes of its own, and an override may leave a list empty: no cell moves left."""
+    plain = experiment("rope(base=10)")
+    mla = MlaConfig(kv_lora_rank=8, qk_nope_head_dim=48, qk_rope_head_dim=16, v_head_dim=32)
+    latent = dataclasses.replace(plain, model=dataclasses.replace(plain.model, mla=mla))
+    listed = dataclasses.replace(plain, evals=dataclasses.replace(plain.evals, lengths=(64, 128)))
+    for name, config in (("plain", plain), ("latent", latent), ("listed", listed)):
+        make_run(tmp_path / name, config)
+    folders = [tmp_path / name for name in ("plain", "latent", "listed")]
+    assert run_report(*folders, "--out", tmp_path / "page.html") == 0
+    text = (tmp_path / "page.html").read_text()
+    rows = parsed(text[text.index("What differs between members") :]).rows
+    heads, *members = rows[:4]
+    assert {len(row) for row in rows[:4]} == {len(heads)}
+    cells = {row[0]: dict(zip(heads, row, strict=True)) for row in members}
+    assert cells["listed"]["evals.lengths"] == "64,128"
+    assert cells["plain"]["evals.lengths"] == cells["latent"]["evals.lengths"] == ""
+    assert cells["latent"]["model.mla.qk_rope_head_dim"] == "16"
+    assert cells["plain"]["model.mla.qk_rope_head_dim"] == ""

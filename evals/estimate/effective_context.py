@@ -19,7 +19,7 @@ from scipy import stats
 
 import evals
 from evals.estimate import fit as fit_lib
-from evals.estimate.fit import cell_start
+from evals.estimate.bins import FINE_PER_BIN, bin_start, fine_bin_number
 from evals.rows import Rows
 
 NOT_LEARNED = "NOT_LEARNED"
@@ -33,12 +33,12 @@ _FEWEST_SEEDS_TO_RESAMPLE = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cell:
+class Bin:
     """Accuracy over half an octave of distances, all seeds together.
 
     Attributes:
       distance: geometric mean of the trials' distances, tokens.
-      low, high: shortest and longest distance of the cell, tokens, both included.
+      low, high: shortest and longest distance of the bin, tokens, both included.
       trials: questions asked.
       accuracy: share of exact matches.
       ci_low, ci_high: Wilson's 95% interval for as many independent trials as these, clustered in
@@ -74,9 +74,9 @@ class Estimate:
       isotonic_l50: l50 of the learned seeds with no shape of the fall assumed, clipped like l50.
       verdict: "MEASURED", "NOT_LEARNED" (by more than half of the seeds), "> {longest}" or
         "< {shortest}"; of l50.
-      cells: accuracy by distance.
-      revival: highest accuracy of a cell beyond the fit, NaN if none is out of the lowest quarter.
-      revival_distance: that cell's distance, tokens.
+      bins: accuracy by distance.
+      revival: highest accuracy of a bin beyond the fit, NaN if none is out of the lowest quarter.
+      revival_distance: that bin's distance, tokens.
       shortest, longest: distances measured, tokens.
       num_documents: documents of each seed.
       num_seeds: seeds evaluated.
@@ -96,7 +96,7 @@ class Estimate:
     l85_high: float
     isotonic_l50: float
     verdict: str
-    cells: tuple[Cell, ...]
+    bins: tuple[Bin, ...]
     revival: float
     revival_distance: float
     shortest: int
@@ -184,13 +184,13 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
     shortest, longest = int(rows["distance"].min()), int(rows["distance"].max())
 
     log_distance = np.log2(np.maximum(rows["distance"], 1))
-    bins, bin_index = np.unique(fit_lib.bin_number(rows["distance"]), return_inverse=True)
-    x = np.bincount(bin_index, log_distance) / np.bincount(bin_index)
-    cells, cell_index = np.unique(bins // fit_lib.BINS_PER_CELL, return_inverse=True)
-    in_cell = np.equal.outer(cell_index, np.arange(len(cells))).astype(float)  # [bins, cells]
+    fine, fine_index = np.unique(fine_bin_number(rows["distance"]), return_inverse=True)
+    x = np.bincount(fine_index, log_distance) / np.bincount(fine_index)
+    bins, bin_index = np.unique(fine // FINE_PER_BIN, return_inverse=True)
+    in_bin = np.equal.outer(bin_index, np.arange(len(bins))).astype(float)  # [fine bins, bins]
 
-    shape = (len(seeds), len(documents), len(bins))
-    place = np.ravel_multi_index((seed_index, document_index, bin_index), shape)
+    shape = (len(seeds), len(documents), len(fine))
+    place = np.ravel_multi_index((seed_index, document_index, fine_index), shape)
     size = int(np.prod(shape))
     trials = np.bincount(place, minlength=size).reshape(shape).astype(float)
     hits = np.bincount(place, rows["exact_match"], minlength=size).reshape(shape)
@@ -201,18 +201,18 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
     drawn = random.multinomial(num_documents, np.full(num_documents, 1 / num_documents), resamples)
     weights = np.concatenate([np.ones((1, num_documents)), drawn])
     fits = [
-        fit_lib.first_fall(weights @ trials[s], weights @ hits[s], x, in_cell, chance)
+        fit_lib.first_fall(weights @ trials[s], weights @ hits[s], x, in_bin, chance)
         for s in range(len(seeds))
     ]
 
     learned = [s for s, fit in enumerate(fits) if fit.observed_ceiling[0] >= chance + 0.5]
-    shown = _cells(weights @ trials.sum(0), weights @ hits.sum(0), x, in_cell, cells)
+    shown = _bins(weights @ trials.sum(0), weights @ hits.sum(0), x, in_bin, bins)
     common: dict[str, Any] = {
         "task": str(task),
         "length": int(length),
         "trained_length": int(trained_length),
         "chance": float(chance),
-        "cells": shown,
+        "bins": shown,
         "shortest": shortest,
         "longest": longest,
         "num_documents": num_documents,
@@ -240,7 +240,7 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
         np.array([fits[s].log_l85 for s in learned]), limits, num_documents, random
     )
     isotonic = [
-        _isotonic(trials[s].sum(0), hits[s].sum(0), x, in_cell, chance, fits[s]) for s in learned
+        _isotonic(trials[s].sum(0), hits[s].sum(0), x, in_bin, chance, fits[s]) for s in learned
     ]
     verdict = MEASURED
     if l50 >= limits[1]:
@@ -248,10 +248,10 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
     elif l50 <= limits[0]:
         verdict = f"< {shortest}"
 
-    last_fitted = max(int(fits[s].last_cell[0]) for s in learned)
+    last_fitted = max(int(fits[s].last_bin[0]) for s in learned)
     quarter = chance + 0.25 * (ceiling - chance)
-    revived = [cell for cell in shown[last_fitted + 1 :] if cell.ci_low > quarter]
-    best = max(revived, key=lambda cell: cell.accuracy, default=None)
+    revived = [each for each in shown[last_fitted + 1 :] if each.ci_low > quarter]
+    best = max(revived, key=lambda each: each.accuracy, default=None)
     return Estimate(
         ceiling=ceiling,
         l50=2.0**l50,
@@ -320,20 +320,20 @@ def _mean_and_interval(
     return centre, ci_low, ci_high
 
 
-def _isotonic(trials, hits, x, in_cell, chance, fit: fit_lib.Fit) -> float:
-    """log2 L50 of the data, `[bins]`, with no shape assumed, on the range that was fitted."""
-    fitted = in_cell @ (np.arange(in_cell.shape[1]) <= fit.last_cell[0]) > 0
+def _isotonic(trials, hits, x, in_bin, chance, fit: fit_lib.Fit) -> float:
+    """log2 L50 of the data, `[fine bins]`, with no shape assumed, on the range that was fitted."""
+    fitted = in_bin @ (np.arange(in_bin.shape[1]) <= fit.last_bin[0]) > 0
     # The ceiling as seen, not as fitted: nothing here depends on the shape.
     half = chance + 0.5 * (fit.observed_ceiling[0] - chance)
     return fit_lib.isotonic_crossing(trials[fitted], hits[fitted], x[fitted], half)
 
 
-def _cells(trials, hits, x, in_cell, cells) -> tuple[Cell, ...]:
-    """Accuracy by cell; row 0 of `trials` and `hits` is the data, the others its resamples."""
-    log_distance = (trials[0] * x) @ in_cell / (trials[0] @ in_cell)
-    trials, hits = trials @ in_cell, hits @ in_cell
+def _bins(trials, hits, x, in_bin, bins) -> tuple[Bin, ...]:
+    """Accuracy by bin; row 0 of `trials` and `hits` is the data, the others its resamples."""
+    log_distance = (trials[0] * x) @ in_bin / (trials[0] @ in_bin)
+    trials, hits = trials @ in_bin, hits @ in_bin
     accuracy = hits / np.maximum(trials, 1)
-    # Over the resamples that drew the cell; where few are taken, none may have.
+    # Over the resamples that drew the bin; where few are taken, none may have.
     drawn = trials[1:] > 0
     num_drawn = np.maximum(drawn.sum(0), 1)
     mean = np.sum(accuracy[1:] * drawn, 0) / num_drawn
@@ -347,14 +347,14 @@ def _cells(trials, hits, x, in_cell, cells) -> tuple[Cell, ...]:
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
     return tuple(
-        Cell(
+        Bin(
             distance=float(2 ** log_distance[i]),
-            low=cell_start(number),
-            high=cell_start(number + 1) - 1,
+            low=bin_start(number),
+            high=bin_start(number + 1) - 1,
             trials=round(trials[0, i]),
             accuracy=float(p[i]),
             ci_low=float(max(centre[i] - half[i], 0)),
             ci_high=float(min(centre[i] + half[i], 1)),
         )
-        for i, number in enumerate(cells)
+        for i, number in enumerate(bins)
     )

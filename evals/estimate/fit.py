@@ -4,9 +4,9 @@
 
 so L50 is where accuracy is half-way from chance to its ceiling, and L85 = L50 2^(-1.735 / slope)
 where it is still 0.85 of the way. Where a small base turns full circle accuracy revives, so a fit
-over all distances would misread it. The fit ends with the first two neighbouring cells that lie in
-the lowest quarter between chance and ceiling or, where the hole is narrower than that, with its
-lowest cell.
+over all distances would misread it. The fit ends with the first two neighbouring bins that lie in
+the lowest quarter between chance and ceiling or, where the dip is narrower than that, with its
+lowest bin.
 """
 
 import dataclasses
@@ -14,36 +14,19 @@ import dataclasses
 import numpy as np
 from scipy import optimize, special
 
-# Cells, half an octave of distance, are shown and decide where the fit ends; bins, an eighth of
-# an octave, are fitted: half an octave would blur an edge that is sharper than that.
-CELLS_PER_OCTAVE = 2
-BINS_PER_CELL = 4
-
 # The ceiling is read off distances up to 32 tokens, or two octaves where a task starts later,
-# from as many cells (shortest first) as show it best and have enough trials together.
+# from as many bins (shortest first) as show it best and have enough trials together.
 _SHORT_DISTANCE = 32
 _SHORT_OCTAVES = 2
 _CEILING_TRIALS = 30
 
 # Accuracy below half-way that comes back above it, by at least this share of the way from chance
-# to ceiling and in cells of at least so many trials, is a revival; less may be noise.
+# to ceiling and in bins of at least so many trials, is a revival; less may be noise.
 _REVIVAL_RISE = 1 / 3
 _REVIVAL_TRIALS = 30
 
 # 0.85 of the way from chance to ceiling lies this many units of the logistic before its middle.
 _L85_LOGITS = float(special.logit(0.85))
-
-
-def bin_number(distance: np.ndarray) -> np.ndarray:
-    """int `[...]`, the bin of each distance in tokens; cells are `bin // BINS_PER_CELL`."""
-    log_distance = np.log2(np.maximum(distance, 1))
-    # The epsilon keeps powers of two, the first distance of a cell, in their cell.
-    return np.floor(log_distance * CELLS_PER_OCTAVE * BINS_PER_CELL + 1e-9).astype(int)
-
-
-def cell_start(number: int) -> int:
-    """First distance in tokens of a half-octave cell: 1, 2, 2, 3, 4, 6, 8, 12, 16, 23, 32, ..."""
-    return int(np.ceil(2 ** (number / CELLS_PER_OCTAVE)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,81 +36,81 @@ class Fit:
     Attributes:
       log_l50, log_l85: log2 of a distance in tokens, which may lie beyond those measured.
       ceiling: of the fitted curve.
-      observed_ceiling: of the shortest cells.
-      last_cell: the last one fitted.
+      observed_ceiling: of the shortest bins.
+      last_bin: the last one fitted.
     """
 
     log_l50: np.ndarray
     log_l85: np.ndarray
     ceiling: np.ndarray
     observed_ceiling: np.ndarray
-    last_cell: np.ndarray
+    last_bin: np.ndarray
 
 
 def first_fall(
-    trials: np.ndarray, hits: np.ndarray, x: np.ndarray, in_cell: np.ndarray, chance: float
+    trials: np.ndarray, hits: np.ndarray, x: np.ndarray, in_bin: np.ndarray, chance: float
 ) -> Fit:
     """Fits the first fall of accuracy in each resample.
 
     Args:
-      trials, hits: `[Z, bins]`; row 0 is the data.
-      x: `[bins]`, log2 distance.
-      in_cell: `[bins, cells]`, 1 where the bin belongs to the cell.
+      trials, hits: `[Z, fine bins]`; row 0 is the data.
+      x: `[fine bins]`, log2 distance.
+      in_bin: `[fine bins, bins]`, 1 where the fine bin belongs to the bin.
       chance: accuracy of a guess.
     """
-    cell_trials, cell_hits = trials @ in_cell, hits @ in_cell
-    cell_x = x @ in_cell / in_cell.sum(0)
-    accuracy = cell_hits / np.maximum(cell_trials, 1)
-    filled = cell_trials > 0
+    bin_trials, bin_hits = trials @ in_bin, hits @ in_bin
+    bin_x = x @ in_bin / in_bin.sum(0)
+    accuracy = bin_hits / np.maximum(bin_trials, 1)
+    filled = bin_trials > 0
 
-    # The shortest cells together, as many of them as show the ceiling best.
-    short = cell_x <= max(np.log2(_SHORT_DISTANCE), cell_x[0] + _SHORT_OCTAVES)
-    summed = np.cumsum(cell_trials[:, short], 1)
-    together = np.cumsum(cell_hits[:, short], 1) / np.maximum(summed, 1)
+    # The shortest bins together, as many of them as show the ceiling best.
+    short = bin_x <= max(np.log2(_SHORT_DISTANCE), bin_x[0] + _SHORT_OCTAVES)
+    summed = np.cumsum(bin_trials[:, short], 1)
+    together = np.cumsum(bin_hits[:, short], 1) / np.maximum(summed, 1)
     enough = summed >= np.minimum(_CEILING_TRIALS, summed[:, -1:])
     observed = np.where(enough, together, 0).max(1)
 
-    # The first two neighbouring cells in the lowest quarter end the fit.
+    # The first two neighbouring bins in the lowest quarter end the fit.
     quarter, half = (chance + share * (observed - chance)[:, None] for share in (0.25, 0.5))
     below = filled & (accuracy < quarter)
-    hole = below & np.pad(below[:, 1:], ((0, 0), (0, 1)))
-    last_cell = np.where(hole.any(1), hole.argmax(1) + 1, len(cell_x) - 1)
+    dip = below & np.pad(below[:, 1:], ((0, 0), (0, 1)))
+    last_bin = np.where(dip.any(1), dip.argmax(1) + 1, len(bin_x) - 1)
     # Read off the data, for all resamples: few questions drawn twice look like a revival too.
     way = (accuracy[0] - chance) / max(observed[0] - chance, 1e-9)
-    last_cell = np.minimum(last_cell, _lowest_before_revival(way, cell_trials[0]))
-    fitted = np.arange(len(cell_x)) <= last_cell[:, None]
-    fitted_bins = fitted @ in_cell.T
+    last_bin = np.minimum(last_bin, _lowest_before_revival(way, bin_trials[0]))
+    fitted = np.arange(len(bin_x)) <= last_bin[:, None]
+    fitted_fine = fitted @ in_bin.T
 
     fallen = filled & fitted & (accuracy < half)
-    start = np.where(fallen.any(1), cell_x[fallen.argmax(1)] - 0.25, x[-1] + 0.5)
+    start = np.where(fallen.any(1), bin_x[fallen.argmax(1)] - 0.25, x[-1] + 0.5)
     log_l50, slope, ceiling = _logistic(
-        trials * fitted_bins, hits * fitted_bins, x, chance, observed, start
+        trials * fitted_fine, hits * fitted_fine, x, chance, observed, start
     )
     return Fit(
         log_l50=log_l50,
         log_l85=log_l50 - _L85_LOGITS / slope,
         ceiling=ceiling,
         observed_ceiling=observed,
-        last_cell=last_cell,
+        last_bin=last_bin,
     )
 
 
 def _lowest_before_revival(way: np.ndarray, trials: np.ndarray) -> int:
-    """The lowest cell between the first below half-way and one well above it; else the last cell.
+    """The lowest bin between the first below half-way and one well above it; else the last bin.
 
     Args:
-      way: `[cells]`, share of the way from chance to ceiling.
-      trials: `[cells]`.
+      way: `[bins]`, share of the way from chance to ceiling.
+      trials: `[bins]`.
     """
     (sure,) = np.nonzero(trials >= _REVIVAL_TRIALS)
     lowest = None
-    for cell in sure:
+    for number in sure:
         if lowest is None:
-            lowest = cell if way[cell] < 0.5 else None
-        elif way[cell] >= max(0.5, way[lowest] + _REVIVAL_RISE):
+            lowest = number if way[number] < 0.5 else None
+        elif way[number] >= max(0.5, way[lowest] + _REVIVAL_RISE):
             return int(lowest)
-        elif way[cell] < way[lowest]:
-            lowest = cell
+        elif way[number] < way[lowest]:
+            lowest = number
     return len(way) - 1
 
 
@@ -136,10 +119,11 @@ def isotonic_crossing(
 ) -> float:
     """Where the best curve that never rises crosses `threshold`: a check with no shape assumed.
 
-    Pool adjacent violators, then a straight line between neighbouring bins.
+    Pool adjacent violators, then a straight line between neighbouring fine bins.
 
     Args:
-      trials, hits, x: `[bins]`, of the fitted range only: a revival would be pooled with the fall.
+      trials, hits, x: `[fine bins]`, of the fitted range only: a revival would be pooled with
+        the fall.
       threshold: accuracy looked for.
 
     Returns:

@@ -22,7 +22,7 @@ import evals
 from data import retrieval
 from data.tokenizer import Tokenizer
 from evals import prompts, text
-from evals.estimate.fit import cell_start
+from evals.estimate.bins import BIN_STARTS
 from evals.rows import Rows
 from evals.task import Document, Task
 from experiment.config import ExperimentConfig
@@ -165,13 +165,12 @@ def copy_gain(rows: Rows) -> CopyGain:
         gains.append((nats, np.mean(right[first] - right[second])))
     lags, gains = np.array(lags), np.array(gains).reshape(-1, 2)
 
-    starts = np.array(sorted({cell_start(number) for number in range(64)}))
-    cells = np.searchsorted(starts, lags, side="right")
+    bins = np.searchsorted(BIN_STARTS, lags, side="right")
     columns = []
-    for cell in np.unique(cells).tolist():
-        mine = gains[cells == cell]
+    for number in np.unique(bins).tolist():
+        mine = gains[bins == number]
         error = mine.std(axis=0, ddof=1) / len(mine) ** 0.5 if len(mine) > 1 else [np.nan] * 2
-        lag = np.exp(np.log(lags[cells == cell]).mean())
+        lag = np.exp(np.log(lags[bins == number]).mean())
         columns.append((lag, *mine.mean(axis=0), *error, len(mine)))
     lag, nats, accuracy, nats_error, accuracy_error, documents = np.array(columns).reshape(-1, 6).T
     return CopyGain(lag, nats, accuracy, nats_error, accuracy_error, documents.astype(int))

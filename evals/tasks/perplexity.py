@@ -12,7 +12,7 @@ import numpy as np
 
 from data.tokenizer import Tokenizer
 from evals import text
-from evals.estimate.effective_context import cell_start
+from evals.estimate.bins import BIN_STARTS
 from evals.task import Document, Task
 from experiment.config import ExperimentConfig
 
@@ -42,8 +42,7 @@ class Perplexity(Task):
 
 def document(tokens: np.ndarray, number: int) -> Document:
     """BOS and a crop, with one answer for each half-octave of positions."""
-    starts = sorted({cell_start(number) for number in range(64)})
-    edges = np.array([edge for edge in starts if edge < len(tokens)] + [len(tokens)])
+    edges = np.append([start for start in BIN_STARTS if start < len(tokens)], len(tokens))
     low, high = edges[:-1], edges[1:]
     centre = np.rint(np.sqrt(low * (high - 1)))
     answers = np.stack([low, high - low, centre], axis=1)

@@ -127,8 +127,8 @@ def test_the_isotonic_check_does_not_see_revivals():
     assert found.isotonic_l50 == pytest.approx(12, rel=0.1)
 
 
-def test_a_hole_of_one_cell_ends_the_fit_too():
-    """As measured at base 10 and length 128: no two cells in a row lie in the lowest quarter."""
+def test_a_dip_of_one_bin_ends_the_fit_too():
+    """As measured at base 10 and length 128: no two bins in a row lie in the lowest quarter."""
     starts = [1, 12, 16, 23, 32, 46, 64, 91]
     accuracy = np.array([0.99, 0.97, 0.44, 0.16, 0.37, 0.83, 0.3, 0.5])
 
@@ -284,43 +284,40 @@ def test_a_seed_that_did_not_learn_is_left_out_and_counted():
     assert most_flat.verdict == effective_context.NOT_LEARNED
 
 
-def test_cells_are_half_octaves_with_wilson_intervals():
+def test_bins_are_half_octaves_with_wilson_intervals():
     columns = simulate([np.ones_like], np.random.default_rng(12), documents=40, queries=1)
     columns["distance"][:] = np.repeat([2, 3, 4, 5], 10)
     columns["exact_match"][:] = False
     columns["exact_match"][[0, 20, 21, 30]] = True
-    shown = effective_context.estimate(columns).cells
-    assert [(cell.low, cell.high, cell.trials) for cell in shown] == [
+    shown = effective_context.estimate(columns).bins
+    assert [(each.low, each.high, each.trials) for each in shown] == [
         (2, 2, 10),
         (3, 3, 10),
         (4, 5, 20),
     ]
-    assert [cell.accuracy for cell in shown] == [0.1, 0.0, 0.15]
+    assert [each.accuracy for each in shown] == [0.1, 0.0, 0.15]
     assert shown[2].distance == pytest.approx(np.sqrt(20))
     # Wilson's interval for 0 of 10: 0 to z^2 / (10 + z^2) with z = 1.959964.
     assert (shown[1].ci_low, shown[1].ci_high) == (0, pytest.approx(0.277533, abs=1e-6))
-    assert [effective_context.cell_start(number) for number in range(11)] == [
-        *(1, 2, 2, 3, 4, 6, 8, 12, 16, 23, 32)
-    ]
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_cell_that_no_resample_drew_is_taken_as_independent_trials():
+def test_a_bin_that_no_resample_drew_is_taken_as_independent_trials():
     """One document in forty has its one question at 9 tokens: Wilson's interval for 1 of 1."""
     data = simulate([np.ones_like], np.random.default_rng(12), documents=40, queries=1)
     data["distance"][:] = np.repeat([2, 9], [39, 1])
-    cell = effective_context.estimate(data, resamples=1, seed=2).cells[-1]
-    assert (cell.trials, cell.accuracy, cell.ci_high) == (1, 1, 1)
-    assert cell.ci_low == pytest.approx(0.206549, abs=1e-6)  # 1 / (1 + z^2)
+    last = effective_context.estimate(data, resamples=1, seed=2).bins[-1]
+    assert (last.trials, last.accuracy, last.ci_high) == (1, 1, 1)
+    assert last.ci_low == pytest.approx(0.206549, abs=1e-6)  # 1 / (1 + z^2)
 
 
-def test_documents_of_one_luck_widen_a_cell():
+def test_documents_of_one_luck_widen_a_bin():
     widths = []
     for together in (0.0, 1.0):
         random = np.random.default_rng(13)
         data = simulate([lambda m: np.full(m.shape, 0.7)], random, together=together)
-        cell = effective_context.estimate(data).cells[-2]
-        widths.append(cell.ci_high - cell.ci_low)
+        wide = effective_context.estimate(data).bins[-2]
+        widths.append(wide.ci_high - wide.ci_low)
     assert widths[1] > 1.5 * widths[0]
 
 

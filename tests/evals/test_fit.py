@@ -7,12 +7,6 @@ from scipy import optimize
 from evals.estimate import fit
 
 
-def test_bins_are_eighths_of_an_octave_and_begin_at_powers_of_two():
-    distances = np.array([0, 1, 2, 4, 8, 1024, 11, 12])
-    # 8 log2 11 = 27.7 and 8 log2 12 = 28.7; 0 counts as 1.
-    np.testing.assert_array_equal(fit.bin_number(distances), [0, 0, 8, 16, 24, 80, 27, 28])
-
-
 def test_isotonic_crossing_pools_what_rises_and_interpolates():
     """.9 .4 .6 .1 with weights 10 30 10 10: .4 and .6 pool to .45; .5 lies 8/9 of the way to it."""
     trials, hits = np.array([10, 30, 10, 10.0]), np.array([9, 12, 6, 1.0])
@@ -43,16 +37,16 @@ def test_isotonic_crossing_may_lie_outside(hits, expected):
 @pytest.mark.parametrize(
     ("way", "trials", "last"),
     [
-        pytest.param([1, 1, 0.4, 0.2, 0.4, 0.8, 0.3], 50, 3, id="a narrow hole"),
+        pytest.param([1, 1, 0.4, 0.2, 0.4, 0.8, 0.3], 50, 3, id="a narrow dip"),
         pytest.param([1, 0.4, 0.2, 0.6, 0.1, 0.9], 50, 2, id="the first of two"),
         pytest.param([1, 0.8, 0.45, 0.4, 0.6, 0.3], 50, 5, id="a rise that may be noise"),
         pytest.param([1, 0.8, 0.6, 1, 0.3, 0.1], 50, 5, id="a dip above half-way"),
         pytest.param([1, 0.4, 0.1, 0.3, 0.45, 0.45], 50, 5, id="back, but not above half-way"),
         pytest.param([1, 0.4, 0.1, 0.8], [50, 50, 50, 9], 3, id="a revival of few trials"),
-        pytest.param([1, 0.0, 1, 1], [50, 9, 50, 50], 3, id="a hole of few trials"),
+        pytest.param([1, 0.0, 1, 1], [50, 9, 50, 50], 3, id="a dip of few trials"),
     ],
 )
-def test_the_fit_ends_in_the_hole_before_a_revival(way, trials, last):
+def test_the_fit_ends_in_the_dip_before_a_revival(way, trials, last):
     trials = np.broadcast_to(trials, len(way))
     assert fit._lowest_before_revival(np.array(way), trials) == last
 
@@ -64,14 +58,14 @@ def test_the_fit_maximises_the_likelihood_stated():
     chance, trials = 1 / 64, np.full(len(x), 40.0)
     truth = chance + (0.8 - chance) / (1 + np.exp(2.5 * (x - 5)))
     hits = random.binomial(40, truth).astype(float)
-    in_cell = np.equal.outer(np.arange(len(x)) // 4, np.arange(len(x) // 4)).astype(float)
-    found = fit.first_fall(trials[None], hits[None], x, in_cell, chance)
-    fitted = np.arange(len(x)) // 4 <= found.last_cell[0]
-    cell_hits = hits @ in_cell / 160
+    in_bin = np.equal.outer(np.arange(len(x)) // 4, np.arange(len(x) // 4)).astype(float)
+    found = fit.first_fall(trials[None], hits[None], x, in_bin, chance)
+    fitted = np.arange(len(x)) // 4 <= found.last_bin[0]
+    bin_hits = hits @ in_bin / 160
     observed = found.observed_ceiling[0]
-    first_below = np.flatnonzero(cell_hits < chance + 0.5 * (observed - chance))[0]
+    first_below = np.flatnonzero(bin_hits < chance + 0.5 * (observed - chance))[0]
     share = (observed - chance) / (1 - chance)
-    prior = np.array([np.log(share / (1 - share)), np.log(4), x @ in_cell[:, first_below] / 4])
+    prior = np.array([np.log(share / (1 - share)), np.log(4), x @ in_bin[:, first_below] / 4])
     prior[2] -= 0.25
 
     def loss(parameters):

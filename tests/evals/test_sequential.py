@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evals.estimate import effective_context, sequential
-from evals.estimate.sequential import Band
+from evals.estimate.sequential import DistanceRange
 from tests.evals.simulated import CHANCE, logistic, simulate
 
 
@@ -28,9 +28,9 @@ def ask(rows, octaves=0.1, max_documents=1024):
 
 
 def test_a_vague_member_is_asked_within_an_octave_of_its_crossing():
-    (band,) = ask(rounds(logistic(40, 3)))
-    assert 17 <= band.low <= 23 and 70 <= band.high <= 92
-    assert band.high == pytest.approx(4 * band.low, rel=0.1)
+    (asked,) = ask(rounds(logistic(40, 3)))
+    assert 17 <= asked.low <= 23 and 70 <= asked.high <= 92
+    assert asked.high == pytest.approx(4 * asked.low, rel=0.1)
 
 
 def test_narrow_enough_asks_for_nothing():
@@ -42,8 +42,8 @@ def test_documents_grow_with_the_square_of_the_precision_within_bounds():
     rows = rounds(logistic(40, 3), documents=64)
     width = effective_context.estimate(rows, resamples=500).octaves
     near = np.mean((rows["distance"] >= 20) & (rows["distance"] <= 80))
-    (band,) = ask(rows, octaves=width / np.sqrt(2))  # half the variance: as many again
-    assert band.num_documents == pytest.approx(64 * near, rel=0.15)
+    (asked,) = ask(rows, octaves=width / np.sqrt(2))  # half the variance: as many again
+    assert asked.num_documents == pytest.approx(64 * near, rel=0.15)
     (least,) = ask(rows, octaves=width * 0.999)
     assert least.num_documents == 8  # an eighth of those there are
     (most,) = ask(rows, octaves=width / 10)
@@ -60,37 +60,37 @@ def test_a_member_that_may_or_may_not_fall_before_the_end_asks_at_the_end():
     rows = rounds(logistic(240, 3), documents=16, seed=1)
     found = effective_context.estimate(rows, resamples=500)
     assert found.ci_high == np.inf and found.octaves > 0.1
-    (band,) = ask(rows)
-    assert band.low > 90 and band.high == rows["distance"].max()
+    (asked,) = ask(rows)
+    assert asked.low > 90 and asked.high == rows["distance"].max()
 
 
-def test_bands_that_overlap_merge_and_others_stay():
+def test_ranges_that_overlap_merge_and_others_stay():
     near, far = logistic(6, 3), logistic(128, 3)
-    bands = ask(rounds(near, far))
-    assert len(bands) == 2
-    assert bands[0].low <= 3 and bands[0].high < 16 and bands[1].low > 48
+    ranges = ask(rounds(near, far))
+    assert len(ranges) == 2
+    assert ranges[0].low <= 3 and ranges[0].high < 16 and ranges[1].low > 48
     merged = ask(rounds(near, logistic(16, 3), logistic(50, 3), far))
     assert len(merged) == 1
     assert merged[0].low <= 3 and merged[0].high > 200
 
 
-def test_merged_bands_take_the_most_documents():
-    bands = [
-        Band(low=40, high=90, num_documents=7),
-        Band(low=10, high=40, num_documents=9),
-        Band(low=50, high=60, num_documents=1),
-        Band(low=91, high=99, num_documents=5),
+def test_merged_ranges_take_the_most_documents():
+    ranges = [
+        DistanceRange(low=40, high=90, num_documents=7),
+        DistanceRange(low=10, high=40, num_documents=9),
+        DistanceRange(low=50, high=60, num_documents=1),
+        DistanceRange(low=91, high=99, num_documents=5),
     ]
-    assert sequential._merged(bands) == [
-        Band(low=10, high=90, num_documents=9),
-        Band(low=91, high=99, num_documents=5),
+    assert sequential._merged(ranges) == [
+        DistanceRange(low=10, high=90, num_documents=9),
+        DistanceRange(low=91, high=99, num_documents=5),
     ]
 
 
 def test_documents_are_used_up():
     rows = rounds(logistic(6, 2), logistic(128, 2))
-    bands = ask(rows, max_documents=32 + 10)
-    assert sum(band.num_documents for band in bands) in (9, 10)
+    ranges = ask(rows, max_documents=32 + 10)
+    assert sum(asked.num_documents for asked in ranges) in (9, 10)
     assert ask(rows, max_documents=32) == []
     assert ask(rows, max_documents=20) == []
 
@@ -115,11 +115,11 @@ def test_intervals_of_all_rounds_together_cover():
     curve, found = logistic(40, 3, ceiling=0.9), []
     for _ in range(80):
         rows = simulate([curve], random, documents=16, together=np.sqrt(0.2))
-        while bands := ask(rows, octaves=0.25, max_documents=128):
-            for band in bands:
-                near = {"shortest": band.low, "longest": band.high, "together": np.sqrt(0.2)}
+        while ranges := ask(rows, octaves=0.25, max_documents=128):
+            for asked in ranges:
+                near = {"shortest": asked.low, "longest": asked.high, "together": np.sqrt(0.2)}
                 first = rows["document"].max() + 1
-                more = simulate([curve], random, documents=band.num_documents, first=first, **near)
+                more = simulate([curve], random, documents=asked.num_documents, first=first, **near)
                 rows = concatenate([rows, more])
         found.append(effective_context.estimate(rows, resamples=200))
     covered = [each.ci_low <= 40 <= each.ci_high for each in found]

@@ -103,7 +103,7 @@ def test_distances_asked_more_often_do_not_count_more():
     even = table(step, [256])
     crowd = table(step, [256], trials=200, distances=[1, 3, 9, 30, 60])
     assert thresholds.mean_accuracy(even) == pytest.approx(0.25)
-    # The half-octave from 46 to 64 and the one from 64 on share the edge: within a cell's share.
+    # The half-octave from 46 to 64 and the one from 64 on share the edge: within a bin's share.
     assert thresholds.mean_accuracy(concatenate([even, crowd])) == pytest.approx(0.25, abs=0.01)
 
 
@@ -113,7 +113,7 @@ def test_a_score_without_distances_is_the_mean_of_answers():
 
 
 def test_the_visual_edge_of_a_step_is_the_step():
-    """Cells begin at 64 and 91: the step at 90 fills its cell; shorter lengths are all green."""
+    """Bins begin at 64 and 91: the step at 90 fills its bin; shorter lengths are all green."""
     rows = table(lambda m: m <= 90, [32, 128, 256, 512])
     assert thresholds.visual_edge(table(lambda m: m <= 90, [256])) == 90
     assert thresholds.visual_edge(rows) == 90  # median of 32, 90, 90, 90

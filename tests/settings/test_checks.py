@@ -81,7 +81,7 @@ MLA = {"kv_lora_rank": 4, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_
         (TrainConfig, {"num_steps": 1, "learning_rate": 0}, "learning_rate .* above 0"),
         (MeshConfig, {"data": 0.5}, "data must be a whole number, got 0.5"),
         (ModelConfig, MODEL | {"attention": "xia"}, "'xla'"),
-        (ModelConfig, MODEL | {"compute_dtype": "float16"}, "did you mean 'float32'"),
+        (ModelConfig, MODEL | {"compute_dtype": "float16"}, "valid: bfloat16, float32"),
         (MlaConfig, MLA | {"kv_lora_rank": 0}, "kv_lora_rank .* got 0"),
         (Rope, {"base": 10.0, "log_n": "trian"}, "did you mean 'train'"),
     ],
