@@ -13,6 +13,7 @@ from pathlib import Path
 
 from experiment import overrides
 
+
 def main() -> int:
     """Command line of a sweep."""
     parser = overrides.argument_parser("sweep.py", __doc__, overrides.SWEEP_HELP)

@@ -2,8 +2,8 @@
 
     python -m tpu.aot paper_2b --topology v5p:4x4x4 [dotted.field=value ...]
 
-The program is train.py's own (`training.step.train_step`, the same shardings, the same kernels), compiled
-by libtpu (the `tpu` extra) for the slice's chips. Printed are memory per chip and whether it fits,
+The program is train.py's own (`training.step`, the same shardings, the same kernels), compiled by
+libtpu (the `tpu` extra) for the slice's chips. Printed are memory per chip and whether it fits,
 collectives beside the least that the sharding needs, FLOPs, and an estimate of a step's time:
 
     compute      FLOPs of the step over the chips' dense bfloat16 peak. Matrix products of the

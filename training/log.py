@@ -1,4 +1,4 @@
-"""What is seen of a run while it trains: metrics.jsonl, trackers and the screen, one set of rows."""
+"""What is seen of a run while it trains: rows of metrics.jsonl, on trackers and the screen too."""
 
 import time
 from collections.abc import Sequence

@@ -17,6 +17,7 @@ from experiment.stages import split
 from model import rotary
 from model.transformer import abstract_params
 from settings.expressions import split_commas
+from training.sweep import make_members, shared_part
 
 CARDS = [
     name

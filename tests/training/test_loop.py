@@ -59,7 +59,9 @@ def tiny(tiny_data):
 
 @pytest.fixture(scope="module")
 def batch(tiny):
-    batch = next(pipeline.make_batches(tiny.data, prepare(tiny.data, show_progress=False), start_step=0))
+    batch = next(
+        pipeline.make_batches(tiny.data, prepare(tiny.data, show_progress=False), start_step=0)
+    )
     batch.pop("row_hash")
     return batch
 
@@ -159,7 +161,7 @@ def test_eight_unlike_schedules_train_in_one_program(tiny, batch, lone_cpu):
         state, scalars = together(state, member, batch, np.int32(step))
         losses.append(scalars["loss"])
     assert together._cache_size() == 1
-    # The step reads nothing of a config that members may differ in: see `training.sweep.shared_part`.
+    # The step reads nothing of a config that members may differ in: see `shared_part`.
     assert len({shared_part(config) for config in configs}) == 1
     alone = jax.jit(lambda *a: train_step(configs[-1], *a))
     for index, config in enumerate(configs):
