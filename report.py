@@ -221,10 +221,11 @@ TRAINED_LENGTH = (
     "asked. Lines are drawn side by side at each trained length."
 )
 PREDICTORS = (
-    "Bars: 95% intervals over documents and seeds; arrows: censored, which the regression takes "
-    "into account. Its points are single runs, weighed with seeds and bases as random effects; the "
-    "intercept is log<sub>2</sub> tokens where the predictor is 1. A base left out: what the line "
-    "fitted without a base misses it by, root mean square."
+    "Bars: 95% intervals over documents and seeds; arrows: bases that see beyond what was asked, "
+    "which no line is fitted to. Lines: least squares in logarithms, a point for each base (the "
+    "mean of its seeds), with 95% intervals; the intercept is log<sub>2</sub> tokens where the "
+    "predictor is 1. A base left out: what the line fitted without a base misses it by, root mean "
+    "square."
 )
 BY_LENGTH = (
     "The same members in shorter and longer contexts than they were trained on. Retrieval: mean "
