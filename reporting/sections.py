@@ -112,10 +112,10 @@ def _su(members: Sequence[Member]) -> dict[str, Table]:
 
 
 PREDICTORS = (
-    "Bars: 95% intervals over documents and seeds; arrows: censored, which the regression takes "
-    "into account. Its points are single runs, weighed with seeds and bases as random effects; the "
-    "intercept is log₂ tokens where the predictor is 1. A base left out: what the line fitted "
-    "without a base misses it by, root mean square."
+    "Bars: 95% intervals over documents and seeds; arrows: bases that see beyond what was asked, "
+    "which no line is fitted to. Lines: least squares in logarithms, a point for each base (the "
+    "mean of its seeds), with 95% intervals; the intercept is log₂ tokens where the predictor is "
+    "1. A base left out: what the line fitted without a base misses it by, root mean square."
 )
 SECTIONS: dict[str, Sequence[Contents]] = {
     "Effective context by other rules": [page_tables.rules],

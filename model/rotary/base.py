@@ -135,9 +135,8 @@ class Dynamic(Rotary):
         if factor <= 1:
             return self
         names = {field.name for field in dataclasses.fields(variant)}
-        fields: dict[str, Any] = {n: value for n, value in vars(self).items() if n in names}
-        fields["factor"] = factor
-        return variant(**fields)
+        shared = {name: value for name, value in vars(self).items() if name in names}
+        return variant(**{**shared, "factor": factor})
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """Unstretched; see `Rotary.frequencies`."""
