@@ -42,7 +42,7 @@ from model import sharding
 from model.transformer import abstract_params
 from tpu import topology as topology_lib
 from tpu.hlo import Collective, Program
-from tpu.plan import amount, command_line, notes
+from tpu.plan import amount, command_line, make_table, notes
 from tpu.topology import Chip, Topology
 from training.members import abstract_state, member_arrays
 from training.step import compile_step
@@ -314,9 +314,8 @@ def show(
 
 
 def _collectives_table(report: Report) -> Table:
-    table = Table(title="a step's collectives, per chip", title_justify="left", box=None)
-    for column in ("kind", "count", "arrays", "received", "FSDP: 2 gathers, 1 scatter"):
-        table.add_column(column, justify="left" if column == "kind" else "right")
+    right = ("count", "arrays", "received", "FSDP: 2 gathers, 1 scatter")
+    table = make_table("a step's collectives, per chip", ("kind",), right)
     for kind in sorted({c.kind for c in report.collectives} | set(report.bound)):
         own = [c for c in report.collectives if c.kind == kind]
         table.add_row(
