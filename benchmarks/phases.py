@@ -14,9 +14,9 @@ from model.positions import position_table
 from train import Member, fresh_state, train_step
 
 
-def float32_cos_sin(turns_hi_R, turns_lo_R, positions_BT):
+def float32_cos_sin(cycles_hi_R, cycles_lo_R, positions_BT):
     """As peers do it: 0.06 rad off at a million tokens."""
-    inv_freq_R = turns_hi_R.astype(jnp.float32) * np.float32(2 * np.pi / 2**32)
+    inv_freq_R = cycles_hi_R.astype(jnp.float32) * np.float32(2 * np.pi / 2**32)
     angles_BTR = positions_BT[..., None].astype(jnp.float32) * inv_freq_R
     return jnp.cos(angles_BTR), jnp.sin(angles_BTR)
 

@@ -15,7 +15,9 @@ T = TypeVar("T")
 
 def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
     """The subclass of `base` that each module of `package` defines, by the module's name."""
-    names = (info.name for info in pkgutil.iter_modules(package.__path__))
+    # A package's `__main__` is a command: it may stand on what the package does not know.
+    infos = pkgutil.iter_modules(package.__path__)
+    names = (info.name for info in infos if info.name != "__main__")
     modules = (importlib.import_module(f"{package.__name__}.{name}") for name in names)
     return {
         module.__name__.rpartition(".")[2]: own
@@ -56,6 +58,6 @@ def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
 
 
 def name_of(cls: type) -> str:
-    """How expressions call a class: by its file's name, in a file of the user's own with its path."""
+    """How expressions call a class: by its file's name, one of the user's own by its path."""
     module = cls.__module__
     return f"{module}:{cls.__name__}" if module.endswith(".py") else module.rpartition(".")[2]

@@ -54,7 +54,7 @@ BASES = [5.0, 10.0, 500.0, 1e4, 5e5, 1e9]
 def test_error_stays_below_a_millionth(base):
     positions_T = places()
     table = position_table(config(Rope(base=base)), 512)
-    ours = cos_sin(table.turns_hi[0], table.turns_lo[0], positions_T[None])
+    ours = cos_sin(table.cycles_hi[0], table.cycles_lo[0], positions_T[None])
     expected = exact(Rope(base=base).inv_freq(128), positions_T)
     for x_BTR, exact_TR in zip(ours, expected, strict=True):
         assert x_BTR.dtype == jnp.float32
@@ -78,7 +78,7 @@ def test_traced_frequencies_under_jit_and_vmap():
     @jax.jit
     @functools.partial(jax.vmap, in_axes=(0, None))
     def members(table: PositionTable, positions_BT):
-        return cos_sin(table.turns_hi[0], table.turns_lo[0], positions_BT)
+        return cos_sin(table.cycles_hi[0], table.cycles_lo[0], positions_BT)
 
     cos_MBTR, sin_MBTR = members(stacked, positions_T[None])
     for index, base in enumerate(BASES):
@@ -89,7 +89,7 @@ def test_traced_frequencies_under_jit_and_vmap():
 
 def test_a_pair_at_rest_never_turns():
     table = position_table(config(Nope()), 512)
-    cos_BTR, sin_BTR = cos_sin(table.turns_hi[0], table.turns_lo[0], places()[None])
+    cos_BTR, sin_BTR = cos_sin(table.cycles_hi[0], table.cycles_lo[0], places()[None])
     np.testing.assert_array_equal(cos_BTR, np.ones_like(cos_BTR))
     np.testing.assert_array_equal(sin_BTR, np.zeros_like(sin_BTR))
 
@@ -103,7 +103,7 @@ def test_divided_frequencies_are_divided_positions():
     )
     expected = exact(Rope(base=1e4).inv_freq(128), positions_T)
     for table, positions in ((plain, positions_T), (divided, 4 * positions_T)):
-        ours = cos_sin(table.turns_hi[0], table.turns_lo[0], positions[None])
+        ours = cos_sin(table.cycles_hi[0], table.cycles_lo[0], positions[None])
         for x_BTR, exact_TR in zip(ours, expected, strict=True):
             assert np.abs(np.asarray(x_BTR)[0] - exact_TR).max() <= 1e-6
 
@@ -112,7 +112,7 @@ def test_a_factor_that_is_no_power_of_two():
     positions_T = places()
     rotary = PositionInterpolation(base=500.0, factor=3.7)
     table = position_table(config(rotary), 512)
-    ours = cos_sin(table.turns_hi[0], table.turns_lo[0], positions_T[None])
+    ours = cos_sin(table.cycles_hi[0], table.cycles_lo[0], positions_T[None])
     for x_BTR, exact_TR in zip(ours, exact(rotary.inv_freq(128), positions_T), strict=True):
         assert np.abs(np.asarray(x_BTR)[0] - exact_TR).max() <= 1e-6
 
@@ -126,7 +126,7 @@ def test_frequencies_above_a_turn_wrap():
             return np.full(rotary_dim // 2, 100.0)
 
     table = position_table(config(Fast(), head_dim=4), 512)
-    cos_BTR, _ = cos_sin(table.turns_hi[0], table.turns_lo[0], np.array([[1, 2]], np.int32))
+    cos_BTR, _ = cos_sin(table.cycles_hi[0], table.cycles_lo[0], np.array([[1, 2]], np.int32))
     expected = [0.8623188722876839, 0.4871876750070059]  # cos 100, cos 200
     np.testing.assert_allclose(cos_BTR[0, :, 0], expected, atol=1e-6)
 
@@ -148,15 +148,15 @@ def test_rotate_computes_in_float32():
 
 def test_the_table_has_a_row_a_layer_and_no_window():
     table = position_table(config(Rope(base=1e4), head_dim=8, num_layers=3), 512)
-    assert table.turns_hi.shape == table.turns_lo.shape == (3, 4)
-    assert table.turns_hi.dtype == table.turns_lo.dtype == np.uint32
+    assert table.cycles_hi.shape == table.cycles_lo.shape == (3, 4)
+    assert table.cycles_hi.dtype == table.cycles_lo.dtype == np.uint32
     np.testing.assert_array_equal(table.logit_scale, np.ones(3, np.float32))
     np.testing.assert_array_equal(table.query_floor, np.ones(3, np.float32))
     np.testing.assert_array_equal(table.query_slope, np.zeros(3, np.float32))
     np.testing.assert_array_equal(table.window, np.full(3, NO_WINDOW))
     # 2^64 / (2 pi) turns of 2^-64: 0x28be60db9391054a and a half, whose float64 ends in 0x800.
-    assert table.turns_hi[0, 0] == 0x28BE60DB
-    assert abs(int(table.turns_lo[0, 0]) - 0x9391054A) < 2**11
+    assert table.cycles_hi[0, 0] == 0x28BE60DB
+    assert abs(int(table.cycles_lo[0, 0]) - 0x9391054A) < 2**11
 
 
 def test_the_window_reaches_every_layer():

@@ -26,7 +26,7 @@ def dynamic(name: str, **shared) -> rotary.Rotary:
 
 
 def test_every_dynamic_schedule_is_tested_here():
-    assert {name for name in rotary.schedules() if name.startswith("dynamic_")} == set(STATIC)
+    assert {name for name in rotary.variants() if name.startswith("dynamic_")} == set(STATIC)
 
 
 @pytest.mark.parametrize("name", STATIC)
