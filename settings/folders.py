@@ -15,9 +15,7 @@ T = TypeVar("T")
 
 def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
     """The subclass of `base` that each module of `package` defines, by the module's name."""
-    # A package's `__main__` is a command: it may stand on what the package does not know.
-    infos = pkgutil.iter_modules(package.__path__)
-    names = (info.name for info in infos if info.name != "__main__")
+    names = (info.name for info in pkgutil.iter_modules(package.__path__))
     modules = (importlib.import_module(f"{package.__name__}.{name}") for name in names)
     return {
         module.__name__.rpartition(".")[2]: own
@@ -58,6 +56,6 @@ def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
 
 
 def name_of(cls: type) -> str:
-    """How expressions call a class: by its file's name, one of the user's own by its path."""
+    """How expressions call a class: its file's name, or the path of a user's own file."""
     module = cls.__module__
     return f"{module}:{cls.__name__}" if module.endswith(".py") else module.rpartition(".")[2]
