@@ -120,8 +120,8 @@ def check_fits(
     padded = [subjects[0]] * together
     shapes = jax.eval_shape(lambda: jax.tree.map(_stack, *(subject.params for subject in padded)))
     batch = Batch(*np.zeros((4, B, length), np.int32))
-    table = subjects[0].table_for(length)
-    tables = PositionTable(*(_stack(*[leaf] * together) for leaf in table))
+    chosen = [*subjects, *padded][:together]
+    tables = stack_tables([subject.table_for(length) for subject in chosen])
     _compiled(config, *_signature(shapes, tables, batch))
 
 

@@ -14,7 +14,7 @@ STANDARD = set(sys.stdlib_module_names)
 ALLOWED = {
     "settings": set(),
     "model.rotary": {"numpy"},
-    "model.rotary.show": {"numpy", "matplotlib"},
+    "model.rotary.show": {"numpy", "matplotlib", "model.rotary"},
     "model.rotary.__main__": {"model.rotary", "theory", "experiment"},
     "model": {"numpy", "jax", "flax"},
     "theory": {"numpy", "scipy", "matplotlib", "rich", "model.rotary"},

@@ -28,8 +28,8 @@ __all__ = [
     "Rotary",
     "RotaryTable",
     "expression",
-    "inherited",
     "heads_of",
+    "inherited",
     "parse",
     "parse_pattern",
     "repeated",
@@ -175,8 +175,9 @@ def table(
     slopes["extrapolate"] = slopes["train"]
 
     def of_heads(value: Callable[[Rotary], Any]) -> np.ndarray:
-        lengthened = ([head.at_length(row_length or context_length) for head in heads]
-                      for heads in layers)
+        lengthened = (
+            [head.at_length(row_length or context_length) for head in heads] for heads in layers
+        )
         return np.array([[value(head) for head in heads] for heads in lengthened])
 
     return RotaryTable(

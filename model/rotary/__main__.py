@@ -32,7 +32,7 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
     """The variants that `text` names, and where each is to be looked at.
 
     Args:
-      text: an expression, several with commas between, a pattern over layers and heads, or the name of a
+      text: an expression, several with commas between, a pattern, or the name of a
         config, whose sweep's members are all taken.
     """
     if "(" in text or text.startswith("["):

@@ -204,5 +204,5 @@ def test_log_n_reaches_the_table(name):
         rotary=rotary,
     )
     table = position_table(config, 1024)
-    np.testing.assert_allclose(table.query_slope, np.full(3, 0.14426950408889634), rtol=1e-6)
-    np.testing.assert_array_equal(table.query_floor, np.ones(3))
+    np.testing.assert_allclose(table.query_slope, np.full((3, 1), 0.14426950408889634), rtol=1e-6)
+    np.testing.assert_array_equal(table.query_floor, np.ones((3, 1)))
