@@ -35,7 +35,10 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 class RunDirectory:
-    """One run: config.json, metrics.jsonl, checkpoints/, tokenizer.model, results.jsonl."""
+    """One run: config.json, metrics.jsonl, checkpoints/, tokenizer.model, results.jsonl.
+
+    commands.jsonl beside them holds the shell lines that made all this.
+    """
 
     def __init__(self, path: str | Path):
         """Raises ValueError if checkpoints could not be kept at `path`."""
@@ -124,6 +127,17 @@ class RunDirectory:
         write_atomically(self.path / "config.json", json.dumps(record, indent=2) + "\n")
         for name in ("config", "_record"):
             self.__dict__.pop(name, None)
+
+    def record_command(self, command: str) -> None:
+        """Adds a shell line to commands.jsonl; one that is there already is not written again."""
+        commands = self.read_commands()
+        if command not in commands:
+            lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]
+            write_atomically(self.path / "commands.jsonl", "".join(lines))
+
+    def read_commands(self) -> list[str]:
+        """The shell lines that trained and evaluated the run, as typed, oldest first."""
+        return [row["command"] for row in read_json_lines(self.path / "commands.jsonl")]
 
     def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
         """`config` with the step in its `start_from`.
@@ -239,19 +253,28 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
     return runs
 
 
+def find_run(path: str | Path) -> RunDirectory:
+    """The run at `path`.
+
+    Raises:
+      ValueError: if there is none, or a sweep: one of its members must be chosen.
+    """
+    if (Path(path) / "sweep.json").exists():
+        members = ", ".join(read_sweep(Path(path))["members"])
+        raise ValueError(f"{path} is a sweep; name one of its members: {members}")
+    (run,) = find_runs([path])
+    return run
+
+
 def find_start(start_from: str) -> tuple[RunDirectory, int]:
     """The run and the step that `start_from` names, `DIR` (its newest checkpoint) or `DIR@STEP`.
 
     Raises:
-      ValueError: if there is no such run or checkpoint, or DIR is a sweep: of its members, one must
-        be chosen.
+      ValueError: if there is no such run or checkpoint.
     """
     head, at, tail = start_from.rpartition("@")
     path, step = (head, int(tail)) if at and tail.isdigit() else (start_from, None)
-    if (Path(path) / "sweep.json").exists():
-        members = ", ".join(read_sweep(Path(path))["members"])
-        raise ValueError(f"start_from={path} is a sweep; start from one of its members: {members}")
-    (run,) = find_runs([path])
+    run = find_run(path)
     return run, run.find_step(step)
 
 

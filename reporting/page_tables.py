@@ -1,6 +1,5 @@
 """The page's tables, one a question; a cell says as much as its rows can."""
 
-import html
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -52,8 +51,8 @@ def trained_lengths(members: Sequence[Member], task: str) -> Table:
         rows.append((None, [predictors.name(each), *(cells.get(n, NONE) for n in lengths)]))
     return Table(
         heads=["schedule", *(f"trained on {length:,}" for length in lengths)],
-        rows=rows,
-        caption=f"Effective context on {html.escape(task)} in tokens, with 95% intervals.",
+        lines=rows,
+        caption=f"Effective context on {task} in tokens, with 95% intervals.",
     )
 
 
@@ -87,7 +86,7 @@ def _rules(members: Sequence[Member], task: str) -> Table:
     heads = ["member", *(["L50 [95% CI]", "L85", "visual edge"] if retrieval else [])]
     heads += ["0.85 of the shortest", "above 0.794", "above 0.856"]
     said = ", ".join(f"{length:,}" for length in sorted(lengths))
-    return Table(heads=heads, rows=shown, caption=RULES.format(lengths=said))
+    return Table(heads=heads, lines=shown, caption=RULES.format(lengths=said))
 
 
 def _passes(members: Sequence[Member], task: str) -> bool:
@@ -116,7 +115,7 @@ def scores(members: Sequence[Member]) -> Table | None:
             )
             rows.append((member.index, [member.label, *shares]))
     heads = [f"{task} at {length:,}" for task, length in keys]
-    return Table(heads=["member", *heads], rows=rows, caption=SCORES)
+    return Table(heads=["member", *heads], lines=rows, caption=SCORES)
 
 
 def texts(members: Sequence[Member]) -> dict[str, Table]:
@@ -145,7 +144,7 @@ def _text(members: Sequence[Member], task: str) -> Table:
                 rows.append((member.index, cells + ([also(chosen)] if also else [])))
     heads = ["member", "length", "documents", "nats a token", "perplexity", "bits a byte"]
     heads += ["perplexity of words", *(["also"] if also else [])]
-    return Table(heads=heads, rows=rows, caption=TEXT)
+    return Table(heads=heads, lines=rows, caption=TEXT)
 
 
 def su(found: Sequence[tuple[Member, str, dict[str, MeanWithError]]]) -> Table:
@@ -155,7 +154,7 @@ def su(found: Sequence[tuple[Member, str, dict[str, MeanWithError]]]) -> Table:
         cells = (_percent(share) if share else NONE for share in map(columns.get, text.SU_COLUMNS))
         rows.append((member.index, [member.label, schedule, *cells]))
     heads = ["trained with", "evaluated with", "trained length", *text.SU_COLUMNS[1:]]
-    return Table(heads=heads, rows=rows, caption=SU)
+    return Table(heads=heads, lines=rows, caption=SU)
 
 
 def _asked(members: Sequence[Member], *kinds: str) -> Iterable[str]:

@@ -27,14 +27,13 @@ ALLOWED = {
     "evals": {"numpy", "jax", "scipy", "model", "data", "experiment"},
     "probes": {"numpy", "jax", "matplotlib", "model", "data", "experiment"},
     "configs": {"experiment", "model", "data"},
-    "reporting": {"numpy", "matplotlib", "rich", "jinja2", "evals", "theory", "experiment"}
-    | {"model", "data"},
+    "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
+    | {"theory", "experiment", "model", "data"},
     "training": {"numpy", "jax", "optax", "rich", "model", "data", "experiment"},
     "train": {"training", "experiment"},
     "sweep": {"training", "experiment"},
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
-    "report": {"numpy", "matplotlib", "rich", "reporting", "evals", "theory", "experiment"}
-    | {"model", "data"},
+    "report": {"reporting"},
     "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "training", "model"}
     | {"theory", "scipy", "evaluate", "evals"}
