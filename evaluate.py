@@ -470,7 +470,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=split_commas,
         default=[],
         metavar="EXPR[,EXPR...]",
-        help=f"evaluate with these schedules: trained, {', '.join(rotary_lib.schedules())}, "
+        help=f"evaluate with these schedules: trained, {', '.join(rotary_lib.variants())}, "
         "with parameters in brackets; those left out are the trained schedule's",
     )
     parser.add_argument(
