@@ -39,7 +39,6 @@ from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh, mesh_sizes
 from experiment.stages import split
 from model import sharding
-from model.transformer import abstract_params
 from tpu import topology as topology_lib
 from tpu.hlo import Collective, Program
 from tpu.plan import amount, command_line, make_table, notes
@@ -172,7 +171,7 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
         **memory,
         problem=problem,
         collectives=collectives,
-        bound=least_traffic(config, mesh, shardings.params, num_members),
+        bound=least_traffic(config, mesh, arguments[0].params),
         flops=flops,
         model_flops=num_members * tokens * metrics.flops_per_token(config) / mesh.size,
         memory_traffic=memory_traffic,
@@ -242,9 +241,7 @@ def _kernel_flops(equation: Any) -> float:
     return 0.5 * blocks * count_flops(equation.params["jaxpr"], 1)
 
 
-def least_traffic(
-    config: ExperimentConfig, mesh: Mesh, shardings: Any, num_members: int
-) -> dict[str, float]:
+def least_traffic(config: ExperimentConfig, mesh: Mesh, params: Any) -> dict[str, float]:
     """Wire bytes a chip cannot do without under FSDP: each microbatch gathers the parameters for
     the forward and for the backward pass, and scatters their gradients, in the compute dtype.
 
@@ -252,12 +249,11 @@ def least_traffic(
     """
     fsdp = mesh.shape["fsdp"]
     width = jnp.dtype(config.model.compute_dtype).itemsize
-    abstract = abstract_params(config.model)
-    gathered = 0
-    for leaf, where in zip(jax.tree.leaves(abstract), jax.tree.leaves(shardings), strict=True):
-        if "fsdp" in where.spec:
-            shape = (num_members, *leaf.shape) if num_members > 1 else leaf.shape
-            gathered += math.prod(where.shard_shape(shape)) * fsdp * width
+    gathered = sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * fsdp * width
+        for leaf in jax.tree.leaves(params)
+        if "fsdp" in leaf.sharding.spec
+    )
     once = config.train.accumulate * gathered * (fsdp - 1) / fsdp
     return {"all-gather": 2 * once, "reduce-scatter": once}
 
