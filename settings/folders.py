@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import pkgutil
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -33,15 +34,16 @@ def _defined(module: ModuleType, base: type[T]) -> Iterable[type[T]]:
 def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
     """The subclass `name` of `base` in a file of the user's own: reading it runs its code.
 
+    Its module is called as the file is, path and all, so that `name_of` can write it again.
+
     Raises:
       ValueError: if there is no such file, it fails, or it has no such class.
     """
     if not path.is_file():
         raise ValueError(f"no file {path}")
-    module_name = f"_own_{path.stem}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
+    spec = importlib.util.spec_from_file_location(str(path), path)
     assert spec and spec.loader  # a path that ends in .py has both
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[str(path)] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -50,3 +52,9 @@ def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
     if name not in found:
         raise ValueError(f"{path} has no {base.__name__} {name!r}; it has {sorted(found)}")
     return found[name]
+
+
+def name_of(cls: type) -> str:
+    """How expressions call a class: by its file; one of the user's own, by path and class."""
+    module = cls.__module__
+    return f"{module}:{cls.__name__}" if module.endswith(".py") else module.rpartition(".")[2]
