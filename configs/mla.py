@@ -4,21 +4,17 @@
 heads' width, and half as many turning features as resting ones.
 """
 
-import dataclasses
-
 from configs.base_125m import configs as base_125m
-from configs.tiny import configs as tiny_configs
+from configs.changes import change
+from configs.tiny import configs as tiny
 from model.config import MlaConfig
 
-(medium,), (tiny,) = base_125m, tiny_configs
-
 configs = [
-    dataclasses.replace(
-        tiny,
+    change(
+        *tiny,
         name="mla_tiny",
         question="Does everything run with latent attention? (tests)",
-        model=dataclasses.replace(
-            tiny.model,
+        model=dict(
             num_kv_heads=2,
             head_dim=24,
             mla=MlaConfig(
@@ -30,12 +26,11 @@ configs = [
             ),
         ),
     ),
-    dataclasses.replace(
-        medium,
+    change(
+        *base_125m,
         name="mla_125m",
         question="Does a base bound a model of which only a third of each head turns?",
-        model=dataclasses.replace(
-            medium.model,
+        model=dict(
             head_dim=96,
             mla=MlaConfig(
                 kv_lora_rank=256,

@@ -21,47 +21,30 @@ at all within the trained length with half or a quarter of it, as for base 10000
 Refutes: an edge of the partial members near a period of the pairs that do turn.
 """
 
-import dataclasses
-
+from configs.changes import change, each
 from configs.experiments import scales
-from experiment.dotted import apply
-
-QUESTION = "Does a part of each head that rests lift the bound of a small base?"
 
 
 def members(small: str, large: str) -> tuple[tuple[str, ...], ...]:
-    """A small base turning all or part of each head; a large base and no rotation."""
-    return tuple(
-        (f"model.rotary={how}",)
-        for how in (
+    """A small base rotating all or part of each head; a large base and no rotation."""
+    return each(
+        "model.rotary",
+        (
             f"rope(base={small})",
             f"rope(base={small},rotary_fraction=0.5)",
             f"rope(base={small},rotary_fraction=0.25)",
             f"p_rope(base={small},rotary_fraction=0.5)",
             f"rope(base={large})",
             "nope",
-        )
+        ),
     )
 
 
-configs = [
-    dataclasses.replace(
-        apply(scales.CPU, ["evals.tasks=[kv,perplexity]"]),
-        name="partial_rotation_cpu",
-        question=QUESTION,
-        members=members("10", "1e4"),
-    ),
-    dataclasses.replace(
-        apply(scales.GPU, ["evals.tasks=[kv,lines,needle,perplexity]"]),
-        name="partial_rotation_gpu",
-        question=QUESTION,
-        members=members("30", "1e5"),
-    ),
-    dataclasses.replace(
-        apply(scales.PAPER_2B, ["evals.tasks=[lines,needle,perplexity]"]),
-        name="partial_rotation_paper",
-        question=QUESTION,
-        # A year of an H100 each: what the paper has shown (base 100), and its half.
-        members=members("100", "1e4")[:2],
-    ),
-]
+configs = scales.card(
+    "partial_rotation",
+    "Does a part of each head that rests lift the bound of a small base?",
+    cpu=change(scales.CPU, members=members("10", "1e4")),
+    gpu=change(scales.GPU, members=members("30", "1e5")),
+    # A year of an H100 each: what the paper has shown (base 100), and its half.
+    paper=change(scales.PAPER_2B, members=members("100", "1e4")[:2]),
+)
