@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from data.config import DataConfig
-from data.figures import Grid, Plot
+from data.figures import Curve, Grid, Plot, Shares
 from data.tokenizer import Tokenizer
 from settings.expressions import render
 from settings.folders import name_of
@@ -113,13 +113,15 @@ class Task(abc.ABC):
       order: its place among tasks on a page; the first retrieval task leads it.
       compared: whether different lengths and variants are told apart by the general figures and
         tables; a task whose documents differ by length has figures of its own instead.
-      plot: the figure of curves that it has beside the general ones.
+      plot: a figure of curves of its own, which `curves` fills.
+      shares: a table of its own, which `share_columns` fills.
     """
 
     kind: ClassVar[Literal["retrieval", "score", "likelihood", "accuracy"]]
     order: ClassVar[int] = 9
     compared: ClassVar[bool] = True
     plot: ClassVar[Plot | None] = None
+    shares: ClassVar[Shares | None] = None
 
     @property
     def expression(self) -> str:
@@ -192,15 +194,24 @@ class Task(abc.ABC):
         """
         return {}
 
+    def curves(self, own: Results, every: Results) -> Sequence[Curve]:
+        """One member's curves at one length, one for each of `plot.ylabels`; none: nothing to draw.
+
+        Args:
+          own: under the variant trained with.
+          every: under all variants.
+        """
+        return ()
+
     def grid(self, results: Results) -> Grid | None:
-        """Accuracy at one length by place, for a heat map; None: by distance."""
+        """Accuracy at one length by place in the context; None: by distance."""
         return None
 
-    def table(self, results: Results) -> dict[int, dict[str, dict[str, Any]]]:
-        """A table of its own, from the results of all tasks of this class under all variants.
+    def share_columns(self, results: Results, length: int) -> dict[str, dict[str, Any]]:
+        """What fills the table `shares` at one length, from all results of the class.
 
         Returns:
-          By length, by variant, by column: `evals.estimate.summaries.MeanWithError`, a share.
+          By variant (as in the column `rotary`) and head: a mean with its standard error.
         """
         return {}
 

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from evals.task import Document
 from rich.console import Console
 
 import evaluate as cli
@@ -13,7 +14,6 @@ from data.config import DataConfig
 from evals import rows
 from evals import score as score_lib
 from evals.estimate import effective_context
-from evals.task import Document
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from experiment.run import RunDirectory, find_runs

@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from evals.task import Document
 
 from data import retrieval
 from evals import score as score_lib
 from evals.score import Subject
-from evals.task import Document
 from model import transformer
 from model.config import ModelConfig
 from model.positions import position_table

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 import sentencepiece
+from evals.task import Document
 
 from data import retrieval
 from data.config import DataConfig
 from data.tokenizer import Tokenizer
 from evals import text
-from evals.task import Document
 from evals.tasks.fixed_target import FixedTarget
 from evals.tasks.perplexity import Perplexity
 from evals.tasks.repeated import Repeated
