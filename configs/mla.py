@@ -1,7 +1,7 @@
-"""Multi-head latent attention: any schedule on the part of each head that turns.
+"""Multi-head latent attention: any rotary variant on the part of each head that rotates.
 
 `mla_tiny` runs in tests; `mla_125m` is `base_125m` with DeepSeek-V2's proportions: a latent of four
-heads' width, and half as many turning features as resting ones.
+heads' width, and half as many rotated dims as unrotated ones.
 """
 
 from configs.base_125m import configs as base_125m
@@ -29,7 +29,7 @@ configs = [
     change(
         *base_125m,
         name="mla_125m",
-        question="Does a base bound a model of which only a third of each head turns?",
+        question="Does a base bound a model of which only a third of each head rotates?",
         model=dict(
             head_dim=96,
             mla=MlaConfig(

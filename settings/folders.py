@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import sys
 from collections.abc import Iterable
@@ -24,10 +25,10 @@ def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
 
 
 def _defined(module: ModuleType, base: type[T]) -> Iterable[type[T]]:
-    """A module's own subclasses, not those it imports to build on."""
+    """A module's own whole subclasses, not those it imports or leaves abstract to build on."""
     for value in vars(module).values():
         own = isinstance(value, type) and value.__module__ == module.__name__
-        if own and issubclass(value, base) and value is not base:
+        if own and issubclass(value, base) and not inspect.isabstract(value) and value is not base:
             yield value
 
 

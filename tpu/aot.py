@@ -44,7 +44,7 @@ from model.transformer import abstract_params
 from tpu import topology as topology_lib
 from tpu.hlo import Collective, Program
 from tpu.plan import amount, command_line, notes
-from tpu.topology import Topology
+from tpu.topology import Chip, Topology
 
 
 class Report(NamedTuple):
@@ -79,6 +79,15 @@ class Report(NamedTuple):
     def peak(self) -> int:
         """Bytes of HBM in all."""
         return sum(filter(None, (self.arguments, self.temporary, self.code)))
+
+    @property
+    def received(self) -> float:
+        """Bytes that a chip receives in all."""
+        return sum(one.wire_bytes for one in self.collectives)
+
+    def fits(self, topology: Topology) -> bool:
+        """Whether a chip of the slice holds the step."""
+        return self.problem is None and self.peak <= topology.chip.memory
 
 
 def compile_devices(topology: Topology) -> list[Any]:
@@ -143,27 +152,31 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
                 raise
             compiled, problem = None, str(error)
     compile_seconds = time.monotonic() - started
-    collectives, memory_traffic, stats = [], 0.0, None
+    memory = dict.fromkeys(("arguments", "temporary", "code"))
+    collectives, memory_traffic = [], 0.0
     if compiled is not None:
         program = Program(compiled.as_text() or "", data_trips)
         collectives, memory_traffic = program.collectives(), program.memory_bytes()
         stats = compiled.memory_analysis()
+        made = stats.temp_size_in_bytes + stats.output_size_in_bytes
+        memory = {
+            "arguments": stats.argument_size_in_bytes,
+            "temporary": made - stats.alias_size_in_bytes,  # donated arguments are written over
+            "code": stats.generated_code_size_in_bytes,
+        }
+    flops /= mesh.size
     tokens = config.data.batch_size * config.data.context_length
     chip = topology.chip
-    peak = metrics.PEAK_FLOPS[chip.device_kind]
     return Report(
-        arguments=stats and stats.argument_size_in_bytes,
-        temporary=stats
-        and (stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes),
-        code=stats and stats.generated_code_size_in_bytes,
+        **memory,
         problem=problem,
         collectives=collectives,
         bound=least_traffic(config, mesh, shardings.params, num_members),
-        flops=flops / mesh.size,
+        flops=flops,
         model_flops=num_members * tokens * metrics.flops_per_token(config) / mesh.size,
         memory_traffic=memory_traffic,
         seconds={
-            "compute": flops / mesh.size / peak,
+            "compute": flops / metrics.PEAK_FLOPS[chip.device_kind],
             "memory": memory_traffic / chip.memory_bandwidth,
             "network": sum(c.wire_bytes / bandwidth(topology, c.group) for c in collectives),
         },
@@ -263,27 +276,21 @@ def bandwidth(topology: Topology, group: int) -> float:
     return max(1, links) * topology.chip.link_bandwidth
 
 
-def advice(
-    config: ExperimentConfig, topology: Topology, num_members: int, report: Report
-) -> list[str]:
-    """What to change if a step does not fit: the cheapest first."""
-    if report.problem is None and report.peak <= topology.chip.memory:
-        return []
-    sizes = mesh_sizes(config, num_members, topology.num_chips)
+def advice(config: ExperimentConfig, sizes: dict[str, int]) -> str:
+    """What to change of a step that does not fit: the cheapest first."""
     more = {"full": "offload", "offload": None}.get(config.model.remat, "full")
     found = [f"model.remat={more}"] if more else []
     if config.data.batch_size // config.train.accumulate > sizes["data"] * sizes["fsdp"]:
         found.append(f"train.accumulate={2 * config.train.accumulate}")
     else:
         found += [f"mesh.{axis}={2 * sizes[axis]}" for axis in ("sequence", "tensor")]
-    return [*found, "a larger slice"]
+    return ", or ".join([*found, "a larger slice"])
 
 
 def show(
     config: ExperimentConfig, topology: Topology, num_members: int, report: Report, console: Console
 ) -> None:
     """Prints a report."""
-    chip = topology.chip
     console.print(f"compiled in {report.compile_seconds:.0f} s")
     if report.problem is not None:
         used = next((x for x in report.problem.splitlines() if "Used" in x), report.problem)
@@ -291,16 +298,21 @@ def show(
     else:
         for name in ("arguments", "temporary", "code"):
             console.print(f"{name:<12} {amount(getattr(report, name) or 0):>12} a chip")
-        fits = "fits" if report.peak <= chip.memory else "does not fit"
-        console.print(f"{'in all':<12} {amount(report.peak):>12} of {amount(chip.memory)}: {fits}")
-    changes = advice(config, topology, num_members, report)
-    if changes:
-        console.print(f"to make it fit: {', or '.join(changes)}")
-    for note in notes(topology, mesh_sizes(config, num_members, topology.num_chips)):
+        fits = "fits" if report.fits(topology) else "does not fit"
+        memory = amount(topology.chip.memory)
+        console.print(f"{'in all':<12} {amount(report.peak):>12} of {memory}: {fits}")
+    sizes = mesh_sizes(config, num_members, topology.num_chips)
+    if not report.fits(topology):
+        console.print(f"to make it fit: {advice(config, sizes)}")
+    for note in notes(topology, sizes):
         console.print(f"note: {note}")
-    if report.problem is not None:
-        return
-    console.print()
+    if report.problem is None:
+        console.print("", _collectives_table(report), "", sep="\n")
+        for line in _times(topology.chip, report):
+            console.print(line)
+
+
+def _collectives_table(report: Report) -> Table:
     table = Table(title="a step's collectives, per chip", title_justify="left", box=None)
     for column in ("kind", "count", "arrays", "received", "FSDP: 2 gathers, 1 scatter"):
         table.add_column(column, justify="left" if column == "kind" else "right")
@@ -313,27 +325,27 @@ def show(
             amount(sum(c.wire_bytes for c in own)),
             amount(report.bound[kind]) if kind in report.bound else "-",
         )
-    received, least = sum(c.wire_bytes for c in report.collectives), sum(report.bound.values())
-    ratio = f" ({received / least:.2f}x)" if least else ""
-    table.add_row("in all", "", "", amount(received) + ratio, amount(least))
-    console.print(table)
-    console.print()
+    least = sum(report.bound.values())
+    ratio = f" ({report.received / least:.2f}x)" if least else ""
+    table.add_row("in all", "", "", amount(report.received) + ratio, amount(least))
+    return table
+
+
+def _times(chip: Chip, report: Report) -> Iterator[str]:
+    """The three least times of a step, and what they make of it."""
     peak = metrics.PEAK_FLOPS[chip.device_kind]
-    console.print(
-        f"compute {report.seconds['compute']:8.3f} s  {report.flops:.3e} FLOP a chip, "
-        f"{report.flops / report.model_flops:.2f}x the model's, at {peak / 1e12:.0f} TFLOP/s"
-    )
-    console.print(
-        f"memory  {report.seconds['memory']:8.3f} s  {amount(report.memory_traffic)} a chip, "
-        f"at {chip.memory_bandwidth / 1e9:.0f} GB/s"
-    )
-    console.print(
-        f"network {report.seconds['network']:8.3f} s  {amount(received)} a chip, "
-        f"at {chip.link_bandwidth / 1e9:.0f} GB/s a link"
-    )
+    memory_rate, link_rate = chip.memory_bandwidth / 1e9, chip.link_bandwidth / 1e9
+    of_the_model = f"{report.flops / report.model_flops:.2f}x the model's"
+    details = {
+        "compute": f"{report.flops:.3e} FLOP a chip, {of_the_model}, at {peak / 1e12:.0f} TFLOP/s",
+        "memory": f"{amount(report.memory_traffic)} a chip, at {memory_rate:.0f} GB/s",
+        "network": f"{amount(report.received)} a chip, at {link_rate:.0f} GB/s a link",
+    }
+    for name, detail in details.items():
+        yield f"{name:<7} {report.seconds[name]:8.3f} s  {detail}"
     best, worst = max(report.seconds.values()), sum(report.seconds.values())
     ideal = report.model_flops / peak
-    console.print(
+    yield (
         f"a step takes {best:.3f} s (MFU {ideal / best:.0%}) if these overlap, "
         f"{worst:.3f} s (MFU {ideal / worst:.0%}) if not"
     )
@@ -355,7 +367,7 @@ def main() -> int:
         print(json.dumps(report._asdict() | {"collectives": collectives}))
     else:
         show(config, topology, arguments.members, report, Console(highlight=False, width=100))
-    return 0 if report.problem is None and report.peak <= topology.chip.memory else 1
+    return 0 if report.fits(topology) else 1
 
 
 if __name__ == "__main__":

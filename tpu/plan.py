@@ -12,23 +12,22 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax.sharding import AbstractMesh, PartitionSpec
+from jax.tree_util import keystr, tree_leaves_with_path
 from rich.console import Console
 from rich.table import Table
 
 from experiment import overrides
 from experiment.config import ExperimentConfig
 from experiment.mesh import mesh_sizes
-from model import sharding
 from model.axes import RULES, TOKENS
 from model.config import ModelConfig
 from model.loss import MAX_LOGITS
 from model.transformer import describe_size, parameter_axes
 from tpu import topology as topology_lib
 from tpu.topology import Topology
-from train import fresh_state
+from train import abstract_state
 
 
 class Leaf(NamedTuple):
@@ -53,46 +52,31 @@ class Leaf(NamedTuple):
 
 def leaves(config: ExperimentConfig, mesh: Any, num_members: int) -> list[Leaf]:
     """Parameters and optimizer state on a mesh; an abstract mesh will do."""
-    stacked = num_members > 1
-    leading = (num_members,) if stacked else ()
-    state = jax.eval_shape(lambda: fresh_state(config, jnp.uint32(0)))
-    shardings = sharding.parameter_shardings(config.model, mesh, members=stacked)
-    named_axes = {
+    is_axes = lambda node: isinstance(node, tuple)  # noqa: E731
+    axes_of = {
         _name(path): axes
-        for path, axes in jax.tree_util.tree_leaves_with_path(
-            parameter_axes(config.model), is_leaf=lambda node: isinstance(node, tuple)
-        )
+        for path, axes in tree_leaves_with_path(parameter_axes(config.model), is_leaf=is_axes)
     }
     found = []
-    for part, arrays, where in (
-        ("params", state.params, shardings),
-        (
-            "opt_state",
-            state.opt_state,
-            sharding.like_parameters(shardings, state.opt_state, mesh, members=stacked),
-        ),
-    ):
-        flat = jax.tree_util.tree_leaves_with_path(arrays)
-        for (path, array), placed in zip(flat, jax.tree.leaves(where), strict=True):
-            name = f"{part}.{_name(path)}"
-            axes = next((a for n, a in named_axes.items() if name.endswith(f".{n}")), ())
-            shape = (*leading, *array.shape)
-            size = array.dtype.itemsize
-            found.append(
-                Leaf(
-                    name=name,
-                    shape=shape,
-                    axes=(*(["members"] if stacked else []), *axes),
-                    spec=placed.spec,
-                    num_bytes=math.prod(shape) * size,
-                    device_bytes=math.prod(placed.shard_shape(shape)) * size,
-                )
+    for path, array in tree_leaves_with_path(abstract_state(config, num_members, mesh)):
+        name, size = _name(path), array.dtype.itemsize
+        # Moments lie as their parameter does, whose path theirs ends in.
+        axes = next((axes for known, axes in axes_of.items() if name.endswith(f".{known}")), ())
+        found.append(
+            Leaf(
+                name=name,
+                shape=array.shape,
+                axes=(*["members"] * (array.ndim - len(axes)), *axes),
+                spec=array.sharding.spec,
+                num_bytes=array.size * size,
+                device_bytes=math.prod(array.sharding.shard_shape(array.shape)) * size,
             )
+        )
     return found
 
 
 def _name(path) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=".")
+    return keystr(path, simple=True, separator=".")
 
 
 def activations(
@@ -144,7 +128,7 @@ def _layer_features(model: ModelConfig) -> tuple[int, int]:
     products = queries_keys + K * value_dim + 2 * F
     if model.mla is not None:
         products += model.mla.kv_lora_rank + (model.mla.q_lora_rank or 0)
-    # Turned queries and keys, attention's output, the MLP's gated product.
+    # Rotated queries and keys, attention's output, the MLP's gated product.
     return products, queries_keys + N * value_dim + F
 
 

@@ -6,10 +6,10 @@ at the longer length; and is it what the scaling law asks for (`scaled_base`, Li
 
 Found: Llama 3 8B (8192 tokens, base 5e5) taken to 65k, 262k and 1048k tokens in stages, each base
 by the law. At 262k to 1048k, NTK's base or the law's had lower step-1 perplexities (first batch of
-4M tokens) than a schedule by hand in the manner of LWM, and needed fewer tokens to reach a low
+4M tokens) than bases chosen by hand in the manner of LWM, and needed fewer tokens to reach a low
 one. No table is given; the post does not state its steps a stage either, those here are ours.
 
-Commands: one run of three stages; then its last stage with five other schedules, from the same
+Commands: one run of three stages; then its last stage with five other variants, from the same
 checkpoint, whose first-batch losses are scanned (gpu: step 1800, length 8192, bases from 2e4;
 paper: step 40, length 1048576, bases from 1e7).
 

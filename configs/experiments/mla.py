@@ -1,9 +1,10 @@
-"""Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), of whose heads a third turns.
+"""Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), of whose heads a third rotates.
 
 Question: does a small base bound what a model with MLA retrieves?
 
 Found: nothing measured; Su (May 2024) notes that MLA is a partial rotation, born of necessity, for
-which his argument holds: two thirds of each head rest, so B_m >= 0 at every distance and base.
+which his argument holds: two thirds of each head are unrotated, so B_m >= 0 at every distance and
+base.
 
 Commands: a small and a large base.
 
@@ -19,8 +20,8 @@ retrieve late (induction heads form after some 1e8 tokens). The CPU scale may th
 NOT_LEARNED, which answers nothing; then the GPU scale is the smallest that can.
 
 Confirms: once learned, effective context (kv) is the whole trained length for both bases.
-Refutes: an edge at the small base only, near a period of the turning pairs (a quarter period is 14
-tokens for base 10 and 32 turning features; a full one 54).
+Refutes: an edge at the small base only, near a period of the rotated pairs (a quarter period is 14
+tokens for base 10 and 32 rotated dims; a full one 54).
 """
 
 import dataclasses
@@ -37,7 +38,7 @@ without_aids = dict(shift_keys=False, align_query_key=False, head_dim=96)
 
 configs = scales.card(
     "mla",
-    "Does a base bound a model of which only a third of each head turns?",
+    "Does a base bound a model of which only a third of each head rotates?",
     cpu=change(
         scales.CPU,
         model=dict(without_aids, mla=small),

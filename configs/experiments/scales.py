@@ -5,8 +5,8 @@ million parameters and the same aids (`shift_keys`, `align_query_key`, half of t
 The papers' own have none. Heads keep 64 features (128 in the papers'): the bound depends on it.
 
 Extended contexts are eight times the pretrained one, as from Llama 2's 4096 tokens to 32768, and
-bases shrink with them. Llama 2's slowest pair has turned 27 degrees within 4096 tokens, base 100
-turns one of 64 features 42 degrees within 64; 32768 tokens at base 500 are 46 quarter periods of
+bases shrink with them. Llama 2's slowest pair rotates by 27 degrees within 4096 tokens, that of
+base 100 and 64 features by 42 degrees within 64; 32768 tokens at base 500 are 46 quarter periods of
 that pair, 512 tokens at base 10 are 35.
 """
 

@@ -9,7 +9,7 @@ NTK-fixed 51.86 / 39.61; NTK-mixed 53.09 / 40.12. Pretrained with log-n scaling,
 68.91 / 45.41 (Table 1); with log-n beyond the trained length only, 59.11 / 42.38 (Table 2). The
 lag of his repeated text is not stated; the task `repeated` has two.
 
-Commands: two members, without and with log-n scaling in training; then seven schedules on them.
+Commands: two members, without and with log-n scaling in training; then seven variants on them.
 
     python sweep.py su_table1_cpu --workdir runs/su_table1_cpu
     python evaluate.py runs/su_table1_cpu --tasks repeated --lengths 128

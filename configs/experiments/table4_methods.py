@@ -1,7 +1,7 @@
 """Table 4 of Men et al. 2024 (arXiv 2405.14591): two extensions without a single unseen angle.
 
 Question: of two methods that both keep all angles within what pretraining saw, does the one whose
-B_m turns negative fail to retrieve where it does?
+B_m becomes negative fail to retrieve where it does?
 
 Found: Llama 2 7B, from 4096 to 32768 tokens. Method 1 (base 5e6) scores 0.33 and 0.27 at LongEval
 with 15k and 30k tokens, with B_m >= 0 at every distance; Method 2 (fast pairs of a raised base,

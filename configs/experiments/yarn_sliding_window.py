@@ -8,7 +8,7 @@ lower perplexity than position interpolation; after fine-tuning interpolation is
 and YaRN of both, on Llama models and on Mistral 7B. Dynamic NTK works exceptionally well on models
 that were not fine-tuned at all. (The post shows charts, no numbers.)
 
-Commands: a parent, measured as it is under every schedule, then continued at four times its length
+Commands: a parent, measured as it is under every variant, then continued at four times its length
 under each. (YaRN's own fine-tuning took 400 steps, 0.1% of the pretraining data.)
 
     python train.py yarn_sliding_window_cpu --workdir runs/yarn_sliding_window_cpu/parent

@@ -2,35 +2,14 @@
 
 import dataclasses
 
-import numpy as np
-
-from model.rotary.base import Rotary, check_base, check_positive, geometric_inv_freq, stretched
+from model.rotary.base import Dynamic, Rotary
 from model.rotary.position_interpolation import PositionInterpolation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DynamicPositionInterpolation(Rotary):
-    """`position_interpolation`, factor = row length / original context; plain RoPE up to 1.
-
-    A row's factor is its own length's, never its neighbours' in a batch.
-
-    Attributes:
-      base: the base of the schedule being stretched.
-      original_context_length: context the model was trained at, tokens.
-    """
-
-    base: float
-    original_context_length: int
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_base(self.base)
-        check_positive(self, "original_context_length")
+class DynamicPositionInterpolation(Dynamic):
+    """`position_interpolation`, factor = row length / original context; plain RoPE up to 1."""
 
     def at_length(self, length: int) -> Rotary:
         """See `Rotary.at_length`."""
-        return stretched(self, PositionInterpolation, length)
-
-    def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """Unstretched; see `Rotary.frequencies`."""
-        return geometric_inv_freq(self.base, rotary_dim)
+        return self.stretched(PositionInterpolation, length)

@@ -1,4 +1,4 @@
-"""NoPE: nothing turns; order reaches the model through the causal mask alone (2305.19466)."""
+"""NoPE: nothing rotates; order reaches the model through the causal mask alone (2305.19466)."""
 
 import dataclasses
 

@@ -104,7 +104,7 @@ def test_a_card_states_what_its_scales_cost(name):
 
 @pytest.mark.parametrize("name", CARDS)
 def test_a_cards_commands_can_be_typed(name):
-    """Scripts, configs, overrides, tasks, schedules and steps exist; evaluated runs are trained."""
+    """Scripts, configs, overrides, tasks, variants and steps exist; evaluated runs are trained."""
     found = commands(name)
     scripts = {words[1] for words in found}
     assert (

@@ -38,7 +38,7 @@ def test_a_pattern_reads_back(four_layers):
         ("model.rotary=[nope,nope,nope,nope,nope]", "pattern of 5 does not fit num_layers=4"),
         ("model.rotary=[nope", "not of the form"),
         ("model.rotary=[]", "pattern of 0 does not fit num_layers="),
-        ("model.window=[8,0]", "window must be at least 1 token, got 0"),
+        ("model.window=[8,0]", "window must be a whole number of at least 1, got .8, 0."),
         ("model.window=[8,x]", "model.window=x must be a number"),
     ],
 )

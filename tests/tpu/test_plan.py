@@ -74,7 +74,7 @@ def test_members_of_a_sweep():
 def test_activations_by_hand(remat):
     """512 tokens on a device; a layer's products: q 32, k 16, v 16, gate and up 64 each.
 
-    Between them: turned q and k 48, attention's output 32, the gated product 64.
+    Between them: rotated q and k 48, attention's output 32, the gated product 64.
     """
     given = ["mesh.data=2", "mesh.fsdp=1", f"model.remat={remat}", "data.context_length=128"]
     config, sizes, _ = planned(given, 2)
