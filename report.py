@@ -25,7 +25,16 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from experiment.run import RunDirectory, find_runs
-from reporting import commands, curves, heat_maps, page, page_tables, predictors, results, text
+from reporting import (
+    commands,
+    curves,
+    heat_maps,
+    page,
+    page_tables,
+    predictors,
+    results,
+    superficial,
+)
 from reporting import members as members_lib
 from reporting.effective_context import effective_context
 from reporting.members import Member
@@ -133,10 +142,10 @@ def sections(members: Sequence[Member], pictures: "_Pictures") -> list[Section]:
         found.append(Section(title="By context length", choices=choices))
 
     choices = {}
-    for task in heat_maps.depth_tasks(members):
-        alternative = f"{task}: needles found by context length and depth, for every member."
-        figure = heat_maps.depths(members, task)
-        choices[task] = draw(f"heat_map {task}", figure, alternative, DEPTHS)
+    for task in heat_maps.place_tasks(members):
+        alternative = f"{task}: right answers by context length and place, for every member."
+        figure = heat_maps.places(members, task)
+        choices[task] = draw(f"heat_map {task}", figure, alternative, PLACES)
     for task in heat_maps.distance_tasks(members):
         alternative = f"{task}: accuracy by context length and distance, for every member."
         figure = heat_maps.distances(members, task)
@@ -161,32 +170,20 @@ def sections(members: Sequence[Member], pictures: "_Pictures") -> list[Section]:
         found.append(Section(title="Answers from a whole context", parts=[table]))
     if tables := page_tables.texts(members):
         found.append(Section(title="Perplexity in numbers", choices=tables))
-    parts = []
-    if text.superficial_lengths(members):
+    own: dict[str, list[page.Picture | page.Table]] = {}
+    if superficial.superficial_lengths(members):
         alternative = "Perplexity relative to the best member, and retrieval, against RoPE base."
-        parts.append(draw("superficial", text.superficial(members), alternative, SUPERFICIAL))
-    if any(member.perplexity for member in members):
-        alternative = "Perplexity of held-out text against position in the document."
-        figure = curves.perplexity_by_position(members)
-        parts.append(draw("perplexity_by_position", figure, alternative, PERPLEXITY))
-    if curves.context_gain_keys(members):
-        alternative = "Nats a token gained by context, against the length of the context."
-        parts.append(draw("context_gain", curves.context_gain(members), alternative, GAIN))
-    if curves.copy_gain_lengths(members):
-        alternative = "Nats and share of right tokens gained by a first saying, against its lag."
-        parts.append(draw("copy_gain", curves.copy_gain(members), alternative, COPY_GAIN))
-    if parts:
-        found.append(Section(title="Perplexity and context", parts=parts))
-
-    if tables := text.su_tables(members):
-        choices = {f"beyond: {length:,}": page_tables.su(rows) for length, rows in tables.items()}
-        found.append(Section(title="Tokens guessed right", choices=choices))
-    if text.step1_lengths(members):
-        alternative = "First loss against candidate base, for every member."
-        parts = [draw("step1", text.step1_scan(members), alternative, STEP1)]
-        found.append(Section(title="Before the first update", parts=parts))
+        figure = superficial.superficial(members)
+        own["Perplexity and context"] = [draw("superficial", figure, alternative, SUPERFICIAL)]
+    for plot, panels in curves.declared(members):
+        figure = curves.draw(members, plot, panels)
+        picture = draw(plot.name, figure, plot.alternative, plot.caption)
+        own.setdefault(plot.section, []).append(picture)
+    found += [Section(title=title, parts=parts) for title, parts in own.items()]
+    for title, tables in page_tables.shares(members).items():
+        found.append(Section(title=title, choices=tables))
     if any(member.losses for member in members):
-        alternative = "Training loss in nats a token against tokens seen, for every member."
+        alternative = "Training loss in nats per token against tokens seen, for every member."
         parts = [draw("loss", curves.loss(members), alternative, LOSS)]
         found.append(Section(title="Training loss", parts=parts))
     return found
@@ -209,12 +206,6 @@ ACCURACY = (
     "slowest pair has turned full circle."
 )
 LOSS = "Training loss on all rows, text and retrieval, averaged over neighbouring records."
-PERPLEXITY = (
-    "Perplexity of held-out text by position in the document, with 95% intervals over documents. "
-    "Men et al. (arXiv 2405.14591) found it nearly blind to the base where retrieval is not."
-)
-
-
 TRAINED_LENGTH = (
     "Does a small base bound what a model learns to see? Then its line is flat where the diagonal "
     "rises on. Bars: 95% intervals; an arrow where accuracy had not fallen at the longest distance "
@@ -231,9 +222,9 @@ BY_LENGTH = (
     "over distances up to the context length, so a model that sees a fixed distance falls as "
     "1/length; effective context with 95% intervals, which does not fall for that reason alone."
 )
-DEPTHS = (
-    "Share of needles found; point at a cell for its number. A black line: beyond the trained "
-    "length. Grey: not asked, because no needle could stand there."
+PLACES = (
+    "Share of exact answers by place in the context; point at a cell for its number. A black line: "
+    "beyond the trained length. Grey: not asked, because no question could stand there."
 )
 DISTANCES = (
     "Share of exact answers by half octaves of distance; point at a cell for its number. A black "
@@ -249,21 +240,6 @@ SUPERFICIAL = (
     "Perplexity over that of the best member (above) and retrieval accuracy (below) against base: "
     "a context is superficial where the first stays flat while the second falls (Men et al., "
     "arXiv 2405.14591, Figures 3 and 6)."
-)
-GAIN = (
-    "The same tokens predicted from more and more of what came before them, less what the shortest "
-    "context leaves, with 95% intervals over documents. A diamond: 95% of what the longest context "
-    "gives. Where it lies far below effective context, perplexity could not tell."
-)
-COPY_GAIN = (
-    "Held-out text said twice, against the same text said once with another before it (Forgetting "
-    "Curve, arXiv 2410.04727), by half octaves of lag, with 95% intervals over documents: what is "
-    "gained is copied and neither guessed nor known. Above: nats; below: most likely tokens."
-)
-STEP1 = (
-    "Nats a token of the first training rows above those under the trained schedule, before any "
-    "update, paired by token; 95% intervals. The scale is linear below 0.01. That the base "
-    "with the lowest first loss is the best one to go on with is not said."
 )
 
 

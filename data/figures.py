@@ -97,3 +97,17 @@ class Shares:
     section: str
     caption: str
     heads: tuple[str, ...]
+
+
+class Suggestion(NamedTuple):
+    """What a page suggests to measure where nobody has.
+
+    Attributes:
+      what: one sentence.
+      shows: where it would be shown: `Plot.name`, `Shares.section`, or "places" (a `Grid`).
+      calls: arguments of evaluate.py, one list a command.
+    """
+
+    what: str
+    shows: str
+    calls: list[list[object]]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from data.config import DataConfig
-from data.figures import Curve, Grid, Plot, Shares
+from data.figures import Curve, Grid, Plot, Shares, Suggestion
 from data.tokenizer import Tokenizer
 from settings.expressions import render
 from settings.folders import name_of
@@ -214,6 +214,11 @@ class Task(abc.ABC):
           By variant (as in the column `rotary`) and head: a mean with its standard error.
         """
         return {}
+
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion | None:
+        """What to measure on models that were trained at `length`, or can be asked only there."""
+        return None
 
 
 def possible(low: int, high: int, wanted: tuple[int, int] | None) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data.figures import Curve, Mark, Plot
+from data.figures import Curve, Mark, Plot, Suggestion
 from data.task import Asked, Document, Draw, Results, Task
 from evals import text
 from evals.estimate import summaries
@@ -86,6 +86,14 @@ class FixedTarget(Task):
             said = f"95% of the gain from {gain.length} tokens"
             mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], said)
         return [Curve.of(gain.contexts, mean, error, mark)]
+
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion | None:
+        """See `Task.suggestion`."""
+        if length < 2 * FIRST_CONTEXT:
+            return None
+        call: list[object] = ["--tasks", f"fixed_target(target={length // 2})", "--lengths", length]
+        return Suggestion("What more context is worth to the same tokens.", "context_gain", [call])
 
 
 def contexts(longest: int) -> list[int]:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 import evals
-from data.figures import Curve, Plot
+from data.figures import Curve, Plot, Suggestion
 from data.task import Asked, Document, Draw, Results
 from data.tasks import lagcopy
 from data.tokenizer import Tokenizer
@@ -112,6 +112,13 @@ class Lagcopy(lagcopy.Lagcopy):
             Curve.of(gain.lag, gain.nats, gain.nats_error),
             Curve.of(gain.lag, gain.accuracy, gain.accuracy_error),
         ]
+
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion:
+        """See `Task.suggestion`."""
+        both = "lagcopy(text=natural),lagcopy(text=control)"
+        what = "What a text is worth to its own repetition, by lag."
+        return Suggestion(what, "copy_gain", [["--tasks", both, "--lengths", length]])
 
 
 _PLOT = Plot(

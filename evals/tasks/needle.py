@@ -32,7 +32,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from data.figures import Grid
+from data.figures import Grid, Suggestion
 from data.task import Asked, Document, Draw, Results, possible
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS
@@ -237,6 +237,12 @@ class Needle(PromptTask):
         accuracy = np.where(counts, found / np.maximum(counts, 1), np.nan)
         names = [f"depth {depth:.0%}" for depth in np.linspace(0, 1, self.depths)]
         return Grid(names, np.linspace(0, 1, self.depths + 1), accuracy, counts)
+
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion:
+        """See `Task.suggestion`."""
+        call: list[object] = ["--tasks", "needle", "--lengths", f"{length},{2 * length}"]
+        return Suggestion("Needles by length and depth.", "places", [call])
 
 
 def _nearest(wished: np.ndarray, places: np.ndarray, within: float) -> np.ndarray:

@@ -54,7 +54,7 @@ class Perplexity(Task):
         variance = np.bincount(place, (own["nll"] - mean[place]) ** 2) / count
         nll = np.bincount(place, own["nll"] * tokens) / np.bincount(place, tokens)
         curve = Curve.of(np.maximum(positions, 1), nll, np.sqrt(variance / count))
-        return [Curve(curve.x, *map(np.exp, (curve.y, curve.low, curve.high)))]
+        return [Curve(curve.x, np.exp(curve.y), np.exp(curve.low), np.exp(curve.high))]
 
 
 def binned(tokens: np.ndarray) -> Document:

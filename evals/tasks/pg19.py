@@ -10,6 +10,7 @@ import numpy as np
 
 from data import pg19 as pg19_lib
 from data.task import Asked, Document, Draw, Results, Task
+from evals import text
 from evals.estimate import summaries
 from evals.rows import select
 from evals.tasks.sliding_window import check_window, windows
@@ -60,7 +61,8 @@ class Pg19(Task):
 
     def document(self, asked: Asked, draw: Draw) -> list[Document]:
         """Its windows."""
-        return windows(asked, draw.source, self.stride)
+        sizes_N2 = text.sizes(asked.tokenizer, draw.source)
+        return windows(draw.source, sizes_N2, asked.length, self.stride)
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
         """The mean over books of each one's perplexity: a few hard books weigh much."""

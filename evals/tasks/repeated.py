@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 import evals
-from data.figures import Shares
+from data.figures import Shares, Suggestion
 from data.task import Asked, Document, Draw, Results, Task
 from evals import text
 from evals.estimate import summaries
@@ -99,7 +99,10 @@ class Repeated(Task):
         if length <= trained:
             return table
         for task in dict.fromkeys(results["task"].tolist()):
-            lag = evals.parse(task).lag
+            asked = evals.parse(task)
+            if not isinstance(asked, Repeated):
+                continue
+            lag = asked.lag
             of_task = select(results, task=task)
             for rotary in dict.fromkeys(of_task["rotary"].tolist()):
                 of_rotary = select(of_task, rotary=rotary)
@@ -110,3 +113,12 @@ class Repeated(Task):
                     if len(chosen["task"]):
                         table.setdefault(rotary, {})[name] = summaries.share(chosen)
         return table
+
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion:
+        """See `Task.suggestion`."""
+        lags = "repeated,repeated(lag=trained),repeated(lag=half)"
+        within: list[object] = ["--tasks", "repeated", "--lengths", length]
+        beyond: list[object] = ["--tasks", lags, "--lengths", 4 * length]
+        what = "Tokens guessed right where a text is said again."
+        return Suggestion(what, "Tokens guessed right", [within, beyond])

@@ -60,7 +60,8 @@ class SlidingWindow(Task):
 
     def document(self, asked: Asked, draw: Draw) -> list[Document]:
         """Its windows."""
-        return windows(asked, draw.source, self.stride)
+        sizes_N2 = text.sizes(asked.tokenizer, draw.source)
+        return windows(draw.source, sizes_N2, asked.length, self.stride)
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
         """YaRN's own number (its eval/perplexity.py): the mean over windows of their mean nats.
@@ -85,19 +86,20 @@ def check_window(task: str, length: int, stride: int, tokens: int | None) -> Non
         )
 
 
-def windows(asked: Asked, ids: np.ndarray, stride: int) -> list[Document]:
-    """One text's windows, of `asked.length` ids; each id but the first is scored exactly once.
+def windows(ids: np.ndarray, sizes_N2: np.ndarray, length: int, stride: int) -> list[Document]:
+    """One text's windows, of `length` ids; each id but the first is scored exactly once.
 
     Windows begin every `stride` tokens, so the last may be short: the standard procedure (Hugging
     Face's guide, YaRN), in which a token's context does not depend on where the text ends.
 
     Args:
       ids: BOS and a text. The model reads BOS and all of a window's ids but the last.
+      sizes_N2: `text.sizes` of them.
     """
-    num_tokens, sizes_N2 = len(ids) - 1, text.sizes(asked.tokenizer, ids)
+    num_tokens = len(ids) - 1
     found, scored = [], 0
     for query, begin in enumerate(range(0, num_tokens, stride)):
-        end, context = min(begin + asked.length, num_tokens), scored - begin
+        end, context = min(begin + length, num_tokens), scored - begin
         tokens, sizes = (
             np.concatenate([each[:1], each[begin + 1 : end + 1]]) for each in (ids, sizes_N2)
         )

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from data.figures import Curve, Mark, Plot
-from data.packing import Row
+from data.figures import Curve, Mark, Plot, Suggestion
 from data.store import TokenStore
 from data.task import Asked, Document, Draw, Results, Task
 from evals import text
@@ -54,7 +53,7 @@ class Step1(Task):
     def check(self, asked: Asked) -> None:
         """Any length can be asked for: rows are packed."""
 
-    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, Row]]:
+    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """The first rows of training."""
         from data.mixture import mixture  # it brings grain and jax, which --help does without
 
@@ -89,8 +88,8 @@ class Step1(Task):
         changes = {
             float(np.max(found["base"])): first_loss(found, own)
             for rotary in np.unique(every["rotary"]).tolist()
-            if rotary.startswith("rope(")
             for found in [select(every, rotary=rotary)]
+            if rotary.startswith("rope(") and not np.isnan(found["base"]).any()
         }
         if not changes or not len(own["task"]):
             return []
@@ -100,6 +99,13 @@ class Step1(Task):
         if str(own["rotary"][0]).startswith("rope("):
             mark = Mark(float(own["base"][0]), 0.0, "the variant it was trained with")
         return [Curve.of(bases, mean, error, mark)]
+
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion:
+        """See `Task.suggestion`."""
+        what = "The first loss under other bases, before any update."
+        call: list[object] = ["--step1", "base=1e2,1e3,1e4,1e5,1e6", "--lengths", 2 * length]
+        return Suggestion(what, "step1", [call])
 
 
 def chunks(loss_mask_T: np.ndarray, positions_T: np.ndarray, size: int) -> np.ndarray:
