@@ -12,14 +12,14 @@ from benchmarks.timing import random_batch
 from experiment.config import ExperimentConfig
 from experiment.overrides import find_config
 from model.positions import position_table
-from train import Member, fresh_state, train_step
+from training.step import MemberArrays, init_state, train_step
 
 
 def seconds_to_compile(config: ExperimentConfig) -> float:
     """CPU seconds to lower and compile; no array of the model's size is ever made."""
     jax.clear_caches()
-    state = jax.eval_shape(functools.partial(fresh_state, config), np.uint32(0))
-    member = Member(
+    state = jax.eval_shape(functools.partial(init_state, config), np.uint32(0))
+    member = MemberArrays(
         position_table(config.model, config.data.context_length),
         np.float32(config.train.learning_rate),
     )

@@ -8,7 +8,8 @@ import numpy as np
 from benchmarks.timing import alternate, milliseconds, random_batch, ratio
 from experiment.overrides import find_config
 from model.positions import position_table
-from train import Member, fresh_state, stack, train_step
+from training.members import stack
+from training.step import MemberArrays, init_state, train_step
 
 MEMBERS = 4
 
@@ -17,13 +18,13 @@ def main(rounds: int) -> None:
     config = find_config("demo")
     batch = random_batch(config)
     table = position_table(config.model, config.data.context_length)
-    one = Member(table, np.float32(config.train.learning_rate))
+    one = MemberArrays(table, np.float32(config.train.learning_rate))
     many = stack([one] * MEMBERS)
 
     def function(*arguments):
         return train_step(config, *arguments)
 
-    make = functools.partial(fresh_state, config)
+    make = functools.partial(init_state, config)
 
     single = jax.jit(function, donate_argnums=0)
     in_turn = jax.jit(

@@ -11,7 +11,7 @@ from benchmarks.timing import alternate, milliseconds, random_batch, ratio
 from experiment.overrides import find_config
 from model import transformer
 from model.positions import position_table
-from train import Member, fresh_state, train_step
+from training.step import MemberArrays, init_state, train_step
 
 
 def float32_cos_sin(turns_hi_R, turns_lo_R, positions_BT):
@@ -25,8 +25,8 @@ def main(rounds: int) -> None:
     config = find_config("demo")
     batch = random_batch(config)
     table = position_table(config.model, config.data.context_length)
-    member = Member(table, np.float32(config.train.learning_rate))
-    state = jax.jit(functools.partial(fresh_state, config))(np.uint32(0))
+    member = MemberArrays(table, np.float32(config.train.learning_rate))
+    state = jax.jit(functools.partial(init_state, config))(np.uint32(0))
 
     def compiled():
         step_fn = jax.jit(lambda *arguments: train_step(config, *arguments))

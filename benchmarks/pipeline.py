@@ -12,7 +12,8 @@ from data.prepare import prepare
 from experiment.mesh import make_mesh
 from experiment.overrides import apply, find_config
 from experiment.stages import split
-from train import abstract_state, compiled_step, stack_members, start
+from training.members import abstract_state, first_state, member_arrays
+from training.step import compile_step
 
 BATCHES = 200
 
@@ -20,7 +21,7 @@ BATCHES = 200
 def pipeline_rate(config, num_workers: int) -> float:
     """Tokens a second, from ArrayRecord to stacked batches, after the first batch."""
     data = dataclasses.replace(config.data, num_workers=num_workers)
-    batches = pipeline.batches(data, prepare(data), start_step=0)
+    batches = pipeline.make_batches(data, prepare(data), start_step=0)
     for _ in range(20):  # fills the prefetch buffers, which must not count
         next(batches)
     start = time.perf_counter()
@@ -35,9 +36,9 @@ def demo_rate(config) -> float:
     members = [apply(config, list(own)) for own in config.members] or [config]
     stages, mesh = [split(m)[0] for m in members], make_mesh(config, len(members))
     shardings = jax.tree.map(lambda x: x.sharding, abstract_state(config, len(members), mesh))
-    state = start(members, shardings, None)
-    step_fn = compiled_step(config, len(members), mesh, shardings)
-    member, batch, seconds = stack_members(stages), random_batch(config), []
+    state = first_state(members, shardings, None)
+    step_fn = compile_step(config, len(members), mesh, shardings)
+    member, batch, seconds = member_arrays(stages), random_batch(config), []
     for _ in range(6):
         started = time.perf_counter()
         state, scalars = step_fn(state, member, batch, np.int32(0))

@@ -20,7 +20,7 @@ from model.config import ModelConfig
 from model.positions import position_table
 from model.rotary.rope import Rope
 from model.transformer import count_params
-from train import Member, fresh_state, train_step
+from training.step import MemberArrays, init_state, train_step
 
 
 def shapes() -> dict[str, ExperimentConfig]:
@@ -49,8 +49,8 @@ def shapes() -> dict[str, ExperimentConfig]:
 def our_step(config: ExperimentConfig, batch: dict[str, np.ndarray]):
     """One update, state kept."""
     table = position_table(config.model, config.data.context_length)
-    member = Member(table, np.float32(config.train.learning_rate))
-    state = jax.jit(functools.partial(fresh_state, config))(np.uint32(0))
+    member = MemberArrays(table, np.float32(config.train.learning_rate))
+    state = jax.jit(functools.partial(init_state, config))(np.uint32(0))
     step_fn = jax.jit(functools.partial(train_step, config), donate_argnums=0)
     losses = []
 

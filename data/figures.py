@@ -17,7 +17,7 @@ class Plot:
       name: of its files.
       section: heading of the page under which it stands.
       alternative: what it shows, for who cannot see it.
-      caption: HTML under it.
+      caption: under it.
       xlabel: with its unit.
       ylabels: of the panels that stand below each other, with units; `Task.curves` gives as many.
       x_scale: "log2" of tokens; "log" of values, each named at the axis.
@@ -90,7 +90,7 @@ class Shares:
 
     Attributes:
       section: heading of the page under which it stands.
-      caption: HTML above it.
+      caption: above it.
       heads: of its columns, which `Task.share_columns` fills.
     """
 

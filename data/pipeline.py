@@ -66,7 +66,7 @@ def row_hash(number: int, tokens: np.ndarray) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def batches(
+def make_batches(
     config: DataConfig,
     prepared: Path,
     *,

@@ -116,7 +116,7 @@ def host_rows(mesh: Mesh, batch_size: int, host: int | None = None) -> HostRows:
     return HostRows(own, np.array([row not in before for row in own]))
 
 
-def to_global(
+def make_global_batch(
     batch: dict[str, np.ndarray], mesh: Mesh, batch_size: int, rows: Sequence[int]
 ) -> dict[str, jax.Array]:
     """This host's rows of a batch, of the numbers `rows`, as part of arrays over the whole mesh."""

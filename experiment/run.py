@@ -239,19 +239,28 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
     return runs
 
 
+def find_run(path: str | Path) -> RunDirectory:
+    """The run at `path`.
+
+    Raises:
+      ValueError: if there is none, or a sweep: one of its members must be chosen.
+    """
+    if (Path(path) / "sweep.json").exists():
+        members = ", ".join(read_sweep(Path(path))["members"])
+        raise ValueError(f"{path} is a sweep; name one of its members: {members}")
+    (run,) = find_runs([path])
+    return run
+
+
 def find_start(start_from: str) -> tuple[RunDirectory, int]:
     """The run and the step that `start_from` names, `DIR` (its newest checkpoint) or `DIR@STEP`.
 
     Raises:
-      ValueError: if there is no such run or checkpoint, or DIR is a sweep: of its members, one must
-        be chosen.
+      ValueError: if there is no such run or checkpoint.
     """
     head, at, tail = start_from.rpartition("@")
     path, step = (head, int(tail)) if at and tail.isdigit() else (start_from, None)
-    if (Path(path) / "sweep.json").exists():
-        members = ", ".join(read_sweep(Path(path))["members"])
-        raise ValueError(f"start_from={path} is a sweep; start from one of its members: {members}")
-    (run,) = find_runs([path])
+    run = find_run(path)
     return run, run.find_step(step)
 
 

@@ -109,6 +109,14 @@ def _skeleton(config: ModelConfig):
     return nnx.split(nnx.eval_shape(lambda: Transformer(config, rngs=nnx.Rngs(params=0))))
 
 
+def _module(config: ModelConfig, params: Params) -> Transformer:
+    """The network that holds `params`: the one place where a tree of arrays becomes a module."""
+    graph, state = _skeleton(config)
+    state = nnx.clone(state)  # the skeleton is shared by all who ask for this config
+    nnx.replace_by_pure_dict(state, params)
+    return nnx.merge(graph, state)
+
+
 def abstract_params(config: ModelConfig) -> Params:
     """Shapes and dtypes of `init`, without computing anything."""
     return jax.eval_shape(lambda: init(config, 0))
@@ -144,10 +152,7 @@ def hidden(
       positions_BT: int32, place within the document.
       segment_ids_BT: int32, document of each token; attention never crosses documents.
     """
-    graph, state = _skeleton(config)
-    state = nnx.clone(state)
-    nnx.replace_by_pure_dict(state, params)
-    return nnx.merge(graph, state)(table, tokens_BT, positions_BT, segment_ids_BT)
+    return _module(config, params)(table, tokens_BT, positions_BT, segment_ids_BT)
 
 
 def output_matrix(config: ModelConfig, params: Params) -> jax.Array:

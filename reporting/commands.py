@@ -217,7 +217,7 @@ def missing(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
     ]
     for name, who in no_task.items():
         found.append((who, f"No {name} yet", command("evaluate.py", *dirs, "--tasks", name)))
-    return [(f"{what}: {_names(who, members)}.", line) for who, what, line in found if who]
+    return [(f"{what}: {_names(who, members)}. Run:", line) for who, what, line in found if who]
 
 
 def _names(who: Sequence[str], members: Sequence[Member]) -> str:

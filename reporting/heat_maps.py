@@ -16,12 +16,11 @@ from data.figures import Grid
 from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED
 from reporting.members import TRAINED, Measurement, Member, at_several_lengths, task_order
-from reporting.style import FAINT, INK, folded, grid, hint
+from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, hint
 
 # Lightness rises evenly from dark blue to yellow, and with it the order survives every kind of
 # colour blindness; the papers' green to red does not.
 MAP = matplotlib.colormaps["cividis"]
-_EMPTY = "#eceef1"
 
 
 def _cell(ax: Axes, x: float, y: float, width: float, height: float, color) -> Rectangle:
@@ -92,7 +91,7 @@ def places(members: Sequence[Member], task: str) -> Figure:
             for name, low, height, accuracy, count in zip(
                 cells.names, cells.edges, heights, cells.accuracy, cells.counts, strict=False
             ):
-                patch = _cell(ax, x, low, 1, height, MAP(accuracy) if count else _EMPTY)
+                patch = _cell(ax, x, low, 1, height, MAP(accuracy) if count else EMPTY)
                 text = f"{accuracy:.2f} of {count}" if count else "not asked"
                 hint([patch], f"{member.label} at {measured.length:,}, {name}: {text}", member)
         _lengths_axis(ax, member, [measured.length for measured in found])
@@ -126,7 +125,7 @@ def distances(members: Sequence[Member], task: str) -> Figure:
                 mark += ax.plot([x, x + 1], [estimate.l50] * 2, color=INK, lw=1.4)
                 hint(mark, f"{member.label} at {measured.length:,}: L50 {estimate}", member)
         _lengths_axis(ax, member, [measured.length for measured in found])
-        ax.set_facecolor(_EMPTY)
+        ax.set_facecolor(EMPTY)
         ax.set_yscale("log", base=2)
         ax.set_ylim(2 ** (number / BINS_PER_OCTAVE), longest * 1.1)
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
@@ -192,7 +191,11 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
         patch = _cell(ax, x, y, 1, 1, fill)
         dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.5
         value, _, interval = cell_text(measured).partition("\n")
-        ink: dict[str, Any] = {"color": "white" if dark else INK, "ha": "center", "va": "center"}
+        ink: dict[str, Any] = {
+            "color": ON_DARK if dark else ON_BRIGHT,
+            "ha": "center",
+            "va": "center",
+        }
         middle = y + (0.36 if interval else 0.5)
         texts = [ax.text(x + 0.5, middle, value, fontsize=10, **ink)]
         if interval:
@@ -209,7 +212,7 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
     ax.grid(visible=False)
     for spine in ax.spines.values():
         spine.set_visible(False)
-    ax.set_facecolor(_EMPTY)
+    ax.set_facecolor(EMPTY)
     ax.set_ylabel("trained with")
     ax.set_xlabel(f"evaluated with ({task} at {length:,})", color=FAINT)
     return figure

@@ -1,6 +1,5 @@
 """The page's tables, one a question; a cell says as much as its rows can."""
 
-import html
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -45,8 +44,8 @@ def trained_lengths(members: Sequence[Member], task: str) -> Table:
         rows.append((None, [predictors.name(each), *(cells.get(n, NONE) for n in lengths)]))
     return Table(
         heads=["schedule", *(f"trained on {length:,}" for length in lengths)],
-        rows=rows,
-        caption=f"Effective context on {html.escape(task)} in tokens, with 95% intervals.",
+        lines=rows,
+        caption=f"Effective context on {task} in tokens, with 95% intervals.",
     )
 
 
@@ -80,7 +79,7 @@ def _rules(members: Sequence[Member], task: str) -> Table:
     heads = ["member", *(["L50 [95% CI]", "L85", "visual edge"] if retrieval else [])]
     heads += ["0.85 of the shortest", "above 0.794", "above 0.856"]
     said = ", ".join(f"{length:,}" for length in sorted(lengths))
-    return Table(heads=heads, rows=shown, caption=RULES.format(lengths=said))
+    return Table(heads=heads, lines=shown, caption=RULES.format(lengths=said))
 
 
 def _passes(members: Sequence[Member], task: str) -> bool:
@@ -109,7 +108,7 @@ def scores(members: Sequence[Member]) -> Table | None:
             )
             rows.append((member.index, [member.label, *shares]))
     heads = [f"{task} at {length:,}" for task, length in keys]
-    return Table(heads=["member", *heads], rows=rows, caption=SCORES)
+    return Table(heads=["member", *heads], lines=rows, caption=SCORES)
 
 
 def texts(members: Sequence[Member]) -> dict[str, Table]:
@@ -144,7 +143,7 @@ def _text(members: Sequence[Member], task: str) -> Table:
         rows.append((member.index, cells))
     heads = ["member", "length", "documents", "nats per token", "perplexity", "bits per byte"]
     heads += ["perplexity of words", *(name.replace("_", " ") for name in names)]
-    return Table(heads=heads, rows=rows, caption=TEXT)
+    return Table(heads=heads, lines=rows, caption=TEXT)
 
 
 def shares(members: Sequence[Member]) -> dict[str, dict[str, Table]]:
@@ -171,7 +170,7 @@ def shares(members: Sequence[Member]) -> dict[str, dict[str, Table]]:
                     lines.setdefault(length, []).append(line)
         heads = ["trained with", "evaluated with", *table.heads]
         found[table.section] = {
-            f"at {length:,}": Table(heads=heads, rows=lines[length], caption=table.caption)
+            f"at {length:,}": Table(heads=heads, lines=lines[length], caption=table.caption)
             for length in sorted(lines)
         }
     return {section: tables for section, tables in found.items() if tables}

@@ -56,6 +56,6 @@ def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
 
 
 def name_of(cls: type) -> str:
-    """How expressions call a class: by its file; one of the user's own, by path and class."""
+    """How expressions call a class: its file's name, or the path of a user's own file."""
     module = cls.__module__
     return f"{module}:{cls.__name__}" if module.endswith(".py") else module.rpartition(".")[2]

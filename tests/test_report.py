@@ -6,13 +6,14 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 import report
 from experiment.run import find_runs
 from model import rotary
 from model.config import MlaConfig
 from reporting import members as members_lib
-from reporting import style
+from reporting import style as style_lib
 from reporting.curves import compact
 from reporting.effective_context import effective_context
 from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep
@@ -22,7 +23,7 @@ from theory.predictions import predict
 @pytest.fixture(autouse=True, scope="module")
 def coarse_pictures():
     patch = pytest.MonkeyPatch()
-    patch.setitem(style.STYLE, "savefig.dpi", 40)
+    patch.setitem(style_lib.STYLE, "savefig.dpi", 40)
     yield
     patch.undo()
 
@@ -97,6 +98,16 @@ def parsed(text) -> _Tables:
     return tables
 
 
+def headings(text) -> list[str]:
+    return re.findall(r"<h2[^>]*>([^<]*)", text)
+
+
+def section(text, title) -> str:
+    """What stands under a heading."""
+    start = text.index(f">{title}</h2>")
+    return text[start : text.index("</section>", start)]
+
+
 def numbers(text) -> dict[str, list[str]]:
     """The rows of the first table by member."""
     found = {}
@@ -152,6 +163,36 @@ def test_ids_are_unique_and_every_reference_has_its_target(page):
     ids = parsed(page).ids
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'(?:url\(|href=")#([^")]+)', page)) <= set(ids)
+
+
+def test_every_section_is_linked_to(page):
+    contents = page[page.index("<nav") : page.index("</nav>")]
+    assert re.findall(r'<a href="#[^"]*">([^<]*)', contents) == headings(page)
+
+
+def test_figures_are_drawn_in_colours_of_the_page_which_has_others_when_dark(page, members):
+    """No colour of a figure on white is left, and each has two values; members can be seen."""
+    style, _, body = page.partition("</style>")
+    assert not re.findall(f"{style_lib.INK}|{style_lib.FAINT}|#ffffff", body)
+    used = set(re.findall(r"var\((--[\w-]+)\)", body))
+    assert {"--ink", "--grid", "--member-0", "--member-3"} <= used
+    assert all(f"{name}:" in style and style.count(f"{name}:") == 2 for name in used)
+
+    def luminance(color):
+        parts = np.array(to_rgb(color))
+        linear = np.where(parts > 0.04045, ((parts + 0.055) / 1.055) ** 2.4, parts / 12.92)
+        return linear @ (0.2126, 0.7152, 0.0722)
+
+    (paper,) = re.findall(r"--paper: (#\w{6});", style)  # the other is #fff
+    for look in style_lib.looks(members[:4]).values():
+        assert (luminance(look.dark) + 0.05) / (luminance(paper) + 0.05) > 3  # WCAG 1.4.11
+
+
+def test_wide_tables_are_scrolled_in_a_box_and_their_captions_are_not(page):
+    boxes = re.findall(r'<div class="scroll"[^>]*>(.*?)</div>', page, re.DOTALL)
+    assert len(boxes) == page.count("<table") > 3
+    assert all("<table" in box and "<caption" not in box for box in boxes)
+    assert "</div>\n<figcaption>Effective context: the distance in tokens" in page
 
 
 def test_text_of_the_configuration_is_escaped(page):
@@ -229,16 +270,17 @@ def test_the_stable_base_is_a_line(members):
 
 
 def test_bases_get_lighter_in_order_and_controls_are_grey(members):
-    look = style.looks(members)
-    luminance = [np.dot(look[i].color[:3], (0.2126, 0.7152, 0.0722)) for i in range(4)]
-    assert np.all(np.diff(luminance) > 0.05)
-    assert {look[4].color, look[5].color} == {style.FAINT}
+    look = style_lib.looks(members)
+    for colors in ([look[i].color for i in range(4)], [look[i].dark for i in range(4)]):
+        luminance = [np.dot(to_rgb(color), (0.2126, 0.7152, 0.0722)) for color in colors]
+        assert np.all(np.diff(luminance) > 0.05)
+    assert {look[4].color, look[5].color} == {style_lib.FAINT}
     assert look[4].linestyle != look[5].linestyle
 
 
 def test_only_fields_that_differ_are_in_the_open(page):
-    shown, folded = page.split("<details><summary>Configuration shared")
-    shown = shown[shown.index("What differs between members") :]
+    different = section(page, "What differs between members")
+    shown, folded = different.split("<details><summary>Configuration shared")
     assert "model.rotary" in shown and "model.window" in shown
     assert "train.learning_rate" not in shown
     assert "train.learning_rate" in folded
@@ -295,15 +337,18 @@ def test_a_member_without_checkpoint_or_perplexity_is_named(tmp_path):
 
 
 def test_sections_are_there_when_their_rows_are(sweep, page, tmp_path):
-    assert re.findall(r"<h2 id[^>]*>([^<]*)", page) == [
+    assert headings(page) == [
+        "The numbers",
         "Effective context by other rules",
         "Against what the frequencies predict",
         "Accuracy by distance",
         "Perplexity in numbers",
         "Perplexity and context",
         "Training loss",
+        "What else can be measured here",
+        "What differs between members",
+        "How to repeat it",
     ]
-    assert "What else can be measured here" in page
     assert f"python evaluate.py {sweep} --lengths 128,256,512</pre>" in page
     config = experiment("rope(base=10)")
     rows = answers(config, 20, documents=2) + answers(config, 20, length=256, documents=2)
@@ -311,7 +356,7 @@ def test_sections_are_there_when_their_rows_are(sweep, page, tmp_path):
     make_run(tmp_path, config, rows)
     assert run_report(tmp_path) == 0
     text = (tmp_path / "report.html").read_text()
-    assert re.findall(r"<h2 id[^>]*>([^<]*)", text) == [
+    assert headings(text)[1:-3] == [
         "Effective context by other rules",
         "Accuracy by distance",
         "By context length",
@@ -441,7 +486,7 @@ def test_a_setting_that_one_member_lacks_leaves_its_cell_empty(tmp_path):
     folders = [tmp_path / name for name in ("plain", "latent", "listed")]
     assert run_report(*folders, "--out", tmp_path / "page.html") == 0
     text = (tmp_path / "page.html").read_text()
-    rows = parsed(text[text.index("What differs between members") :]).rows
+    rows = parsed(section(text, "What differs between members")).rows
     heads, *members = rows[:4]
     assert {len(row) for row in rows[:4]} == {len(heads)}
     cells = {row[0]: dict(zip(heads, row, strict=True)) for row in members}

@@ -2,8 +2,8 @@
 
     python -m tpu.aot paper_2b --topology v5p:4x4x4 [dotted.field=value ...]
 
-The program is train.py's own (`train.train_step`, the same shardings, the same kernels), compiled
-by libtpu (the `tpu` extra) for the slice's chips. Printed are memory per chip and whether it fits,
+The program is train.py's own (`training.step`, the same shardings, the same kernels), compiled by
+libtpu (the `tpu` extra) for the slice's chips. Printed are memory per chip and whether it fits,
 collectives beside the least that the sharding needs, FLOPs, and an estimate of a step's time:
 
     compute      FLOPs of the step over the chips' dense bfloat16 peak. Matrix products of the
@@ -34,7 +34,6 @@ from jax.sharding import Mesh
 from rich.console import Console
 from rich.table import Table
 
-import train
 from experiment import metrics, overrides
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh, mesh_sizes
@@ -45,6 +44,8 @@ from tpu import topology as topology_lib
 from tpu.hlo import Collective, Program
 from tpu.plan import amount, command_line, notes
 from tpu.topology import Chip, Topology
+from training.members import abstract_state, member_arrays
+from training.step import compile_step
 
 
 class Report(NamedTuple):
@@ -116,9 +117,9 @@ def compile_devices(topology: Topology) -> list[Any]:
 
 
 def step_arguments(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tuple:
-    """What `train.train_stage` gives its step, as shapes with shardings."""
+    """What `training.loop` gives its step, as shapes with shardings."""
     (stage, *_) = split(config)
-    state = train.abstract_state(config, num_members, mesh)
+    state = abstract_state(config, num_members, mesh)
     shape = (config.data.batch_size, config.data.context_length)
     rows = sharding.batch_sharding(mesh)
     dtypes = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), np.int32)
@@ -126,7 +127,7 @@ def step_arguments(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tu
         name: jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
         for name, dtype in {**dtypes, "loss_mask": np.float32}.items()
     }
-    return state, train.stack_members([stage] * num_members), batch, np.int32(0)
+    return state, member_arrays([stage] * num_members), batch, np.int32(0)
 
 
 def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) -> Report:
@@ -138,7 +139,7 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
     mesh = make_mesh(config, num_members, compile_devices(topology))
     arguments = step_arguments(config, mesh, num_members)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, arguments[0])
-    step = train.compiled_step(config, num_members, mesh, shardings)
+    step = compile_step(config, num_members, mesh, shardings)
     started = time.monotonic()
     with jax.set_mesh(mesh):
         traced = step.trace(*arguments)

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import sweep
 from experiment import overrides
 from tpu import topology as topology_lib
 from tpu.topology import Topology
+from training.sweep import make_members
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
@@ -93,7 +93,7 @@ def make_jobs(mode: str, config_name: str, workdir: str, given: list[str]) -> li
     if mode == "run":
         overrides.apply(config, given)
         return [Job(job_name(workdir), config_name, ["python", "train.py", *arguments])]
-    names = [name for name, _, _ in sweep.make_members(config, given)]
+    names = [name for name, _, _ in make_members(config, given)]
     program = ["python", "sweep.py"]
     if mode == "sweep":
         return [Job(job_name(workdir), "; ".join(names), [*program, *arguments])]
@@ -105,7 +105,7 @@ def make_jobs(mode: str, config_name: str, workdir: str, given: list[str]) -> li
 
 def main() -> int:
     """Command line; exit status 2 after one line for a user's mistake."""
-    parser = overrides.argument_parser("python -m tpu.jobset", __doc__, sweep.SWEEP_HELP)
+    parser = overrides.argument_parser("python -m tpu.jobset", __doc__, overrides.SWEEP_HELP)
     parser.add_argument(
         "--mode",
         choices=("members", "sweep", "run"),

@@ -27,7 +27,7 @@ from model.loss import MAX_LOGITS
 from model.transformer import describe_size, parameter_axes
 from tpu import topology as topology_lib
 from tpu.topology import Topology
-from train import abstract_state
+from training.members import abstract_state
 
 
 class Leaf(NamedTuple):

@@ -26,7 +26,7 @@ CHUNK = 256  # tokens of an answer at most
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step1(Task):
-    """See the module. Document number r is row r of training, as `data.pipeline.batches` has it.
+    """See the module. Document number r is row r of training (`data.pipeline.make_batches`).
 
     An answer is a chunk of up to 256 neighbouring targets that the loss counts; its `distance` is
     the tokens of its own document before it in the row.

@@ -136,7 +136,7 @@ class Dynamic(Rotary):
             return self
         names = {field.name for field in dataclasses.fields(variant)}
         shared = {name: value for name, value in vars(self).items() if name in names}
-        return variant(**shared | {"factor": factor})
+        return variant(**{**shared, "factor": factor})
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """Unstretched; see `Rotary.frequencies`."""

@@ -73,7 +73,7 @@ def test_su_columns(tmp_path):
     ((section, tables),) = page_tables.shares(read(tmp_path)).items()
     ((name, table),) = tables.items()
     assert (section, name) == ("Tokens guessed right", "at 256")
-    ((index, cells),) = table.rows
+    ((index, cells),) = table.lines
     named = {head: cell.split()[0] for head, cell in zip(table.heads, cells, strict=True)}
     assert index == 0 and named["evaluated with"] == "trained"
     shares = [named[n] for n in ("trained length", "repeated, lag T", "repeated, lag T/2")]

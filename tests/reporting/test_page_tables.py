@@ -22,14 +22,14 @@ def test_other_rules_stand_beside_l50(tmp_path, config):
     rows += [row(config, "vt", exact_match=False), row(config, "fwe", length=512)]
     found = page_tables.rules(read(tmp_path, config, rows))
     assert list(found) == ["kv", "fwe"]  # nobody got any of vt right
-    ((index, cells),) = found["kv"].rows
+    ((index, cells),) = found["kv"].lines
     named = dict(zip(found["kv"].heads, cells, strict=True))
     assert index == 0 and named["L50 [95% CI]"] == named["L85"] == "> 127"
     assert named["visual edge"] == "127"
     for rule in ("0.85 of the shortest", "above 0.794", "above 0.856"):
         assert named[rule] == "128"
     # At a single length there is no shorter one to compare with.
-    assert found["fwe"].rows[0][1][1:] == ["–", ">= 512", ">= 512"]
+    assert found["fwe"].lines[0][1][1:] == ["–", ">= 512", ">= 512"]
 
 
 def test_answers_from_a_whole_context(tmp_path, config):
@@ -39,7 +39,7 @@ def test_answers_from_a_whole_context(tmp_path, config):
     table = page_tables.scores(read(tmp_path, config, rows))
     assert table is not None
     assert table.heads == ["member", "fwe at 512", "vt at 128"]
-    assert table.rows[0][1][1:] == ["0.0 ± 0.0", "75.0 ± 49.0"]
+    assert table.lines[0][1][1:] == ["0.0 ± 0.0", "75.0 ± 49.0"]
 
 
 def test_text_by_every_measure(tmp_path, config):
@@ -51,6 +51,6 @@ def test_text_by_every_measure(tmp_path, config):
     ]
     found = page_tables.texts(read(tmp_path, config, [*rows, row(config, "step1")]))
     assert list(found) == ["sliding_window"]
-    cells = found["sliding_window"].rows[0][1][1:]
+    cells = found["sliding_window"].lines[0][1][1:]
     assert cells == ["128", "2", "1.5000", "4.48", "1.7312", "148.4", "2"]
     assert found["sliding_window"].heads[-1] == "window mean nll"

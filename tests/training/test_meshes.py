@@ -8,14 +8,14 @@ import jax
 import numpy as np
 import pytest
 
-import train
-from data.pipeline import batches
+from data.pipeline import make_batches
 from data.prepare import prepare
 from experiment import overrides
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from model.transformer import count_params
 from tests.data.helpers import plain_text, write_jsonl
+from training.loop import train
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
 
@@ -47,18 +47,18 @@ SCRIPT = """
 import json, sys
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
-import train
 from experiment import overrides
 from experiment.run import RunDirectory
+from training import loop
 
 folder, cases = sys.argv[1], json.loads(sys.argv[2])
-report, compiled_step = {}, train.compiled_step
+report, compile_step = {}, loop.compile_step
 
 def measured_step(*args):
     step = None
     def measured(*arguments):
         nonlocal step
-        step = step or compiled_step(*args).lower(*arguments).compile()
+        step = step or compile_step(*args).lower(*arguments).compile()
         state, scalars = step(*arguments)
         memory = step.memory_analysis()
         held = dict.fromkeys(range(8), 0)
@@ -74,8 +74,8 @@ def measured_step(*args):
 for name, (model, members) in cases.items():
     configs = [overrides.apply(overrides.find_config(model), changes) for changes in members]
     runs = [RunDirectory(f"{folder}/{name}/{index}") for index in range(len(configs))]
-    train.compiled_step = measured_step if name == "plain fsdp=8" else compiled_step
-    assert train.train(configs, runs)
+    loop.compile_step = measured_step if name == "plain fsdp=8" else compile_step
+    assert loop.train(configs, runs)
 print(json.dumps(report))
 """
 
@@ -104,7 +104,7 @@ def on_one(data, tmp_path_factory) -> dict[str, list[RunDirectory]]:
         configs = configs_of(model, *data)
         folder = tmp_path_factory.mktemp(model)
         runs[model] = [RunDirectory(folder / str(index)) for index in range(len(configs))]
-        assert train.train(configs, runs[model])
+        assert train(configs, runs[model])
     return runs | {"plain": runs["members"][:1]}
 
 
@@ -140,7 +140,7 @@ def assert_same(run: RunDirectory, expected: RunDirectory) -> None:
 def test_documents_share_rows_and_reach_over_devices(data):
     """What the meshes are tried on: several documents a row, and one of padding."""
     (config,) = configs_of("plain", *data)
-    ids_BT = next(batches(config.data, prepare(config.data), start_step=0))["segment_ids"]
+    ids_BT = next(make_batches(config.data, prepare(config.data), start_step=0))["segment_ids"]
     counts = ids_BT.max(axis=1)
     assert (counts == 1).sum() == 2 and (np.sort(counts)[2:] >= 2).all()
     # Some document is cut by every boundary of eight stretches.
@@ -174,7 +174,7 @@ def test_a_run_goes_on_where_there_is_one_device(model, mesh, data, on_one, on_e
         shutil.copytree(folder / f"{model} {mesh}" / str(index), runs[-1].path)
         shutil.rmtree(runs[-1].checkpoints_path / "20")
         assert runs[-1].steps() == [10]
-    assert train.train(configs_of(model, *data), runs)
+    assert train(configs_of(model, *data), runs)
     for run, expected in zip(runs, on_one[model], strict=True):
         assert_same(run, expected)
 

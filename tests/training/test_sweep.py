@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-import sweep
-import train
 from experiment import overrides
 from experiment.checkpoint import restore_params
 from experiment.run import RunDirectory, find_runs
+from training import loop, plan
+from training.loop import train
+from training.sweep import make_members, shared_part, train_sweep
 
 
 def digest(run: RunDirectory) -> str:
@@ -80,7 +81,7 @@ def test_members_of_different_shape_train_one_after_another(tmp_path, tiny_data,
 
 
 def test_a_preset_brings_its_own_members():
-    members = sweep.make_members(overrides.find_config("demo"), ["train.num_steps=50"])
+    members = make_members(overrides.find_config("demo"), ["train.num_steps=50"])
     assert [name for name, _, _ in members] == [
         "base=10",
         "base=30",
@@ -91,12 +92,12 @@ def test_a_preset_brings_its_own_members():
     ]
     assert {config.train.num_steps for _, _, config in members} == {50}
     assert members[-1][2].model.window == 32
-    shared = {sweep.shared_part(config) for _, _, config in members}
+    shared = {shared_part(config) for _, _, config in members}
     assert len(shared) == 1  # one compiled program
 
 
 def test_values_on_the_command_line_replace_the_presets_members():
-    members = sweep.make_members(overrides.find_config("demo"), ["model.rotary.base=5,7"])
+    members = make_members(overrides.find_config("demo"), ["model.rotary.base=5,7"])
     assert [name for name, _, _ in members] == ["base=5", "base=7"]
 
 
@@ -108,7 +109,7 @@ def test_what_all_members_of_a_preset_have_is_not_in_their_names():
             ("data.context_length=32", "model.rotary=nope"),
         ),
     )
-    members = sweep.make_members(config, [])
+    members = make_members(config, [])
     assert [name for name, _, _ in members] == ["base=10", "rotary=nope"]
     assert {config.data.context_length for _, _, config in members} == {32}
 
@@ -127,15 +128,15 @@ def test_what_all_members_of_a_preset_have_is_not_in_their_names():
 )
 def test_members_share_a_program_where_all_their_stages_do(one, other, groups):
     tiny = overrides.find_config("tiny")
-    shared = {sweep.shared_part(overrides.apply(tiny, changes)) for changes in (one, other)}
+    shared = {shared_part(overrides.apply(tiny, changes)) for changes in (one, other)}
     assert len(shared) == groups
 
 
 def test_seeds_of_one_start_are_one_run():
     tiny = overrides.find_config("tiny")
     with pytest.raises(ValueError, match=r"seed=0 and seed=1 would be the same run.*data\.seed"):
-        sweep.make_members(tiny, ["start_from=runs/a", "seed=0,1"])
-    assert len(sweep.make_members(tiny, ["start_from=runs/a", "data.seed=0,1"])) == 2
+        make_members(tiny, ["start_from=runs/a", "seed=0,1"])
+    assert len(make_members(tiny, ["start_from=runs/a", "data.seed=0,1"])) == 2
 
 
 @pytest.mark.slow
@@ -153,7 +154,7 @@ def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, 
         for base in (10, 50)
     ]
     runs = [RunDirectory(tmp_path / name) for name in ("together10", "together50", "alone")]
-    assert train.train(configs, runs[:2]) and train.train(configs[1:], runs[2:])
+    assert train(configs, runs[:2]) and train(configs[1:], runs[2:])
     _, together, alone = runs
     losses = [[row["loss"] for row in run.read_metrics()] for run in (together, alone)]
     assert len(losses[0]) == 7
@@ -177,7 +178,7 @@ def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, 
 )
 def test_useless_sweeps_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
-        sweep.make_members(overrides.find_config("tiny"), given)
+        make_members(overrides.find_config("tiny"), given)
 
 
 GRID = ["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=3"]
@@ -185,7 +186,7 @@ GRID = ["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=3"]
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What `train.train` was asked for, one (directory, config, overrides) a member."""
+    """What `training.loop.train` was asked for, one (directory, config, overrides) a member."""
     calls = []
 
     def record(configs, runs, *, given_overrides, command):
@@ -193,14 +194,14 @@ def asked(monkeypatch):
         calls.extend(zip(paths, configs, given_overrides, strict=True))
         return True
 
-    monkeypatch.setattr(train, "train", record)
-    monkeypatch.setattr(train, "check", lambda configs, runs: None)
+    monkeypatch.setattr(loop, "train", record)
+    monkeypatch.setattr(plan, "make_plan", lambda configs, runs: None)
     return calls
 
 
 def test_members_one_by_one_are_the_sweep(asked, tmp_path):
     """As array jobs and Kubernetes train them, in any order."""
-    assert sweep.run_sweep("tiny", tmp_path, GRID, "")
+    assert train_sweep("tiny", tmp_path, GRID, "")
     expected, text = list(asked), (tmp_path / "sweep.json").read_text()
     assert [path.name for path, _, _ in expected] == [
         *("base=10,seed=0", "base=10,seed=1", "base=1e4,seed=0", "base=1e4,seed=1")
@@ -208,20 +209,20 @@ def test_members_one_by_one_are_the_sweep(asked, tmp_path):
     asked.clear()
     (tmp_path / "sweep.json").unlink()
     for number in (3, 0, 2, 1):
-        assert sweep.run_sweep("tiny", tmp_path, GRID, "", only=number)
+        assert train_sweep("tiny", tmp_path, GRID, "", only=number)
         assert (tmp_path / "sweep.json").read_text() == text
     assert sorted(asked, key=lambda call: call[0]) == expected
 
 
 def test_no_such_member(asked, tmp_path):
     with pytest.raises(ValueError, match="no member 4: the sweep has members 0 to 3"):
-        sweep.run_sweep("tiny", tmp_path, GRID, "", only=4)
+        train_sweep("tiny", tmp_path, GRID, "", only=4)
     assert not (tmp_path / "sweep.json").exists()
 
 
 def test_another_sweep_is_not_mixed_in(asked, tmp_path):
-    sweep.run_sweep("tiny", tmp_path, GRID, "", only=0)
+    train_sweep("tiny", tmp_path, GRID, "", only=0)
     with pytest.raises(ValueError, match="holds another sweep; use another --workdir"):
-        sweep.run_sweep("tiny", tmp_path, ["seed=0,1"], "", only=0)
+        train_sweep("tiny", tmp_path, ["seed=0,1"], "", only=0)
     # On other devices, or saved more often, it is still the same.
-    assert sweep.run_sweep("tiny", tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"], "")
+    assert train_sweep("tiny", tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"], "")

@@ -14,7 +14,7 @@ import pytest
 
 from experiment.run import RunDirectory, find_runs
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each starts several processes
 
 

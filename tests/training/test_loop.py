@@ -16,8 +16,6 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh
 
-import sweep
-import train
 from data import pipeline
 from data.prepare import prepare
 from experiment import overrides
@@ -26,8 +24,12 @@ from experiment.config import from_dict
 from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
 from model.positions import position_table
+from training.loop import train
+from training.plan import make_plan
+from training.step import MemberArrays, State, init_state, over_members, train_step
+from training.sweep import shared_part
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each compiles a train step, or starts processes that do
 TIMING = {"seconds", "tokens_per_second", "mfu"}
 
@@ -57,7 +59,9 @@ def tiny(tiny_data):
 
 @pytest.fixture(scope="module")
 def batch(tiny):
-    batch = next(pipeline.batches(tiny.data, prepare(tiny.data, show_progress=False), start_step=0))
+    batch = next(
+        pipeline.make_batches(tiny.data, prepare(tiny.data, show_progress=False), start_step=0)
+    )
     batch.pop("row_hash")
     return batch
 
@@ -67,15 +71,15 @@ def lone_cpu(tiny):
     return make_mesh(tiny, 1)
 
 
-def one_member(config) -> tuple[train.State, train.Member]:
+def one_member(config) -> tuple[State, MemberArrays]:
     table = position_table(config.model, config.data.context_length)
-    member = train.Member(table, np.float32(config.train.learning_rate))
-    return train.fresh_state(config, jnp.uint32(config.seed)), member
+    member = MemberArrays(table, np.float32(config.train.learning_rate))
+    return init_state(config, jnp.uint32(config.seed)), member
 
 
 def test_loss_falls_on_a_repeated_batch(tiny, batch):
     state, member = one_member(tiny)
-    step_fn = jax.jit(lambda *args: train.train_step(tiny, *args))
+    step_fn = jax.jit(lambda *args: train_step(tiny, *args))
     losses = []
     for step in range(30):
         state, scalars = step_fn(state, member, batch, np.int32(step % 10))
@@ -87,8 +91,8 @@ def test_loss_falls_on_a_repeated_batch(tiny, batch):
 def test_microbatches_add_up_to_the_whole_batch(tiny, batch):
     state, member = one_member(tiny)
     config = dataclasses.replace(tiny, train=dataclasses.replace(tiny.train, accumulate=4))
-    _, scalars = jax.jit(lambda *a: train.train_step(tiny, *a))(state, member, batch, 5)
-    _, part_scalars = jax.jit(lambda *a: train.train_step(config, *a))(state, member, batch, 5)
+    _, scalars = jax.jit(lambda *a: train_step(tiny, *a))(state, member, batch, 5)
+    _, part_scalars = jax.jit(lambda *a: train_step(config, *a))(state, member, batch, 5)
     # Rows count different numbers of targets, so a mean of means would be off.
     assert len(set(batch["loss_mask"].sum(axis=1))) > 1
     np.testing.assert_allclose(scalars["loss"], part_scalars["loss"], rtol=1e-5)
@@ -102,7 +106,7 @@ def test_a_nan_in_one_member_touches_nothing(tiny, batch, lone_cpu):
     broken.params["final_norm"]["scale"] = broken.params["final_norm"]["scale"].at[0].set(jnp.nan)
     stacked = jax.tree.map(lambda *x: jnp.stack(x), states[0], broken)
     member = jax.tree.map(lambda *x: jnp.stack(x), *arrays)
-    step_fn = jax.jit(train.over_members(functools.partial(train.train_step, tiny), 2, lone_cpu))
+    step_fn = jax.jit(over_members(functools.partial(train_step, tiny), 2, lone_cpu))
     new, scalars = step_fn(stacked, member, batch, np.int32(3))
     assert scalars["skipped"].tolist() == [False, True]
     for before, after in zip(jax.tree.leaves(stacked), jax.tree.leaves(new), strict=True):
@@ -119,14 +123,14 @@ def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, lone_cpu):
     ]
     states, members = zip(*map(one_member, configs), strict=True)
     state, member = (jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, members))
-    function = functools.partial(train.train_step, tiny)
+    function = functools.partial(train_step, tiny)
     two = AbstractMesh((2,), ("data",))
-    in_turn, side_by_side = (train.over_members(function, 3, mesh) for mesh in (lone_cpu, two))
+    in_turn, side_by_side = (over_members(function, 3, mesh) for mesh in (lone_cpu, two))
     _, scalars = jax.jit(in_turn)(state, member, batch, np.int32(9))
     _, side_scalars = jax.jit(side_by_side)(state, member, batch, np.int32(9))
     np.testing.assert_allclose(scalars["loss"], side_scalars["loss"], rtol=1e-5)
     for config, own_state, own, loss in zip(configs, states, members, scalars["loss"], strict=True):
-        _, alone = jax.jit(lambda *a, c=config: train.train_step(c, *a))(
+        _, alone = jax.jit(lambda *a, c=config: train_step(c, *a))(
             own_state, own, batch, np.int32(9)
         )
         np.testing.assert_allclose(alone["loss"], loss, rtol=1e-5)
@@ -150,16 +154,16 @@ def test_eight_unlike_schedules_train_in_one_program(tiny, batch, lone_cpu):
     configs = [overrides.apply(tiny, [f"model.rotary={text}"]) for text in MIXED]
     states, members = zip(*map(one_member, configs), strict=True)
     state, member = (jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, members))
-    function = functools.partial(train.train_step, tiny)
-    together = jax.jit(train.over_members(function, len(MIXED), lone_cpu))
+    function = functools.partial(train_step, tiny)
+    together = jax.jit(over_members(function, len(MIXED), lone_cpu))
     losses = []
     for step in range(3):
         state, scalars = together(state, member, batch, np.int32(step))
         losses.append(scalars["loss"])
     assert together._cache_size() == 1
-    # The step reads nothing of a config that members may differ in: see `sweep.shared_part`.
-    assert len({sweep.shared_part(config) for config in configs}) == 1
-    alone = jax.jit(lambda *a: train.train_step(configs[-1], *a))
+    # The step reads nothing of a config that members may differ in: see `shared_part`.
+    assert len({shared_part(config) for config in configs}) == 1
+    alone = jax.jit(lambda *a: train_step(configs[-1], *a))
     for index, config in enumerate(configs):
         own_state, own = one_member(config)
         for step in range(3):
@@ -214,7 +218,7 @@ CONTINUED = (
 
 def run_in_process(config, path: Path) -> RunDirectory:
     run = RunDirectory(path)
-    assert train.train([config], [run])
+    assert train([config], [run])
     return run
 
 
@@ -276,7 +280,7 @@ def test_a_child_starts_at_its_parents_parameters(tiny, parent_child_staged, tmp
         overrides.apply(tiny, [f"start_from={parent.path}", f"model.rotary.base={base}", "seed=5"])
         for base in (3, 7)
     ]
-    plan = train.check(configs, [RunDirectory(tmp_path / name) for name in "ab"])
+    plan = make_plan(configs, [RunDirectory(tmp_path / name) for name in "ab"])
     params, _ = restore_params(parent)
     for member in (0, 1):
         jax.tree.map(
@@ -290,7 +294,7 @@ def test_rows_go_on_where_the_data_is_unchanged(parent_child_staged):
     """Stage 2 reads rows 48 to 63 of stage 1's data, which has read 0 to 47."""
     _, _, staged = parent_child_staged
     data = staged.config_at(14).data
-    batches = pipeline.batches(data, prepare(data, show_progress=False), start_step=6)
+    batches = pipeline.make_batches(data, prepare(data, show_progress=False), start_step=6)
     hashes = sum(int(next(batches)["row_hash"].sum(dtype=np.uint64)) for _ in range(2))
     digests = [data_state(staged, step)["digest"] for step in (14, 16)]
     assert (digests[0] + hashes) % 2**64 == digests[1]
@@ -340,7 +344,7 @@ def test_what_is_wrong_in_any_stage_is_refused_before_anything_is_written(
     changes = [change.format(parent=parent_child_staged[0].path) for change in changes]
     run = RunDirectory(tmp_path / "run")
     with pytest.raises(ValueError, match=message) as caught:
-        train.train([overrides.apply(tiny, changes)], [run])
+        train([overrides.apply(tiny, changes)], [run])
     assert "\n" not in str(caught.value)
     assert not run.path.exists()
 
@@ -384,5 +388,5 @@ def test_another_config_in_the_same_directory_is_refused(tmp_path, tiny_data, ru
 def test_a_mesh_that_does_not_fit_is_refused_before_anything_is_written(tiny, tmp_path):
     config = overrides.apply(tiny, ["mesh.fsdp=3"])
     with pytest.raises(ValueError, match="does not cover the 1 devices; use"):
-        train.train([config], [RunDirectory(tmp_path / "run")])
+        train([config], [RunDirectory(tmp_path / "run")])
     assert not (tmp_path / "run").exists()

@@ -1,0 +1,152 @@
+"""What the page says of all members together: the answer in short, the numbers, what differs."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
+from model import rotary as rotary_lib
+from model.rotary import Rotary
+from reporting.members import Member, learned, tasks
+from reporting.page import Finding, Folded, Part, Table, Text
+from theory.predictions import HORIZON
+
+ESTIMATES = (
+    "Effective context: the distance in tokens at which accuracy has fallen half-way from its "
+    "ceiling to chance, first crossing from the short side, with its 95% interval ({size}); > if "
+    "not fallen at the longest distance asked; isotonic: what the same data say with no shape of "
+    "the fall assumed, where that differs by a quarter octave. L85: where accuracy is still 0.85 "
+    "of the way. Ceiling: accuracy at short distances. Revival: best accuracy beyond the first "
+    "fall, and where. "
+)
+PREDICTIONS = (
+    "Theory length: the first distance m at which Bₘ = Σ cos(m · inv_freq) is negative, for the "
+    f"frequencies the member was trained with (none: at no distance below {HORIZON:,}). Periods: "
+    "of the slowest pair that rotates."
+)
+
+
+def facts(members: Sequence[Member]) -> list[str]:
+    """How many members and seeds, and what they were trained on."""
+    seeds = max(len(member.runs) for member in members)
+    lengths = sorted({member.trained_length for member in members})
+    return [
+        _plural(len(members), "member"),
+        _plural(seeds, "seed"),
+        f"trained on {', '.join(f'{length:,}' for length in lengths)} tokens",
+    ]
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def findings(members: Sequence[Member]) -> tuple[str, list[Finding]]:
+    """How the answer in short begins, and what it says of the least and the greatest base."""
+    task = next(iter(tasks(members)), None)
+    measured = [member for member in members if task in member.estimates]
+    if task is None or not measured:
+        asked = any(member.own for member in members)
+        return "No retrieval was asked for." if asked else "Nothing has been measured yet.", []
+    based = [member for member in measured if member.base is not None] or measured
+    ends = [based[0], based[-1]] if len(based) > 1 else based
+    return f"On {task},", [_finding(member.label, member.estimates[task]) for member in ends]
+
+
+def _finding(label: str, estimate: Estimate) -> Finding:
+    before, after = "finds answers only", " tokens back"
+    if estimate.verdict == NOT_LEARNED:
+        before, after = "is", ""
+    elif estimate.verdict == MEASURED:
+        before = "finds answers up to"
+    elif estimate.verdict.startswith(">"):
+        before, after = "finds answers", " tokens back, as far as could be asked"
+    return Finding(label=label, before=before, value=str(estimate), after=after)
+
+
+def numbers(members: Sequence[Member]) -> Table:
+    """Of every member: what the leading task measured, what theory says, and the other tasks."""
+    names = tasks(members)
+    lead, others = names[:1], [name for name in names[1:] if learned(members, name)]
+    heads, groups = ["member"], []
+    if lead:
+        heads += ["effective context [95% CI]", "L85", "ceiling", "revival"]
+        groups.append((f"measured: {lead[0]}", 4))
+    heads += ["theory length", "quarter period", "full period", *others]
+    groups.append(("predicted (tokens)", 3))
+    if others:
+        groups.append(("effective context, other tasks", len(others)))
+    lines = []
+    for member in members:
+        theory = member.theory
+        cells = [
+            member.label,
+            *(cell for name in lead for cell in _measured(member.estimates.get(name))),
+            "none" if theory.first_negative is None else f"{theory.first_negative:,}",
+            *map(_tokens, (theory.quarter_period, theory.full_period)),
+            *(str(member.estimates.get(name, "not evaluated")) for name in others),
+        ]
+        lines.append((member.index, cells))
+    return Table(heads=heads, lines=lines, groups=groups, caption=_caption(members))
+
+
+def _caption(members: Sequence[Member]) -> str:
+    estimates = [estimate for member in members for estimate in member.estimates.values()]
+    if not estimates:
+        return PREDICTIONS
+    documents = _plural(min(estimate.num_documents for estimate in estimates), "document")
+    seeds = _plural(min(estimate.num_seeds for estimate in estimates), "seed")
+    unlearned = [name for name in tasks(members)[1:] if not learned(members, name)]
+    said = f"Learned by no member: {', '.join(unlearned)}. " if unlearned else ""
+    return ESTIMATES.format(size=f"{documents}, {seeds}") + said + PREDICTIONS
+
+
+def _measured(estimate: Estimate | None) -> list[str]:
+    if estimate is None:
+        return ["not evaluated", "–", "–", "–"]
+    revival = f"{estimate.revival:.2f} at {estimate.revival_distance:.0f}"
+    return [
+        str(estimate),
+        estimate.l85_text,
+        f"{estimate.ceiling:.2f}",
+        "–" if math.isnan(estimate.revival) else revival,
+    ]
+
+
+def _tokens(count: float) -> str:
+    return "∞" if math.isinf(count) else f"{count:,.0f}"
+
+
+def differences(members: Sequence[Member]) -> list[Part]:
+    """The fields of the configuration that differ, by member; folded, those that do not."""
+    settings = [flatten(member.config) for member in members]
+    fields = list(dict.fromkeys(field for setting in settings for field in setting))
+    different = [f for f in fields if len({setting.get(f) for setting in settings}) > 1]
+    shared = [(None, (field, settings[0][field])) for field in fields if field not in different]
+    lines = [
+        (member.index, [member.label, *(setting.get(field, "") for field in different)])
+        for member, setting in zip(members, settings, strict=True)
+    ]
+    table = Table(heads=["member", *different], lines=lines, wraps=True)
+    return [
+        table if different else Text(text="Nothing: there is one member."),
+        Folded(
+            summary=f"Configuration shared by all members ({len(shared)} fields)",
+            part=Table(heads=["field", "value"], lines=shared, wraps=True),
+        ),
+    ]
+
+
+def flatten(config: Any, prefix: str = "") -> dict[str, str]:
+    """Dotted fields, as overrides spell them; a rotary variant is one value, its expression."""
+    first = config[0] if isinstance(config, tuple) and config else config
+    if isinstance(first, Rotary):
+        return {prefix: rotary_lib.expression(config)}
+    if not dataclasses.is_dataclass(config):
+        return {prefix: ",".join(map(str, config)) if isinstance(config, tuple) else str(config)}
+    flat = {}
+    for field in dataclasses.fields(config):
+        name = f"{prefix}.{field.name}" if prefix else field.name
+        flat |= flatten(getattr(config, field.name), name)
+    return flat
