@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import shlex
 import sys
 import typing
 from collections.abc import Sequence
@@ -57,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    given = sys.argv[1:] if arguments is None else arguments
+    for run, *_ in results:
+        run.record_command(shlex.join(["python", "evaluate.py", *given]))
     out = Console(width=max(Console().width, 110))  # wider than a pipe's 80: rows stay lines
     for table in tables(results):
         out.print(table)

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import shlex
 
 import jax
 import jax.numpy as jnp
@@ -215,6 +216,8 @@ def test_train_with_a_evaluate_with_b_is_a_matrix(sweep, capsys):
     assert "yarn" in captured.out and "(base=500)" in captured.out
     row = next(line for line in captured.out.splitlines() if line.strip().startswith("rotary=nope"))
     assert row.count("NOT_LEARNED") == 2
+    (typed,) = RunDirectory(sweep / "rotary=nope").read_commands()
+    assert shlex.split(typed) == ["python", "evaluate.py", *paths, *arguments]
 
 
 def test_precision_asks_on_near_the_fall_until_it_is_known(tmp_path, tokenizer_bytes, monkeypatch):

@@ -287,13 +287,11 @@ def test_only_fields_that_differ_are_in_the_open(page):
 
 
 def test_commands_repeat_the_experiment(sweep, page):
-    assert f"python sweep.py tiny --workdir {sweep} model.rotary.base=10,30,100,1e4\n" in page
-    four = " ".join(f"{sweep}/base={base}" for base in (10000, 10, 30, 100))
     assert (
-        f"python evaluate.py {sweep} --tasks kv --documents 8\n"
-        f"python evaluate.py {four} --tasks lines,perplexity --documents 8\n"
+        f"<pre>python sweep.py tiny --workdir {sweep} model.rotary.base=10,30,100,1e4\n"
+        f"python evaluate.py {sweep}\n"
         f"python report.py {sweep}</pre>"
-    ) in page
+    ) in section(page, "How to repeat it")
 
 
 def test_runs_that_saw_the_same_rows_are_said_to(page):
