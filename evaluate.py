@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         type=split_commas,
         default=["trained"],
         metavar="EXPR[,EXPR...]",
-        help=f"evaluate with these variants: trained, {', '.join(rotary_lib.schedules())}, "
+        help=f"evaluate with these variants: trained, {', '.join(rotary_lib.variants())}, "
         "with parameters in brackets; those left out are the trained variant's",
     )
     add(

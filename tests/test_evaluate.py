@@ -332,7 +332,7 @@ def test_nothing_to_ask_is_a_mistake(tmp_path, tokenizer_bytes, capsys):
         (["--precision=0"], "precision must be a positive number of octaves, got 0"),
         (["--documents=0"], "documents must be at least 1, got 0"),
         (["--step=3"], "has no checkpoint of step 3; it has [4]"),
-        (["--rotary=ropee(base=10)"], "unknown rotary schedule 'ropee'; did you mean 'rope'?"),
+        (["--rotary=ropee(base=10)"], "unknown rotary variant 'ropee'; did you mean 'rope'?"),
         (["--rotary=ntk_aware"], "ntk_aware needs factor: write ntk_aware(factor=...)"),
         (["--rotary=nope,yarn"], "yarn needs factor"),
         (["--step1=base=10", "--tasks=kv"], "--step1 chooses its own task and variants"),

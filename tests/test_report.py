@@ -422,10 +422,10 @@ def test_members_of_two_sweeps_keep_their_names_apart(tmp_path):
 def test_theory_of_unlike_layers_is_that_of_the_farthest():
     ten = rotary.parse("rope(base=10)").inv_freq(64)
     hundred = rotary.parse("rope(base=100)").inv_freq(64)
-    both = predict(np.stack([ten, hundred, ten]))
+    both = predict(np.stack([ten, hundred, ten])[:, None])
     assert both.first_negative == 46
     assert both.full_period == pytest.approx(544, abs=0.5)
-    assert predict(np.stack([ten, np.zeros(32)])).first_negative is None
+    assert predict(np.stack([ten, np.zeros(32)])[:, None]).first_negative is None
 
 
 def test_long_losses_are_averaged_in_blocks(tmp_path):
