@@ -19,37 +19,17 @@ from model.rotary import Rotary
 from model.rotary.rope import Rope
 from reporting.members import Member, learned, tasks
 from reporting.style import FAINT, INK, looks, tag
-from theory import bound, decay
+from theory import bound
+from theory.predictions import predict
 
 _DASHED, _DOTTED, _DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))
 _LONGEST_STABLE = 2**13
 
 
-class _Prediction(NamedTuple):
-    """A line: its name in the legend, its look, and its tokens by frequencies and a limit."""
-
-    label: str
-    color: str
-    linestyle: str | tuple
-    tokens: Callable[[np.ndarray, int], float | None]
-
-
-_THEORY = {  # by field of Predictions
-    "first_negative": _Prediction(
-        "theory: first distance with $B_m<0$", INK, "-", decay.first_negative
-    ),
-    "quarter_period": _Prediction(
-        "quarter period of the slowest pair",
-        FAINT,
-        _DASHED,
-        lambda inv_freq, _: decay.quarter_period(inv_freq),
-    ),
-    "full_period": _Prediction(
-        "full period of the slowest pair",
-        FAINT,
-        _DOTTED,
-        lambda inv_freq, _: decay.full_period(inv_freq),
-    ),
+_THEORY = {  # field of Predictions: (legend, color, linestyle)
+    "first_negative": ("theory: first distance with $B_m<0$", INK, "-"),
+    "quarter_period": ("quarter period of the slowest pair", FAINT, _DASHED),
+    "full_period": ("full period of the slowest pair", FAINT, _DOTTED),
 }
 
 
@@ -191,28 +171,32 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
     computed at each base it passes, and only where members differ in nothing but their base.
     """
     top = ax.get_ylim()[1]
-    for name, predicted in _THEORY.items():
+    for name, (_, color, _) in _THEORY.items():
         for member in based:
-            if (value := getattr(member.theory, name) or math.inf) < top:
-                mark = ax.plot(member.base, value, "_", color=predicted.color, ms=13, mew=1.8)
-                tag(mark, member)
+            value = getattr(member.theory, name) or math.inf
+            if member.base is not None and value < top:
+                tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
     for stable in _stable_bases(based):
         ax.axvline(stable, color=FAINT, linestyle=_DASH_DOTTED, linewidth=1.1, zorder=1.5)
     families = {
-        (dataclasses.replace(rotary, base=2.0), member.config.model.rope_head_dim)
+        (dataclasses.replace(rotary, base=2.0), model.rope_head_dim, model.head_dim)
         for member in based
-        if isinstance(rotary := member.config.model.rotary, Rotary)
+        if isinstance(rotary := (model := member.config.model).rotary, Rotary)
     }
     if len(families) > 1:
         return
-    ((rotary, head_dim),) = families
+    ((family, *_),) = families
+    model, length = based[0].config.model, based[0].trained_length
     left, right = ax.get_xlim()
     bases = np.geomspace(max(left, 1.01), right, 401)
-    between = [dataclasses.replace(rotary, base=float(base)).inv_freq(head_dim) for base in bases]
-    for predicted in _THEORY.values():
-        curve = [predicted.tokens(inv_freq, int(4 * top)) or math.nan for inv_freq in between]
-        style = {"color": predicted.color, "linestyle": predicted.linestyle}
-        ax.plot(bases, curve, linewidth=1.1, zorder=1.5, **style)
+    between = []
+    for base in bases:
+        rotary = dataclasses.replace(family, base=float(base))
+        inv_freq = dataclasses.replace(model, rotary=rotary).rotary_table(length).inv_freq
+        between.append(predict(inv_freq, int(4 * top)))
+    for name, (_, color, linestyle) in _THEORY.items():
+        curve = [getattr(each, name) or math.nan for each in between]
+        ax.plot(bases, curve, color=color, linestyle=linestyle, linewidth=1.1, zorder=1.5)
 
 
 def _stable_bases(members: Sequence[Member]) -> list[float]:
@@ -222,9 +206,13 @@ def _stable_bases(members: Sequence[Member]) -> list[float]:
     """
     based = [member for member in members if member.base is not None]
     settings = {
-        (member.trained_length, member.config.model.rope_head_dim, rotary.rotary_fraction)
+        (
+            member.trained_length,
+            model.head_dim,
+            rotary.rotary_dim(model.rope_head_dim) / model.head_dim,
+        )
         for member in based
-        if isinstance(rotary := member.config.model.rotary, Rope)
+        if isinstance(rotary := (model := member.config.model).rotary, Rope)
         and member.trained_length <= _LONGEST_STABLE
     }
     found = {stable for setting in settings if (stable := _stable_base(*setting))}
@@ -307,8 +295,8 @@ def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
         for task, mark in _marks(members).items()
     ]
     theory = [
-        _handle(line.label, color=line.color, ls=line.linestyle, lw=1.4)
-        for line in _THEORY.values()
+        _handle(label, color=color, ls=linestyle, lw=1.4)
+        for label, color, linestyle in _THEORY.values()
         if any(member.base is not None for member in members)
     ]
     if _stable_bases(members):

@@ -34,5 +34,5 @@ def test_ratios_are_to_the_last_function(capsys):
     timing.compare({"ours": [0.010, 0.040, 0.030], "theirs": [0.020, 0.020, 0.060]})
     ours, theirs = capsys.readouterr().out.splitlines()
     # The fastest of each; the median of 1/2, 2 and 1/2.
-    assert ours.split() == "ours 10 / 30 ms, ratio 0.50 / 0.50".split()
-    assert theirs.split() == "theirs 20 / 20 ms, ratio 1.00 / 1.00".split()
+    assert " ".join(ours.split()) == "ours 10 / 30 ms, ratio 0.50 / 0.50"
+    assert " ".join(theirs.split()) == "theirs 20 / 20 ms, ratio 1.00 / 1.00"
