@@ -5,6 +5,7 @@ import functools
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from data.tokenizer import Tokenizer
@@ -93,8 +94,8 @@ class LoadedRun:
 def _logits(
     config: ModelConfig, params: Params, table: PositionTable, tokens_BT: jax.Array
 ) -> jax.Array:
-    positions_BT = np.broadcast_to(np.arange(tokens_BT.shape[1]), tokens_BT.shape)
-    segment_ids_BT = np.ones(tokens_BT.shape, np.int32)
+    positions_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
+    segment_ids_BT = jnp.ones(tokens_BT.shape, jnp.int32)
     hidden_BTD = transformer.hidden(config, params, table, tokens_BT, positions_BT, segment_ids_BT)
     return transformer.unembed(config, params, hidden_BTD)
 
