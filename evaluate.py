@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import functools
 import itertools
+import shlex
 import sys
 import typing
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -469,7 +470,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         type=split_commas,
         default=[],
         metavar="EXPR[,EXPR...]",
-        help=f"evaluate with these schedules: trained, {', '.join(rotary_lib.schedules())}, "
+        help=f"evaluate with these schedules: trained, {', '.join(rotary_lib.variants())}, "
         "with parameters in brackets; those left out are the trained schedule's",
     )
     parser.add_argument(
@@ -516,6 +517,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    given = sys.argv[1:] if arguments is None else arguments
+    for run, *_ in results:
+        run.record_command(shlex.join(["python", "evaluate.py", *given]))
     out = Console(width=max(Console().width, 110))  # wider than a pipe's 80: rows stay lines
     for table in tables(results):
         out.print(table)

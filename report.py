@@ -9,6 +9,7 @@ given together, show effective context against trained length.
 """
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def main() -> None:
     args = parser.parse_args()
     out = args.out or args.dirs[0] / "report.html"
     try:
-        write(args.dirs, out)
+        write(args.dirs, out, shlex.join(["python", *sys.argv]))
     except (ValueError, OSError) as error:
         parser.error(str(error).replace("\n", " "))
     print(out)

@@ -12,39 +12,36 @@ import jax
 import numpy as np
 
 import evaluate
-from benchmarks.timing import alternate, milliseconds, random_batch, ratio
+from benchmarks.timing import alternate, compare, random_batch
+from configs.changes import change
 from data.prepare import prepare
 from evals import score
 from evals.task import Document
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import ExperimentConfig
-from experiment.overrides import apply, find_config
+from experiment.overrides import find_config
 from experiment.run import RunDirectory
 from model import transformer
 from model.positions import position_table
 
 MEMBERS, TASKS, LENGTHS = 8, ("kv", "lagcopy", "lines", "perplexity"), (256, 512, 1024)
 SIZES = {
-    "demo sizes": [],
-    "10M parameters": [
-        "model.vocab_size=8192",
-        "model.embed_dim=320",
-        "model.num_layers=6",
-        "model.num_heads=5",
-        "model.num_kv_heads=5",
-        "model.mlp_dim=864",
-    ],
+    "demo sizes": {},
+    "10M parameters": dict(
+        vocab_size=8192,
+        embed_dim=320,
+        num_layers=6,
+        num_heads=5,
+        num_kv_heads=5,
+        mlp_dim=864,
+    ),
 }
 
 
 def main(rounds: int) -> None:
     for name, changes in SIZES.items():
-        seconds = scoring(apply(find_config("demo"), changes), rounds)
-        print(
-            f"{name}: scoring {milliseconds(seconds['score'])}, "
-            f"bare forward pass with logits {milliseconds(seconds['forward'])}, "
-            f"ratio {ratio(seconds['score'], seconds['forward'])}"
-        )
+        print(f"{name}:")
+        compare(scoring(change(find_config("demo"), model=changes), rounds))
     whole()
 
 
@@ -59,22 +56,18 @@ def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
     answers = np.stack([starts, np.minimum(4, T + 1 - starts), starts], axis=1).astype(np.int32)
     documents = [Document(tokens=row, answers=answers, number=i) for i, row in enumerate(ids)]
     subject = score.Subject(params, lambda row_length: table)
+    inputs = [batch[name] for name in ("tokens", "positions", "segment_ids")]
 
     @jax.jit
-    def forward(params, tokens_BT, positions_BT, segment_ids_BT):
-        hidden_BTD = transformer.hidden(
-            model, params, table, tokens_BT, positions_BT, segment_ids_BT
-        )
+    def forward(params, *inputs_BT):
+        hidden_BTD = transformer.hidden(model, params, table, *inputs_BT)
         return transformer.unembed(model, params, hidden_BTD)
 
-    def run_forward() -> None:
-        arrays = (batch[name] for name in ("tokens", "positions", "segment_ids"))
-        jax.block_until_ready(forward(params, *arrays))
-
-    def run_score() -> None:
-        score.score(model, [subject], documents, T)
-
-    return alternate({"score": run_score, "forward": run_forward}, rounds)
+    functions = {
+        "scoring": lambda: score.score(model, [subject], documents, T).nll,
+        "bare forward pass": lambda: forward(params, *inputs),
+    }
+    return alternate(functions, rounds)
 
 
 def whole() -> None:

@@ -17,7 +17,7 @@ from evals.task import Document
 from model import loss, transformer
 from model.config import ModelConfig
 from model.loss import TokenScores
-from model.positions import PositionTable
+from model.positions import PositionTable, stack_tables
 from model.transformer import Params
 
 # Tokens of a forward pass: enough to fill the matrix units, few enough to stay in small memories.
@@ -120,8 +120,8 @@ def check_fits(
     padded = [subjects[0]] * together
     shapes = jax.eval_shape(lambda: jax.tree.map(_stack, *(subject.params for subject in padded)))
     batch = Batch(*np.zeros((4, B, length), np.int32))
-    table = subjects[0].table_for(length)
-    tables = PositionTable(*(_stack(*[leaf] * together) for leaf in table))
+    chosen = [*subjects, *padded][:together]
+    tables = stack_tables([subject.table_for(length) for subject in chosen])
     _compiled(config, *_signature(shapes, tables, batch))
 
 
@@ -167,8 +167,8 @@ def _tables(subjects: Sequence[Subject], documents: Sequence[Document], B: int) 
     if all(equal(table, each[sizes[0]]) for each in tables for table in each.values()):
         stacked = [each[sizes[0]] for each in tables]
     else:
-        stacked = [PositionTable(*map(_stack, *(each[size] for size in sizes))) for each in tables]
-    return PositionTable(*map(_stack, *stacked))
+        stacked = [stack_tables([each[size] for size in sizes]) for each in tables]
+    return stack_tables(stacked)
 
 
 def _program(config: ModelConfig, params: Params, tables: PositionTable, batch: Batch):

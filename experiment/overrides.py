@@ -126,12 +126,17 @@ def member_name(varying: Sequence[str]) -> str:
     for override in varying:
         path, _, value = override.partition("=")
         if value.startswith("["):  # checkpoints cannot lie where a path has brackets
-            value = "+".join(split_commas(value.strip("[]")))
+            value = "+".join(map(_unbracketed, split_commas(value[1:-1])))
         parts.append(f"{path.rpartition('.')[2]}={value}")
     name = re.sub(r"[/*?\[\]]", "_", ",".join(parts)).replace(" ", "")
     if len(name) <= 120:
         return name
     return f"{name[:110]}~{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _unbracketed(value: str) -> str:
+    """A list within a list (heads of a layer) as `(a+b)`."""
+    return f"({'+'.join(split_commas(value[1:-1]))})" if value.startswith("[") else value
 
 
 def named(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:

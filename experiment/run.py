@@ -35,7 +35,10 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 class RunDirectory:
-    """One run: config.json, metrics.jsonl, checkpoints/, tokenizer.model, results.jsonl."""
+    """One run: config.json, metrics.jsonl, checkpoints/, tokenizer.model, results.jsonl.
+
+    commands.jsonl beside them holds the shell lines that made all this.
+    """
 
     def __init__(self, path: str | Path):
         """Raises ValueError if checkpoints could not be kept at `path`."""
@@ -124,6 +127,17 @@ class RunDirectory:
         write_atomically(self.path / "config.json", json.dumps(record, indent=2) + "\n")
         for name in ("config", "_record"):
             self.__dict__.pop(name, None)
+
+    def record_command(self, command: str) -> None:
+        """Adds a shell line to commands.jsonl; one that is there already is not written again."""
+        commands = self.read_commands()
+        if command not in commands:
+            lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]
+            write_atomically(self.path / "commands.jsonl", "".join(lines))
+
+    def read_commands(self) -> list[str]:
+        """The shell lines that trained and evaluated the run, as typed, oldest first."""
+        return [row["command"] for row in read_json_lines(self.path / "commands.jsonl")]
 
     def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
         """`config` with the step in its `start_from`.

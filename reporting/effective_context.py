@@ -181,16 +181,24 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
     for stable in _stable_bases(based):
         ax.axvline(stable, color=FAINT, linestyle=_DASH_DOTTED, linewidth=1.1, zorder=1.5)
     families = {
-        (dataclasses.replace(rotary, base=2.0), member.config.model.rope_head_dim)
+        (dataclasses.replace(rotary, base=2.0), model.rope_head_dim, model.head_dim)
         for member in based
-        if isinstance(rotary := member.config.model.rotary, Rotary)
+        if isinstance(rotary := (model := member.config.model).rotary, Rotary)
     }
     if len(families) > 1:
         return
-    ((rotary, head_dim),) = families
+    ((rotary, *_),) = families
+
+    def frequencies(base: float) -> np.ndarray:
+        """Of the whole head."""
+        model = dataclasses.replace(
+            based[0].config.model, rotary=dataclasses.replace(rotary, base=base)
+        )
+        return model.rotary_table(based[0].trained_length).inv_freq[0, 0]
+
     left, right = ax.get_xlim()
     bases = np.geomspace(max(left, 1.01), right, 401)
-    between = [dataclasses.replace(rotary, base=float(base)).inv_freq(head_dim) for base in bases]
+    between = [frequencies(float(base)) for base in bases]
     curves = {
         "first_negative": [decay.first_negative(f, int(4 * top)) or math.nan for f in between],
         "quarter_period": [decay.quarter_period(f) for f in between],
@@ -208,9 +216,13 @@ def _stable_bases(members: Sequence[Member]) -> list[float]:
     """
     based = [member for member in members if member.base is not None]
     settings = {
-        (member.trained_length, member.config.model.rope_head_dim, rotary.rotary_fraction)
+        (
+            member.trained_length,
+            model.head_dim,
+            rotary.rotary_dim(model.rope_head_dim) / model.head_dim,
+        )
         for member in based
-        if isinstance(rotary := member.config.model.rotary, Rope)
+        if isinstance(rotary := (model := member.config.model).rotary, Rope)
         and member.trained_length <= _LONGEST_STABLE
     }
     found = {stable for setting in settings if (stable := _stable_base(*setting))}

@@ -1,12 +1,10 @@
 """What is shown of each member: its measurements, and the theory of its own frequencies."""
 
-import collections
 import dataclasses
 import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -94,21 +92,6 @@ def value(kind: str, rows: Rows) -> float:
     return thresholds.mean_accuracy(rows)
 
 
-class Evaluation(NamedTuple):
-    """Rows that one command made, of one run: `documents` of them at one task and length.
-
-    Attributes:
-      rotary: the schedule evaluated with, a whole expression.
-    """
-
-    run: RunDirectory
-    task: str
-    length: int
-    rotary: str
-    step: int
-    documents: int
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Member:
     """One setting of a sweep; its seeds are its runs. Each stage evaluated is a member of its own.
@@ -121,7 +104,6 @@ class Member:
       superseded: whether training has gone on to another stage.
       theory: of the configuration's own frequencies.
       measurements: all that was evaluated; "trained" is the first of the schedules.
-      evaluations: what the rows of all runs and checkpoints are from.
       losses: (tokens seen, training loss in nats/token) of each run that has metrics, at most
         `LOSS_POINTS` of them, each the mean of the records it stands for. All stages' are the
         last one's.
@@ -134,7 +116,6 @@ class Member:
     superseded: bool
     theory: Predictions
     measurements: tuple[Measurement, ...]
-    evaluations: tuple[Evaluation, ...]
     losses: tuple[tuple[np.ndarray, np.ndarray], ...]
 
     @property
@@ -238,7 +219,7 @@ def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
     for number in numbers:
         steps = [step for step, stage in stage_of.items() if stage == number] or [newest]
         config = first.config_at(max(steps))
-        rows = {run: _at(steps, of_run) for run, of_run in found.items()}
+        rows = [_at(steps, of_run) for of_run in found.values()]
         superseded = number != last.number
         yield Member(
             index=0,
@@ -247,8 +228,7 @@ def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
             config=config,
             superseded=superseded,
             theory=predict(config.model.rotary_table(config.data.context_length).inv_freq),
-            measurements=tuple(_measurements(rows_lib.concatenate(list(rows.values())), config)),
-            evaluations=tuple(each for run, own in rows.items() for each in _evaluations(own, run)),
+            measurements=tuple(_measurements(rows_lib.concatenate(rows), config)),
             losses=() if superseded else tuple(filter(None, map(_loss, runs))),
         )
 
@@ -275,16 +255,6 @@ def _measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:
                     )
                 )
     return sorted(found, key=lambda measured: measured.schedule != TRAINED)
-
-
-def _evaluations(rows: Rows, run: RunDirectory) -> list[Evaluation]:
-    columns = (rows[name].tolist() for name in ("task", "length", "rotary", "step", "document"))
-    documents = dict.fromkeys(zip(*columns, strict=True))
-    counts = collections.Counter(key[:-1] for key in documents)
-    return [
-        Evaluation(run, task, length, rotary, step, count)
-        for (task, length, rotary, step), count in counts.items()
-    ]
 
 
 def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:

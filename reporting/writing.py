@@ -31,8 +31,8 @@ PREDICTED = (
 )
 
 
-def write(dirs: Sequence[Path], out: Path) -> None:
-    """Writes the page `out`, and its figures and results.csv beside it.
+def write(dirs: Sequence[Path], out: Path, command: str) -> None:
+    """Writes the page `out`, and its figures and results.csv beside it; `command` is what does it.
 
     Raises:
       ValueError: if a directory is neither a run nor a sweep, or its results are not readable.
@@ -61,7 +61,7 @@ def write(dirs: Sequence[Path], out: Path) -> None:
             *measured,
             *([_further(further)] if further else []),
             Section(title="What differs between members", parts=overview.differences(members)),
-            _repeat(members, dirs, out),
+            _repeat(dirs, command),
         ],
         provenance=provenance(members),
         looks=looks(members),
@@ -91,8 +91,8 @@ def _further(suggestions: Sequence[tuple[str, str]]) -> Section:
     return Section(title="What else can be measured here", parts=[folded])
 
 
-def _repeat(members: Sequence[Member], dirs: Sequence[Path], out: Path) -> Section:
-    lines = "\n".join(commands.repeat(members, dirs, out))
+def _repeat(dirs: Sequence[Path], command: str) -> Section:
+    lines = "\n".join(commands.repeat(dirs, command))
     return Section(title="How to repeat it", parts=[Commands(lines=[("", lines)])])
 
 

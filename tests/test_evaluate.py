@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import shlex
 
 import jax
 import jax.numpy as jnp
@@ -212,6 +213,8 @@ def test_train_with_a_evaluate_with_b_is_a_matrix(sweep, capsys):
     assert "yarn" in captured.out and "(base=500)" in captured.out
     row = next(line for line in captured.out.splitlines() if line.strip().startswith("rotary=nope"))
     assert row.count("NOT_LEARNED") == 2
+    (typed,) = RunDirectory(sweep / "rotary=nope").read_commands()
+    assert shlex.split(typed) == ["python", "evaluate.py", *paths, *arguments]
 
 
 def test_precision_asks_on_near_the_fall_until_it_is_known(tmp_path, tokenizer_bytes, monkeypatch):
@@ -326,7 +329,7 @@ def test_nothing_to_ask_is_a_mistake(tmp_path, tokenizer_bytes, capsys):
         (["--precision=0"], "precision must be a positive number of octaves, got 0"),
         (["--documents=0"], "documents must be at least 1, got 0"),
         (["--step=3"], "has no checkpoint of step 3; it has [4]"),
-        (["--rotary=ropee(base=10)"], "unknown rotary schedule 'ropee'; did you mean 'rope'?"),
+        (["--rotary=ropee(base=10)"], "unknown rotary variant 'ropee'; did you mean 'rope'?"),
         (["--rotary=ntk_aware"], "ntk_aware needs factor: write ntk_aware(factor=...)"),
         (["--rotary=nope,yarn"], "yarn needs factor"),
         (["--step1=base=10", "--tasks=kv"], "--step1 chooses its own task and schedules"),

@@ -14,7 +14,8 @@ STANDARD = set(sys.stdlib_module_names)
 ALLOWED = {
     "settings": set(),
     "model.rotary": {"numpy"},
-    "model.rotary.__main__": {"numpy", "matplotlib", "model.rotary", "experiment"},
+    "model.rotary.show": {"numpy", "matplotlib", "model.rotary"},
+    "model.rotary.__main__": {"model.rotary", "theory", "experiment"},
     "model": {"numpy", "jax", "flax"},
     "theory": {"numpy", "scipy", "matplotlib", "rich", "model.rotary"},
     "theory.__main__": {"numpy", "matplotlib", "rich", "theory", "model", "experiment"},

@@ -16,7 +16,7 @@ from rich.table import Table
 from model import rotary
 from model.rotary.rope import Rope
 from settings.expressions import nearest
-from theory import asymptotic, bound, decay, family, figures, published
+from theory import asymptotic, bound, decay, family, figures, predictions, published
 
 OPEN = "?"  # stands for the number to be found in a schedule's expression
 
@@ -164,7 +164,7 @@ def length_command(args: argparse.Namespace) -> tuple[dict, str]:
         schedule = rotary.parse(args.rotary)
     else:
         schedule = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
-    (first,) = bound.length_of(schedule.inv_freq(args.head_dim), args.limit)
+    first = decay.first_negative(schedule.inv_freq(args.head_dim), args.limit)
     result = {
         "rotary": rotary.expression(schedule),
         "head_dim": args.head_dim,
@@ -179,16 +179,24 @@ def _length_of_run(path: Path, limit: int) -> tuple[dict, str]:
     from experiment.run import RunDirectory
 
     model, data = (config := RunDirectory(path).config).model, config.data
-    layers = bound.length_of(model.rotary_table(data.context_length).inv_freq, limit)
-    reaches = [first for first in layers if first is not None]
-    first = max(reaches) if len(reaches) == len(layers) else None
+    heads = predictions.by_layer(model.rotary_table(data.context_length).inv_freq, limit)
+    layers = [predictions.farthest(layer) for layer in heads]
+    first = predictions.farthest(layers)
     result = {
         "run": str(path),
-        "head_dim": model.rope_head_dim,
-        "first_violation": first,  # of the layer that sees farthest
+        "head_dim": model.head_dim,
+        "first_violation": first,  # of the head that sees farthest
         "checked_up_to": limit - 1 if first is None else first,
         "layers": layers,
     }
+    if len(heads[0]) > 1:
+        result["heads"] = heads
+        lines = [
+            f"layer {index}, head {head}: {_first(found, limit)}"
+            for index, layer in enumerate(heads)
+            for head, found in enumerate(layer)
+        ]
+        return result, "\n".join(lines)
     if len(set(layers)) == 1:
         return result, _first(first, limit)
     lines = [f"layer {index}: {_first(layer, limit)}" for index, layer in enumerate(layers)]

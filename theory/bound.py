@@ -463,18 +463,6 @@ def smallest_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0
     return smallest(rope_base(head_dim, rotary_fraction), [length])[0]
 
 
-def length_of(inv_freq: np.ndarray, limit: int = decay.LONGEST) -> list[int | None]:
-    """The first violation of every layer of a model, in tokens; None if there is none.
-
-    Args:
-      inv_freq: float64 `[L, R]`, one schedule a layer, or `[R]`, one for all.
-      limit: distances below this are tested.
-    """
-    layers = [tuple(layer) for layer in np.atleast_2d(inv_freq).tolist()]
-    found = {layer: decay.first_negative(np.array(layer), limit) for layer in set(layers)}
-    return [found[layer] for layer in layers]
-
-
 def stable_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0) -> StableBase:
     """The base of plain RoPE from which on every base covers `length`; see `smallest_base`."""
     return stable(rope_base(head_dim, rotary_fraction), length)

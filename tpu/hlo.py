@@ -42,8 +42,8 @@ class Collective:
         """
         if self.kind == "collective-permute":
             return self.count * self.num_bytes
-        turns = 2 if self.kind == "all-reduce" else 1
-        return self.count * turns * self.num_bytes * (self.group - 1) / self.group
+        passes = 2 if self.kind == "all-reduce" else 1
+        return self.count * passes * self.num_bytes * (self.group - 1) / self.group
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

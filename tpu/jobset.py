@@ -36,8 +36,8 @@ class Job(NamedTuple):
     command: list[str]
 
 
-class Place(NamedTuple):
-    """Where jobs run.
+class Cluster(NamedTuple):
+    """Where jobs run, and from what.
 
     Attributes:
       topology: the slice.
@@ -54,22 +54,22 @@ class Place(NamedTuple):
     restarts: int
 
 
-def manifest(job: Job, place: Place) -> str:
+def manifest(job: Job, cluster: Cluster) -> str:
     """One JobSet as YAML."""
-    topology = place.topology
+    topology = cluster.topology
     selector = {
         "cloud.google.com/gke-tpu-accelerator": topology.chip.gke_accelerator,
         "cloud.google.com/gke-tpu-topology": topology.shape,
     }
-    if place.spot:
+    if cluster.spot:
         selector["cloud.google.com/gke-spot"] = "true"
     values = job._asdict() | {
-        "restarts": place.restarts,
+        "restarts": cluster.restarts,
         "hosts": topology.num_hosts,
         "node_selector": selector,
-        "image": place.image,
+        "image": cluster.image,
         "chips_per_host": topology.chips_per_host,
-        "claim": place.claim,
+        "claim": cluster.claim,
     }
     # JSON is YAML: whatever a name holds, it stays one value.
     text = TEMPLATE.read_text(encoding="utf-8")
@@ -127,9 +127,11 @@ def main() -> int:
         jobs = make_jobs(arguments.mode, arguments.config, arguments.workdir, arguments.overrides)
     except ValueError as error:
         parser.exit(2, f"tpu.jobset: error: {error}\n")
-    place = Place(topology, arguments.image, arguments.claim, arguments.spot, arguments.restarts)
+    cluster = Cluster(
+        topology, arguments.image, arguments.claim, arguments.spot, arguments.restarts
+    )
     for job in jobs:
-        print("---", manifest(job, place), sep="\n", end="")
+        print("---", manifest(job, cluster), sep="\n", end="")
     return 0
 
 

@@ -107,6 +107,8 @@ def activations(
     logits = min(MAX_LOGITS, tokens * model.vocab_size // tensor)
     if model.loss_chunk:
         logits = min(logits, rows * model.loss_chunk * model.vocab_size // tensor)
+    # The cosines of heads that rotate alike are kept once.
+    rotated = model.rotary_table(2).logit_scale.size * (model.rope_head_dim // 2)
     here = num_members // sizes["sweep"]
     estimate = {
         f"kept of {model.num_layers} layers (remat={model.remat})": (
@@ -114,7 +116,7 @@ def activations(
         ),
         # Forward once more, and a gradient for each array.
         "one layer at work": 2 * tokens * (products + everything) * width,
-        "cosines and sines": 2 * 4 * model.num_layers * tokens * (model.rope_head_dim // 2),
+        "cosines and sines": 2 * 4 * tokens * rotated,
         "logits and their gradient": 2 * 4 * logits,
     }
     return {name: here * num_bytes for name, num_bytes in estimate.items()}

@@ -44,7 +44,7 @@ def train(
         and for the seed and the run started from.
       runs: where each goes; a finished or unfinished run of the same config is continued.
       given_overrides: of each member, recorded in its config.json.
-      command: what to type to go on, for the message after an interruption.
+      command: what was typed, recorded in each run; said again after an interruption.
       open_data: from a stage's data config to its rows; a caller that has rows in memory gives
         what makes `data.pipeline.rows_in_memory` of them.
 
@@ -55,7 +55,7 @@ def train(
       ValueError: for anything the user has to mend, before compute is spent.
     """
     plan = make_plan(configs, runs, open_data)
-    write_records(plan, runs, given_overrides)
+    write_records(plan, runs, given_overrides, command)
     config, mesh, num_members = plan.configs[0], plan.mesh, len(runs)
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
     label = config.name + (f" x {num_members} members" if num_members > 1 else "")

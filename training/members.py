@@ -14,7 +14,7 @@ from experiment.config import ExperimentConfig
 from experiment.mesh import put
 from experiment.stages import Stage
 from model import sharding
-from model.positions import position_table
+from model.positions import position_table, stack_tables
 from model.transformer import Params
 from training.step import MemberArrays, State, init_state
 
@@ -26,15 +26,10 @@ def stack(trees: Sequence[Any]) -> Any:
 
 def member_arrays(stages: Sequence[Stage]) -> MemberArrays:
     """What distinguishes members in a stage, stacked if there are several."""
-    return stack(
-        [
-            MemberArrays(
-                position_table(stage.config.model, stage.config.data.context_length),
-                np.float32(stage.config.train.learning_rate),
-            )
-            for stage in stages
-        ]
-    )
+    configs = [stage.config for stage in stages]
+    tables = [position_table(config.model, config.data.context_length) for config in configs]
+    rates = [np.float32(config.train.learning_rate) for config in configs]
+    return MemberArrays(tables[0] if len(tables) == 1 else stack_tables(tables), stack(rates))
 
 
 def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> State:

@@ -122,18 +122,24 @@ def _check_tokenizers(paths: dict[str, Path], room: int) -> None:
 
 
 def write_records(
-    plan: Plan, runs: Sequence[RunDirectory], overrides: Sequence[Sequence[str]]
+    plan: Plan,
+    runs: Sequence[RunDirectory],
+    overrides: Sequence[Sequence[str]],
+    command: str,
 ) -> None:
     """Makes the run directories, each with its config and tokenizer; what is there stays.
 
     Args:
       overrides: those given for each member, kept in its config.json; none for all of them.
+      command: what was typed, kept for the reader; empty if nothing was.
     """
     if distributed.is_primary_host():
         given = overrides or [()] * len(runs)
         for run, config, own in zip(runs, plan.configs, given, strict=True):
             if not (run.path / "config.json").exists():
                 run.write_config(config, own)
+            if command:
+                run.record_command(command)
             tokenizer_path = plan.data[0].tokenizer_path
             if tokenizer_path and not run.tokenizer_path.exists():
                 temporary = run.tokenizer_path.with_suffix(".partial")

@@ -29,28 +29,18 @@ trained length as the unchanged base's may.
 from configs.changes import change, each
 from configs.experiments import scales
 
-configs = scales.card(
+configs = scales.continued(
     "figure3_superficial",
     "Does a small base keep perplexity low where it no longer retrieves?",
     cpu=change(
         scales.CPU_SHORT,
         evals=dict(lengths=(64, 512, 2048)),
-        members=each(
-            "model.rotary.base",
-            ("10", "100", "1e4"),
-            "start_from=runs/figure3_superficial_cpu/parent",
-            *scales.CPU_LONGER,
-        ),
+        members=each("model.rotary.base", ("10", "100", "1e4")),
     ),
     gpu=change(
         scales.GPU_SHORT,
         evals=dict(lengths=(512, 4096, 16_384)),
-        members=each(
-            "model.rotary.base",
-            ("30", "500", "1e5"),
-            "start_from=runs/figure3_superficial_gpu/parent",
-            *scales.GPU_LONGER,
-        ),
+        members=each("model.rotary.base", ("30", "500", "1e5")),
     ),
     paper=change(
         scales.LLAMA2_7B,

@@ -28,28 +28,18 @@ would: 1266 tokens), or one above it does not, having learned the task at short 
 from configs.changes import change, each
 from configs.experiments import scales
 
-configs = scales.card(
+configs = scales.continued(
     "figure6_finetune_bases",
     "Below which base does a model fine-tuned for length not retrieve over it?",
     cpu=change(
         scales.CPU_SHORT,
         evals=dict(lengths=(512,)),
-        members=each(
-            "model.rotary.base",
-            ("10", "30", "100", "300", "1000", "1e4"),
-            "start_from=runs/figure6_finetune_bases_cpu/parent",
-            *scales.CPU_LONGER,
-        ),
+        members=each("model.rotary.base", ("10", "30", "100", "300", "1000", "1e4")),
     ),
     gpu=change(
         scales.GPU_SHORT,
         evals=dict(lengths=(4096,)),
-        members=each(
-            "model.rotary.base",
-            ("30", "100", "300", "1e3", "1e4", "1e6"),
-            "start_from=runs/figure6_finetune_bases_gpu/parent",
-            *scales.GPU_LONGER,
-        ),
+        members=each("model.rotary.base", ("30", "100", "300", "1e3", "1e4", "1e6")),
     ),
     paper=change(
         scales.LLAMA2_7B,

@@ -95,3 +95,16 @@ def card(name: str, question: str, **scales: ExperimentConfig) -> list[Experimen
         change(config, name=f"{name}_{scale}", question=question)
         for scale, config in scales.items()
     ]
+
+
+def continued(name: str, question: str, **scales: ExperimentConfig) -> list[ExperimentConfig]:
+    """A card whose members go on from the parent it trains, at eight times the parent's length.
+
+    The paper's scale trains no parent: its members are what they are.
+    """
+    longer = {"cpu": CPU_LONGER, "gpu": GPU_LONGER, "paper": ()}
+    found = []
+    for config, changes in zip(card(name, question, **scales), longer.values(), strict=True):
+        start = (f"start_from=runs/{config.name}/parent", *changes) if changes else ()
+        found.append(change(config, members=tuple((*start, *own) for own in config.members)))
+    return found

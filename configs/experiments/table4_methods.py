@@ -29,27 +29,21 @@ for Method 2 and 11779 for Method 1, so this experiment tells the two prediction
 from configs.changes import change, each
 from configs.experiments import scales
 
-configs = scales.card(
+configs = scales.continued(
     "table4_methods",
     "Does B_m < 0 matter where no angle is new?",
     cpu=change(
         scales.CPU_SHORT,
         evals=dict(lengths=(256, 512)),
         members=each(
-            "model.rotary",
-            ("method1(base=1e4)", "method2(base=100,factor=8)", "rope(base=100)"),
-            "start_from=runs/table4_methods_cpu/parent",
-            *scales.CPU_LONGER,
+            "model.rotary", ("method1(base=1e4)", "method2(base=100,factor=8)", "rope(base=100)")
         ),
     ),
     gpu=change(
         scales.GPU_SHORT,
         evals=dict(tasks=("kv", "lines", "perplexity"), lengths=(2048, 4096)),
         members=each(
-            "model.rotary",
-            ("method1(base=5e5)", "method2(base=500,factor=8)", "rope(base=500)"),
-            "start_from=runs/table4_methods_gpu/parent",
-            *scales.GPU_LONGER,
+            "model.rotary", ("method1(base=5e5)", "method2(base=500,factor=8)", "rope(base=500)")
         ),
     ),
     paper=change(

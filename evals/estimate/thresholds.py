@@ -58,9 +58,9 @@ class EffectiveLength:
 def effective_length(rows: Rows, *, threshold: float | None = None) -> EffectiveLength:
     """RULER's effective length, cumulative and strict.
 
-    Cumulative, because accuracy can revive: where a small base turns full circle a model may pass
-    at 4k, fail at 8k and pass at 16k, and whoever relies on 16k meets the dip. (RULER's own text,
-    "maximum length exceeding the threshold", leaves both open.)
+    Cumulative, because accuracy can revive: with a small base a model may pass at 4k, fail at 8k
+    and pass at 16k, and whoever relies on 16k meets the dip. (RULER's own text, "maximum length
+    exceeding the threshold", leaves both open.)
 
     Args:
       rows: of one member setting at one or more lengths; of several tasks, accuracy is the mean

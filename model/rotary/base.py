@@ -57,7 +57,7 @@ class Rotary(abc.ABC):
         return 1.0
 
     @property
-    def resting_logit_scale(self) -> float:
+    def unrotated_logit_scale(self) -> float:
         """The same for unrotated features, where a method tells them apart (MLA's)."""
         return self.logit_scale
 

@@ -43,8 +43,8 @@ class Yarn(NtkByParts):
         return (0.1 * self.mscale * math.log(self.factor) + 1) ** 2
 
     @property
-    def resting_logit_scale(self) -> float:
-        """See `Rotary.resting_logit_scale`."""
+    def unrotated_logit_scale(self) -> float:
+        """See `Rotary.unrotated_logit_scale`."""
         mscale = self.mscale if self.mscale_all_dim is None else self.mscale_all_dim
         return (0.1 * mscale * math.log(self.factor) + 1) ** 2
 

@@ -5,37 +5,49 @@ import pytest
 from scipy import optimize
 
 from evals.estimate import fit
+from evals.estimate.trials import Trials
+
+
+def trials(asked, right, x, *, chance=0.0):
+    """Of one seed, four fine bins a bin."""
+    numbers = np.arange(len(x)) // 4
+    bins = np.unique(numbers)
+    return Trials(
+        asked=np.asarray(asked, float),
+        right=np.asarray(right, float),
+        x=np.asarray(x, float),
+        bins=bins,
+        in_bin=np.equal.outer(numbers, bins).astype(float),
+        chance=chance,
+    )
 
 
 def test_isotonic_crossing_pools_what_rises_and_interpolates():
     """.9 .4 .6 .1 with weights 10 30 10 10: .4 and .6 pool to .45; .5 lies 8/9 of the way to it."""
-    trials, hits = np.array([10, 30, 10, 10.0]), np.array([9, 12, 6, 1.0])
-    crossing = fit.isotonic_crossing(trials, hits, np.array([3, 4, 5, 6.0]), 0.5)
-    assert crossing == pytest.approx(3 + 8 / 9)
+    counted = trials([10, 30, 10, 10], [9, 12, 6, 1], [3, 4, 5, 6])
+    assert fit.isotonic_crossing(counted, 0.5) == pytest.approx(3 + 8 / 9)
     # .2 lies 25/35 of the way from .45 at 5 to .1 at 6.
-    crossing = fit.isotonic_crossing(trials, hits, np.array([3, 4, 5, 6.0]), 0.2)
-    assert crossing == pytest.approx(5 + 25 / 35)
+    assert fit.isotonic_crossing(counted, 0.2) == pytest.approx(5 + 25 / 35)
 
 
 def test_isotonic_crossing_of_a_step_lies_between_its_bins_however_long_the_plateau():
     x = np.arange(40) / 8
-    crossing = fit.isotonic_crossing(np.full(40, 9.0), np.where(x < 3, 9.0, 0.0), x, 0.5)
-    assert crossing == pytest.approx(3 - 1 / 16)
+    counted = trials(np.full(40, 9), np.where(x < 3, 9, 0), x)
+    assert fit.isotonic_crossing(counted, 0.5) == pytest.approx(3 - 1 / 16)
 
 
 def test_isotonic_crossing_passes_over_bins_without_questions():
-    trials, hits = np.array([4, 0, 4.0]), np.array([4, 0, 0.0])
-    assert fit.isotonic_crossing(trials, hits, np.array([2, 3, 6.0]), 0.5) == pytest.approx(4)
+    counted = trials([4, 0, 4], [4, 0, 0], [2, 3, 6])
+    assert fit.isotonic_crossing(counted, 0.5) == pytest.approx(4)
 
 
-@pytest.mark.parametrize(("hits", "expected"), [([5, 5, 4.0], np.inf), ([1, 0, 2.0], -np.inf)])
-def test_isotonic_crossing_may_lie_outside(hits, expected):
-    trials, x = np.full(3, 5.0), np.arange(3.0)
-    assert fit.isotonic_crossing(trials, np.array(hits), x, 0.5) == expected
+@pytest.mark.parametrize(("right", "expected"), [([5, 5, 4], np.inf), ([1, 0, 2], -np.inf)])
+def test_isotonic_crossing_may_lie_outside(right, expected):
+    assert fit.isotonic_crossing(trials([5, 5, 5], right, [0, 1, 2]), 0.5) == expected
 
 
 @pytest.mark.parametrize(
-    ("way", "trials", "last"),
+    ("way", "asked", "last"),
     [
         pytest.param([1, 1, 0.4, 0.2, 0.4, 0.8, 0.3], 50, 3, id="a narrow dip"),
         pytest.param([1, 0.4, 0.2, 0.6, 0.1, 0.9], 50, 2, id="the first of two"),
@@ -46,33 +58,33 @@ def test_isotonic_crossing_may_lie_outside(hits, expected):
         pytest.param([1, 0.0, 1, 1], [50, 9, 50, 50], 3, id="a dip of few trials"),
     ],
 )
-def test_the_fit_ends_in_the_dip_before_a_revival(way, trials, last):
-    trials = np.broadcast_to(trials, len(way))
-    assert fit._lowest_before_revival(np.array(way), trials) == last
+def test_the_fit_ends_in_the_dip_before_a_revival(way, asked, last):
+    asked = np.broadcast_to(asked, len(way))
+    assert fit._lowest_before_revival(np.array(way), asked) == last
 
 
 def test_the_fit_maximises_the_likelihood_stated():
     """A general optimiser, given the model and the priors as they are documented, agrees."""
     random = np.random.default_rng(1)
     x = np.arange(2, 9, 0.125)
-    chance, trials = 1 / 64, np.full(len(x), 40.0)
+    chance = 1 / 64
     truth = chance + (0.8 - chance) / (1 + np.exp(2.5 * (x - 5)))
     hits = random.binomial(40, truth).astype(float)
-    in_bin = np.equal.outer(np.arange(len(x)) // 4, np.arange(len(x) // 4)).astype(float)
-    found = fit.first_fall(trials[None], hits[None], x, in_bin, chance)
+    counted = trials(np.full((1, len(x)), 40), hits[None], x, chance=chance)
+    found = fit.first_fall(counted)
     fitted = np.arange(len(x)) // 4 <= found.last_bin[0]
-    bin_hits = hits @ in_bin / 160
+    (bin_hits,) = counted.by_bin()[1] / 160
     observed = found.observed_ceiling[0]
     first_below = np.flatnonzero(bin_hits < chance + 0.5 * (observed - chance))[0]
     share = (observed - chance) / (1 - chance)
-    prior = np.array([np.log(share / (1 - share)), np.log(4), x @ in_bin[:, first_below] / 4])
+    prior = np.array([np.log(share / (1 - share)), np.log(4), x[4 * first_below :][:4].mean()])
     prior[2] -= 0.25
 
     def loss(parameters):
         to_ceiling, log_slope, log_l50 = parameters
         ceiling = 1 / (1 + np.exp(-to_ceiling))
         p = chance + (1 - chance) * ceiling / (1 + np.exp(np.exp(log_slope) * (x - log_l50)))
-        value = (hits * np.log(p) + (trials - hits) * np.log(1 - p))[fitted].sum()
+        value = (hits * np.log(p) + (40 - hits) * np.log(1 - p))[fitted].sum()
         return 0.5 * (((parameters - prior) / [1, 1, 8]) ** 2).sum() - value
 
     best = optimize.minimize(loss, prior, method="Nelder-Mead", options={"xatol": 1e-6}).x

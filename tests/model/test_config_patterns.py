@@ -17,10 +17,10 @@ def test_a_pattern_repeats_from_the_first_layer_on(four_layers):
     config = overrides.apply(
         four_layers, ["model.rotary=[rope(base=100),rope(base=1e4),nope]", "model.window=[8,none]"]
     )
-    inv_freq_LR = config.model.rotary_table(64).inv_freq
-    # The slowest of 8 pairs turns base ** (-14 / 16) radians a token.
+    inv_freq_LKR = config.model.rotary_table(64).inv_freq
+    # The slowest of 8 pairs rotates base ** (-14 / 16) radians a token.
     np.testing.assert_allclose(
-        inv_freq_LR[:, -1], [100**-0.875, 1e4**-0.875, 0.0, 100**-0.875], rtol=1e-12
+        inv_freq_LKR[:, 0, -1], [100**-0.875, 1e4**-0.875, 0.0, 100**-0.875], rtol=1e-12
     )
     assert position_table(config.model, 64).window.tolist() == [8, NO_WINDOW, 8, NO_WINDOW]
 

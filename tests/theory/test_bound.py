@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from model import rotary
-from theory import bound, family, published
+from theory import bound, family, predictions, published
 
 
 def exact(x, m, head_dim, rotary_fraction=1.0):
@@ -271,13 +271,15 @@ def test_ntk_raises_the_base_by_its_formula():
     assert ntk.high * 4 ** (64 / 62) == pytest.approx(bound.smallest_base(700, 64).high, rel=1e-8)
 
 
-def test_length_of_every_layer():
-    """Local and global layers in turn, and one that never turns."""
+def test_lengths_by_layer_and_head():
+    """Local and global heads, and one that is unrotated; the farthest of them counts."""
     local, far = (rotary.parse(f"rope(base={base})").inv_freq(64) for base in (100, 10_000))
-    layers = np.stack([local, local, far, np.zeros(32)])
-    assert bound.length_of(layers) == [46, 46, 725, None]
-    assert bound.length_of(far) == [725]
-    assert bound.length_of(far, limit=725) == [None]
+    layers = np.array([[local, local], [local, far], [np.zeros(32), far]])
+    assert predictions.by_layer(layers, 2**20) == [[46, 46], [46, 725], [None, 725]]
+    assert predictions.by_layer(layers[1:2], 725) == [[46, None]]
+    assert predictions.predict(layers[:2]).first_negative == 725
+    assert predictions.predict(layers[:2]).full_period == pytest.approx(47_117, abs=1)
+    assert predictions.predict(layers).first_negative is None
 
 
 # --- bad input ----------------------------------------------------------------------------------

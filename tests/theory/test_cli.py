@@ -72,7 +72,7 @@ def test_no_violation_is_said_as_a_bound(theory):
         (["--base", "nan", "--head-dim", "64"], "base must be a finite number above 1, got nan"),
         (["--base", "10", "--head-dim", "63"], "head_dim must be even and positive, got 63"),
         (["--base", "10", "--head-dim", "64", "--limit", "0"], "--limit must be at least 1 token"),
-        (["--rotary", "yarm", "--head-dim", "64"], "unknown rotary schedule 'yarm'"),
+        (["--rotary", "yarm", "--head-dim", "64"], "unknown rotary variant 'yarm'"),
         (["--head-dim", "64"], "one of the arguments --base --rotary run is required"),
         (["--base", "10", "--limit", "1.5"], "'1.5' is not a number of tokens"),
         (["nowhere"], "nowhere is not a run directory: it has no config.json"),
