@@ -268,9 +268,8 @@ def _schedule(text: str, config: ExperimentConfig) -> Pattern:
     if text == "trained":
         return trained
     given = rotary_lib.inherited(trained, config.data.context_length)
-    schedule = rotary_lib.parse_pattern(text, given)
-    dataclasses.replace(config.model, rotary=schedule)
-    return schedule
+    schedule = rotary_lib.parse_pattern(text, given, own_files=True)
+    return dataclasses.replace(config.model, rotary=schedule).rotary
 
 
 def _notice(console: Console, text: str) -> None:

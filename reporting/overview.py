@@ -142,7 +142,7 @@ def flatten(config: Any, prefix: str = "") -> dict[str, str]:
     """Dotted fields, as overrides spell them; a rotary variant is one value, its expression."""
     first = config[0] if isinstance(config, tuple) and config else config
     if isinstance(first, Rotary):
-        return {prefix: rotary_lib.expression(config)}
+        return {prefix: rotary_lib.label(config)}
     if not dataclasses.is_dataclass(config):
         return {prefix: ",".join(map(str, config)) if isinstance(config, tuple) else str(config)}
     flat = {}
