@@ -11,12 +11,11 @@ from pathlib import Path
 import jax
 import numpy as np
 
-import evaluate
 from benchmarks.timing import alternate, compare, random_batch
 from configs.changes import change
 from data.prepare import prepare
-from evals import score
-from evals.task import Document
+from data.task import Document
+from evals import runner, score
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import ExperimentConfig
 from experiment.overrides import find_config
@@ -47,7 +46,7 @@ def main(rounds: int) -> None:
 
 def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
     """`evals.score` and a plain forward pass over the same tokens, every token an answer's."""
-    model, batch = evaluate._network(config.model), random_batch(config)
+    model, batch = runner.network(config.model), random_batch(config)
     T = config.data.context_length
     params = jax.jit(functools.partial(transformer.init, model))(0)
     table = position_table(config.model, T)
@@ -55,7 +54,7 @@ def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
     starts = np.arange(1, T + 1, 4)
     answers = np.stack([starts, np.minimum(4, T + 1 - starts), starts], axis=1).astype(np.int32)
     documents = [Document(tokens=row, answers=answers, number=i) for i, row in enumerate(ids)]
-    subject = score.Subject(params, lambda row_length: table)
+    candidate = score.Candidate(params, lambda row_length: table)
     inputs = [batch[name] for name in ("tokens", "positions", "segment_ids")]
 
     @jax.jit
@@ -64,7 +63,7 @@ def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
         return transformer.unembed(model, params, hidden_BTD)
 
     functions = {
-        "scoring": lambda: score.score(model, [subject], documents, T).nll,
+        "scoring": lambda: score.score(model, [candidate], documents, T).nll,
         "bare forward pass": lambda: forward(params, *inputs),
     }
     return alternate(functions, rounds)
@@ -88,7 +87,7 @@ def whole() -> None:
         score._compiled.cache_clear()
         start = time.perf_counter()
         paths = sorted(Path(folder).iterdir())
-        results = evaluate.evaluate(paths, TASKS, LENGTHS)
+        results = runner.evaluate(paths, runner.Options(tasks=TASKS, lengths=LENGTHS))
         seconds = time.perf_counter() - start
     answers = sum(len(rows["task"]) for _, _, rows in results)
     print(

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import grain
 import numpy as np
 
-from data import retrieval
+from data import tasks
 from data.config import DataConfig
 from data.packing import Row, TextRows
 from data.store import TokenStore
+from data.task import Asked
 from data.tokenizer import Tokenizer
 
 
@@ -20,21 +21,20 @@ class RetrievalRows:
     it is random, and learning its frequencies would drown the little there is to learn.
     """
 
-    def __init__(self, task: str, tokenizer: Tokenizer, context_length: int, *, seed: int):
-        self._task, self._tokenizer = task, tokenizer
-        self._T, self._seed = context_length, seed
+    def __init__(self, task: str, asked: Asked):
+        # As text: a class of the user's own file would not reach a worker process.
+        self._task, self._asked = task, asked
 
     def __len__(self) -> int:
         return sys.maxsize
 
     def __getitem__(self, index: int) -> Row:
-        document = retrieval.make(
-            self._task, self._tokenizer, self._T, seed=self._seed, split="train", index=index
-        )
+        document, *_ = tasks.parse(self._task).documents(self._asked, range(index, index + 1))
+        T = self._asked.length
         count = len(document.tokens) - 1
-        mask = np.zeros(self._T, np.float32)
+        mask = np.zeros(T, np.float32)
         mask[:count] = document.loss_mask()
-        tokens, targets, positions, segment_ids = np.zeros((4, self._T), np.int32)
+        tokens, targets, positions, segment_ids = np.zeros((4, T), np.int32)
         tokens[:count] = document.tokens[:-1]
         targets[:count] = document.tokens[1:]
         positions[:count] = np.arange(count)
@@ -48,7 +48,8 @@ class RetrievalRows:
         }
 
     def __repr__(self) -> str:
-        return f"RetrievalRows({self._task}, context_length={self._T}, seed={self._seed})"
+        length, seed = self._asked.length, self._asked.seed
+        return f"RetrievalRows({self._task}, context_length={length}, seed={seed})"
 
 
 def mixture(
@@ -68,8 +69,15 @@ def mixture(
         sources.append(TextRows(store, config.context_length, seed=config.seed))
         weights.append(1 - fraction)
     if fraction > 0:
+        asked = Asked(
+            data=config,
+            tokenizer=tokenizer,
+            length=config.context_length,
+            seed=config.seed,
+            split="train",
+        )
         for task in config.retrieval_tasks:
-            rows = RetrievalRows(task, tokenizer, config.context_length, seed=config.seed)
+            rows = RetrievalRows(task, asked)
             rows[0]  # a document that cannot fit is refused now, not in a worker later
             sources.append(rows)
             weights.append(fraction / len(config.retrieval_tasks))

@@ -8,8 +8,9 @@ import numpy as np
 
 import evals
 from evals import rows as rows_lib
-from evals.estimate import effective_context, summaries, thresholds
+from evals.estimate import effective_context
 from evals.estimate.effective_context import NOT_LEARNED, Estimate
+from evals.kinds import KINDS
 from evals.rows import Rows
 from experiment import stages
 from experiment.config import ExperimentConfig
@@ -18,25 +19,9 @@ from reporting.labels import labels, setting
 from reporting.tables import relative
 from theory.predictions import Predictions, predict
 
-PERPLEXITY = "perplexity"
 TRAINED = "trained"
-TASK_ORDER = ("kv", "lagcopy", "lines")  # the first one that was evaluated leads the page
 
 LOSS_POINTS = 150
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PerplexityCurve:
-    """Mean nats a token by place in the document, over all documents and seeds.
-
-    Attributes:
-      positions: int `[P]`, first position of each bin, tokens.
-      nll, error: `[P]`, nats a token and its standard error over documents.
-    """
-
-    positions: np.ndarray
-    nll: np.ndarray
-    error: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,17 +63,8 @@ class Measurement:
 
     @functools.cached_property
     def value(self) -> float:
-        """Share of right answers (retrieval: mean over distances), or nats a token."""
-        return value(self.kind, self.rows)
-
-
-def value(kind: str, rows: Rows) -> float:
-    """Share of right answers (retrieval: mean over distances), or nats a token."""
-    if kind == "likelihood":
-        return summaries.mean_nll(rows)
-    if kind == "accuracy":
-        return summaries.share(rows).mean
-    return thresholds.mean_accuracy(rows)
+        """The one number of it, as `evals.kinds` says."""
+        return KINDS[self.kind].value(self.rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,15 +122,6 @@ class Member:
             task: measured.estimate
             for task, measured in found.items()
             if measured and measured.kind == "retrieval"
-        }
-
-    @functools.cached_property
-    def perplexity(self) -> dict[int, PerplexityCurve]:
-        """By context length, ascending."""
-        return {
-            length: _perplexity(measured.rows)
-            for (task, length), measured in self.own.items()
-            if task == PERPLEXITY
         }
 
 
@@ -249,23 +216,9 @@ def _latest(rows: Rows) -> Rows:
     return rows_lib.select(rows, step=rows["step"].max(initial=-1))
 
 
-def _perplexity(rows: Rows) -> PerplexityCurve:
-    positions, place = np.unique(rows["distance"], return_inverse=True)
-    count, tokens = np.bincount(place), rows["num_tokens"]
-    mean = np.bincount(place, rows["nll"]) / count
-    variance = np.bincount(place, (rows["nll"] - mean[place]) ** 2) / count
-    return PerplexityCurve(
-        positions=positions,
-        nll=np.bincount(place, rows["nll"] * tokens) / np.bincount(place, tokens),
-        error=np.sqrt(variance / count),
-    )
-
-
 def task_order(names: Iterable[str]) -> list[str]:
-    """Tasks in the page's order: the known ones, then the others by name."""
-    names = set(names)
-    known = [task for task in TASK_ORDER if task in names]
-    return known + sorted(names - set(known))
+    """Tasks in the page's order: as they say themselves, then by name."""
+    return sorted(set(names), key=lambda name: (evals.parse(name).order, name))
 
 
 def at_several_lengths(members: Sequence[Member]) -> list[str]:

@@ -24,7 +24,7 @@ ALLOWED = {
     | {"zstandard", "rich", "absl", "apache_beam"},  # absl: flags that grain's workers want parsed
     "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb"}
     | {"model", "data", "configs"},
-    "evals": {"numpy", "jax", "scipy", "model", "data", "experiment"},
+    "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
     "probes": {"numpy", "jax", "matplotlib", "model", "data", "experiment"},
     "configs": {"experiment", "model", "data"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}

@@ -438,16 +438,6 @@ def test_theory_of_unlike_layers_is_that_of_the_farthest():
     assert predict(np.stack([ten, np.zeros(32)])[:, None]).first_negative is None
 
 
-def test_perplexity_is_weighted_by_tokens(tmp_path):
-    config = experiment("rope(base=10)")
-    rows = answers(config, 1000, task="perplexity", documents=2)
-    for row in rows:
-        row["nll"], row["num_tokens"] = (1.0, 30) if row["document"] else (5.0, 10)
-    make_run(tmp_path, config, rows)
-    (member,) = members_lib.read(find_runs([tmp_path]))
-    np.testing.assert_allclose(member.perplexity[LENGTH].nll, 2.0)  # (1 * 30 + 5 * 10) / 40
-
-
 def test_long_losses_are_averaged_in_blocks(tmp_path):
     run = make_run(tmp_path, experiment("rope(base=10)"))
     rows = [{"tokens": i, "loss": float(i % 2)} for i in range(1500)]

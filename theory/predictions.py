@@ -19,7 +19,7 @@ class Predictions:
     counts: a model may use any of them.
 
     Attributes:
-      first_negative: first distance with B_m < 0; None if there is none below `HORIZON`.
+      first_negative: first distance with B_m < 0; None if none was found below the limit.
       quarter_period, full_period: of the slowest rotated pair; inf where nothing rotates.
     """
 
@@ -28,11 +28,16 @@ class Predictions:
     full_period: float
 
 
-def predict(inv_freq: np.ndarray) -> Predictions:
-    """What the frequencies of a rotary table, float64 `[L, K, R]`, radians per token, predict."""
+def predict(inv_freq: np.ndarray, limit: int = HORIZON) -> Predictions:
+    """What the frequencies of a rotary table predict.
+
+    Args:
+      inv_freq: float64 `[L, K, R]`, radians per token.
+      limit: a first violation is looked for below this distance, tokens.
+    """
     heads = np.unique(inv_freq.reshape(-1, inv_freq.shape[-1]), axis=0)
     return Predictions(
-        first_negative=farthest(decay.first_negative(head, HORIZON) for head in heads),
+        first_negative=farthest(decay.first_negative(head, limit) for head in heads),
         quarter_period=max(decay.quarter_period(head) for head in heads),
         full_period=max(decay.full_period(head) for head in heads),
     )

@@ -8,12 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-from data import retrieval
-from data.config import RETRIEVAL_TASKS, DataConfig
+from data import tasks
+from data.config import DataConfig
 from data.mixture import RetrievalRows, mixture
 from data.pipeline import make_batches
 from data.prepare import prepare
 from data.store import TokenStore
+from data.task import Asked
 from data.tokenizer import Tokenizer
 from tests.data.helpers import plain_text, write_jsonl
 
@@ -149,9 +150,10 @@ def test_mixture_keeps_its_shares_in_any_stretch(config, prepared, fraction, tex
 
 def test_retrieval_rows_are_training_documents_padded(config, prepared):
     tokenizer = Tokenizer(prepared / "tokenizer.model")
-    for task in RETRIEVAL_TASKS:
-        document = retrieval.make(task, tokenizer, CONTEXT, seed=4, split="train", index=11)
-        row = RetrievalRows(task, tokenizer, CONTEXT, seed=4)[11]
+    asked = Asked(data=config, tokenizer=tokenizer, length=CONTEXT, seed=4, split="train")
+    for task in config.retrieval_tasks:
+        (document,) = tasks.parse(task).documents(asked, range(11, 12))
+        row = RetrievalRows(task, asked)[11]
         count = len(document.tokens) - 1
         np.testing.assert_array_equal(row["tokens"][:count], document.tokens[:-1])
         np.testing.assert_array_equal(row["targets"][:count], document.tokens[1:])

@@ -81,19 +81,3 @@ def test_a_run_in_stages_is_what_its_last_checkpoint_is_and_each_stage_evaluated
         # What the first stage answered under its own schedule is no cell of a matrix.
         assert [m.schedule for m in member.measurements] == ["trained"]
         assert member.estimates["kv"].l50 == pytest.approx(l50, abs=1)
-
-
-def test_perplexity_by_position_against_numbers_made_by_hand(tmp_path):
-    """At position 4: 1, 2 and 3 nats with weights 1, 1 and 2; their deviation is sqrt(2/3)."""
-    config = experiment("rope(base=10)")
-    rows = [
-        row(config, "perplexity", distance=4, document=i, nll=nll, num_tokens=tokens)
-        for i, (nll, tokens) in enumerate([(1.0, 1), (2.0, 1), (3.0, 2)])
-    ]
-    rows.append(row(config, "perplexity", distance=9, nll=7.0))
-    make_run(tmp_path, config, rows)
-    (member,) = read(tmp_path)
-    curve = member.perplexity[128]
-    assert curve.positions.tolist() == [4, 9]
-    assert curve.nll.tolist() == [9 / 4, 7]
-    assert curve.error[0] == pytest.approx((2 / 3) ** 0.5 / 3**0.5)
