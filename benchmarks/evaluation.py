@@ -1,7 +1,6 @@
 """Scoring beside a bare forward pass, and the whole evaluation of eight members."""
 
 import contextlib
-import dataclasses
 import functools
 import io
 import tempfile
@@ -11,18 +10,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
-import evaluate
 from benchmarks.timing import alternate, compare, random_batch
 from configs.changes import change
-from data.prepare import prepare
-from evals import score
-from evals.task import Document
-from experiment.checkpoint import Checkpoints, DataState
+from data.task import Document
+from evals import runner, score
 from experiment.config import ExperimentConfig
 from experiment.overrides import find_config
-from experiment.run import RunDirectory
 from model import transformer
 from model.positions import position_table
+from training.sweep import train_sweep
 
 MEMBERS, TASKS, LENGTHS = 8, ("kv", "lagcopy", "lines", "perplexity"), (256, 512, 1024)
 SIZES = {
@@ -47,7 +43,7 @@ def main(rounds: int) -> None:
 
 def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
     """`evals.score` and a plain forward pass over the same tokens, every token an answer's."""
-    model, batch = evaluate._network(config.model), random_batch(config)
+    model, batch = runner.network(config.model), random_batch(config)
     T = config.data.context_length
     params = jax.jit(functools.partial(transformer.init, model))(0)
     table = position_table(config.model, T)
@@ -55,7 +51,7 @@ def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
     starts = np.arange(1, T + 1, 4)
     answers = np.stack([starts, np.minimum(4, T + 1 - starts), starts], axis=1).astype(np.int32)
     documents = [Document(tokens=row, answers=answers, number=i) for i, row in enumerate(ids)]
-    subject = score.Subject(params, lambda row_length: table)
+    candidate = score.Candidate(params, lambda row_length: table)
     inputs = [batch[name] for name in ("tokens", "positions", "segment_ids")]
 
     @jax.jit
@@ -64,36 +60,26 @@ def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
         return transformer.unembed(model, params, hidden_BTD)
 
     functions = {
-        "scoring": lambda: score.score(model, [subject], documents, T).nll,
+        "scoring": lambda: score.score(model, [candidate], documents, T).nll,
         "bare forward pass": lambda: forward(params, *inputs),
     }
     return alternate(functions, rounds)
 
 
 def whole() -> None:
-    """Eight untrained members, from run directories to rows on disk, compilation included."""
-    config = find_config("demo")
-    prepared = prepare(config.data)
+    """Eight members, trained for one step, from run directories to rows on disk."""
+    seeds = ",".join(map(str, range(MEMBERS)))
+    one_step = [f"seed={seeds}", "train.num_steps=1", "train.warmup_steps=0"]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        for seed in range(MEMBERS):
-            run = RunDirectory(Path(folder) / f"seed={seed}")
-            member = dataclasses.replace(config, seed=seed)
-            run.write_config(member, [])
-            run.tokenizer_path.write_bytes((prepared / "tokenizer.model").read_bytes())
-            checkpoints = Checkpoints(run, keep=1)
-            state = DataState(fingerprint="")
-            params = transformer.init(config.model, seed)
-            checkpoints.save(1, params, {"count": np.zeros(1)}, state, member)
-            checkpoints.close()
+        train_sweep("demo", Path(folder), one_step, command="")
         score._compiled.cache_clear()
         start = time.perf_counter()
-        paths = sorted(Path(folder).iterdir())
-        results = evaluate.evaluate(paths, TASKS, LENGTHS)
+        results = runner.evaluate([Path(folder)], runner.Options(tasks=TASKS, lengths=LENGTHS))
         seconds = time.perf_counter() - start
     answers = sum(len(rows["task"]) for _, _, rows in results)
     print(
-        f"{MEMBERS} members, {','.join(TASKS)} at {','.join(map(str, LENGTHS))}, "
-        f"{config.evals.documents} documents: {seconds:.0f} s, {answers:,} answers, "
+        f"{MEMBERS} members, {','.join(TASKS)} at {','.join(map(str, LENGTHS))}: "
+        f"{seconds:.0f} s, compilation included, {answers:,} answers, "
         f"{score._compiled.cache_info().misses} compilations for "
         f"{len(TASKS) * len(LENGTHS)} pairs of task and length"
     )

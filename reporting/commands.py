@@ -1,5 +1,6 @@
 """Shell lines of the page: what made its rows, and what would make those that are not there."""
 
+import contextlib
 import json
 import re
 import shlex
@@ -8,10 +9,8 @@ from pathlib import Path
 
 import evals
 from data.tokenizer import Tokenizer
-from evals.tasks.fixed_target import FIRST_CONTEXT
-from evals.tasks.needle import Needle
 from experiment.run import RunDirectory, find_runs, read_sweep
-from reporting import curves, heat_maps, text
+from reporting import curves, heat_maps, page_tables
 from reporting.members import Member
 
 _VARIANTS = "trained,dynamic_yarn,dynamic_ntk_aware"
@@ -113,42 +112,26 @@ def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
     if not heat_maps.matrix_keys(members):
         line = ask("--lengths", f"{length},{2 * length}", "--rotary", _VARIANTS)
         found.append(("Other schedules than the trained one: a matrix.", line))
-    shortest = _shortest_needle(members, length)
-    if shortest and not heat_maps.depth_tasks(members):
-        line = ask("--tasks", "needle", "--lengths", f"{shortest},{2 * shortest}")
-        found.append(("Needles by length and depth.", line))
-    if not all(map(_reads_text, members)):
-        return found
-    if length >= 2 * FIRST_CONTEXT and not curves.context_gain_keys(members):
-        line = ask("--tasks", f"fixed_target(target={length // 2})", "--lengths", length)
-        found.append(("What more context is worth to the same tokens.", line))
-    if not curves.copy_gain_lengths(members):
-        line = ask("--tasks", "lagcopy(text=natural),lagcopy(text=control)", "--lengths", length)
-        found.append(("What a text is worth to its own repetition, by lag.", line))
-    if not text.su_tables(members):
-        lags = "repeated,repeated(lag=trained),repeated(lag=half)"
-        line = (
-            f"{ask('--tasks', 'repeated', '--lengths', length)} && "
-            f"{ask('--tasks', lags, '--lengths', 4 * length)}"
-        )
-        found.append(("Tokens guessed right where a text is said again.", line))
-    if not text.step1_lengths(members):
-        line = ask("--step1", "base=1e2,1e3,1e4,1e5,1e6", "--lengths", 2 * length)
-        found.append(("The first loss under other bases, before any update.", line))
+    shown = {plot.name for plot, _ in curves.declared(members)} | {*page_tables.shares(members)}
+    shown |= {"places"} if heat_maps.place_tasks(members) else set()
+    for name, task in evals.all_tasks().items():
+        fitting = _fitting(members[0], name, length)
+        suggestion = task.suggestion(fitting) if fitting else None
+        if suggestion and suggestion.shows not in shown:
+            lines = [ask(*arguments) for arguments in suggestion.calls]
+            found.append((suggestion.what, " && ".join(lines)))
     return found
 
 
-def _shortest_needle(members: Sequence[Member], length: int) -> int | None:
-    """The trained length, or the first of its doubles that holds a needle; None if unknown."""
-    member = members[0]
+def _fitting(member: Member, name: str, length: int) -> int | None:
+    """The trained length, or the first of its doubles at which retrieval can be asked; or None."""
     path = member.runs[0].tokenizer_path
-    if not path.exists():
-        return None
-    tokenizer = Tokenizer(path)
     for doubled in (length << octave for octave in range(6)):
-        try:
-            Needle().documents(member.config, tokenizer, doubled, range(1))
-        except ValueError:
-            continue
-        return doubled
+        with contextlib.suppress(ValueError):
+            task = evals.parse(name)
+            if task.kind != "retrieval":
+                return length if _reads_text(member) else None
+            if path.exists():
+                task.check(evals.asked(member.config, Tokenizer(path), doubled))
+                return doubled
     return None

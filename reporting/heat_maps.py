@@ -12,10 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import evals
+from data.figures import Grid
 from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED
-from evals.tasks.needle import Needle, depth_grid
-from evals.tasks.step1 import Step1
 from reporting.members import TRAINED, Measurement, Member, at_several_lengths, task_order
 from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, hint
 
@@ -46,16 +45,26 @@ def _color_bar(figure: Figure, panels: Sequence[Axes], label: str) -> None:
     figure.colorbar(mappable, ax=list(panels), label=label, shrink=0.8, aspect=30)
 
 
-def depth_tasks(members: Sequence[Member]) -> list[str]:
-    """Needles: accuracy by depth."""
-    return [task for task in _retrieval(members) if isinstance(evals.parse(task), Needle)]
+def place_tasks(members: Sequence[Member]) -> list[str]:
+    """Retrieval tasks that say where in the context they asked."""
+    return [task for task in _retrieval(members) if _grids(members, task)]
+
+
+def _grids(members: Sequence[Member], task: str) -> dict[tuple[int, int], Grid]:
+    """By member and length."""
+    found = {
+        (member.index, measured.length): evals.parse(task).grid(measured.rows)
+        for member, asked in _of(members, task)
+        for measured in asked
+    }
+    return {key: grid for key, grid in found.items() if grid}
 
 
 def distance_tasks(members: Sequence[Member]) -> list[str]:
     """The other retrieval tasks that a member was asked at several lengths, by distance."""
     several = at_several_lengths(members)
-    needles = depth_tasks(members)
-    return [task for task in _retrieval(members) if task in several and task not in needles]
+    by_place = place_tasks(members)
+    return [task for task in _retrieval(members) if task in several and task not in by_place]
 
 
 def _retrieval(members: Sequence[Member]) -> list[str]:
@@ -71,28 +80,26 @@ def _of(members: Sequence[Member], task: str) -> list[tuple[Member, list[Measure
     return [(member, measured) for member, measured in found if measured]
 
 
-def depths(members: Sequence[Member], task: str) -> Figure:
-    """A panel a member: needles found, by context length and depth."""
-    shown = _of(members, task)
-    needle = evals.parse(task)
-    assert isinstance(needle, Needle)
+def places(members: Sequence[Member], task: str) -> Figure:
+    """A panel a member: accuracy by context length and place in the context."""
+    shown, grids = _of(members, task), _grids(members, task)
     figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
-    edges = np.linspace(0, 1, needle.depths + 1)
     for ax, (member, found) in zip(panels, shown, strict=True):
         for x, measured in enumerate(found):
-            cells = depth_grid(measured.rows, needle.depths)
-            for place in range(needle.depths):
-                accuracy, count = cells.accuracy[0, place], cells.counts[0, place]
-                patch = _cell(ax, x, edges[place], 1, edges[1], MAP(accuracy) if count else EMPTY)
+            cells = grids[member.index, measured.length]
+            heights = np.diff(cells.edges)
+            for name, low, height, accuracy, count in zip(
+                cells.names, cells.edges, heights, cells.accuracy, cells.counts, strict=False
+            ):
+                patch = _cell(ax, x, low, 1, height, MAP(accuracy) if count else EMPTY)
                 text = f"{accuracy:.2f} of {count}" if count else "not asked"
-                where = f"{member.label} at {measured.length:,}, depth {cells.depths[place]:.0%}"
-                hint([patch], f"{where}: {text}", member)
+                hint([patch], f"{member.label} at {measured.length:,}, {name}: {text}", member)
         _lengths_axis(ax, member, [measured.length for measured in found])
         ax.set_ylim(1, 0)
         ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
     figure.supxlabel("context length (tokens)", fontsize=10)
-    figure.supylabel("where the needle stands", fontsize=10)
-    _color_bar(figure, panels, "needles found")
+    figure.supylabel("place in the context", fontsize=10)
+    _color_bar(figure, panels, "accuracy (exact match)")
     return figure
 
 
@@ -133,7 +140,7 @@ def matrix_keys(members: Sequence[Member]) -> list[tuple[str, int]]:
     schedules: dict[tuple[str, int], set[str]] = {}
     for member in members:
         for measured in member.measurements:
-            if not isinstance(evals.parse(measured.task), Step1):  # it has a figure of its own
+            if evals.parse(measured.task).compared:
                 schedules.setdefault((measured.task, measured.length), set()).add(measured.schedule)
     several = [key for key, names in schedules.items() if len(names) > 1]
     tasks = task_order(task for task, _ in several)

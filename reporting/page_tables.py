@@ -9,11 +9,9 @@ from evals import rows as rows_lib
 from evals.estimate import summaries, thresholds
 from evals.estimate.summaries import MeanWithError
 from evals.rows import Rows
-from evals.tasks.step1 import Step1
-from reporting import predictors, text
+from reporting import predictors
 from reporting.members import Member, learned, task_order
 from reporting.page import Table
-from reporting.tables import ALSO
 
 NONE = "–"
 
@@ -31,13 +29,8 @@ SCORES = (
     "over documents."
 )
 TEXT = (
-    "Nats a token: every token of the text counts the same. Bits a byte and perplexity of words "
-    "are comparable between tokenizers."
-)
-SU = (
-    "Per cent of next tokens that are the most likely one, ± 1.96 standard errors over documents: "
-    "at the trained length T; beyond it, where the first T (T/2) tokens are said again and again; "
-    "and beyond it in the text as it is (Su Jianlin, kexue.fm/archives/9706)."
+    "Nats per token: every token of the text counts the same. Bits per byte and perplexity of "
+    "words are comparable between tokenizers."
 )
 
 
@@ -121,40 +114,66 @@ def scores(members: Sequence[Member]) -> Table | None:
 def texts(members: Sequence[Member]) -> dict[str, Table]:
     """Likelihood of text by every measure that its rows allow, by task."""
     tasks = (task for task in task_order(_asked(members, "likelihood")))
-    return {task: _text(members, task) for task in tasks if evals.parse(task) != Step1()}
+    return {task: _text(members, task) for task in tasks if evals.parse(task).compared}
 
 
 def _text(members: Sequence[Member], task: str) -> Table:
-    also = ALSO.get(task.partition("(")[0])
+    asked = [
+        (member, measured)
+        for member in members
+        for (name, _), measured in member.own.items()
+        if name == task
+    ]
+    columns = [evals.parse(task).columns(measured.rows, measured.rows) for _, measured in asked]
+    names = list(dict.fromkeys(name for own in columns for name in own))
     rows = []
-    for member in members:
-        for (name, length), measured in member.own.items():
-            if name == task:
-                chosen = measured.rows
-                has_bytes, has_words = chosen["num_bytes"].any(), chosen["num_words"].any()
-                cells = [
-                    member.label,
-                    f"{length:,}",
-                    f"{len(np.unique(chosen['document'])):,}",
-                    f"{summaries.mean_nll(chosen):.4f}",
-                    f"{summaries.perplexity(chosen):.2f}",
-                    f"{summaries.bits_per_byte(chosen):.4f}" if has_bytes else NONE,
-                    f"{summaries.word_perplexity(chosen):,.4g}" if has_words else NONE,
-                ]
-                rows.append((member.index, cells + ([also(chosen)] if also else [])))
-    heads = ["member", "length", "documents", "nats a token", "perplexity", "bits a byte"]
-    heads += ["perplexity of words", *(["also"] if also else [])]
+    for (member, measured), own in zip(asked, columns, strict=True):
+        chosen = measured.rows
+        has_bytes, has_words = chosen["num_bytes"].any(), chosen["num_words"].any()
+        cells = [
+            member.label,
+            f"{measured.length:,}",
+            f"{len(np.unique(chosen['document'])):,}",
+            f"{summaries.mean_nll(chosen):.4f}",
+            f"{summaries.perplexity(chosen):.2f}",
+            f"{summaries.bits_per_byte(chosen):.4f}" if has_bytes else NONE,
+            f"{summaries.word_perplexity(chosen):,.4g}" if has_words else NONE,
+            *(f"{own[name]:.4g}" if name in own else NONE for name in names),
+        ]
+        rows.append((member.index, cells))
+    heads = ["member", "length", "documents", "nats per token", "perplexity", "bits per byte"]
+    heads += ["perplexity of words", *(name.replace("_", " ") for name in names)]
     return Table(heads=heads, lines=rows, caption=TEXT)
 
 
-def su(found: Sequence[tuple[Member, str, dict[str, MeanWithError]]]) -> Table:
-    """Su's table at one length."""
-    rows = []
-    for member, schedule, columns in found:
-        cells = (_percent(share) if share else NONE for share in map(columns.get, text.SU_COLUMNS))
-        rows.append((member.index, [member.label, schedule, *cells]))
-    heads = ["trained with", "evaluated with", "trained length", *text.SU_COLUMNS[1:]]
-    return Table(heads=heads, lines=rows, caption=SU)
+def shares(members: Sequence[Member]) -> dict[str, dict[str, Table]]:
+    """Tables that tasks declare, by their section and by length."""
+    found: dict[str, dict[str, Table]] = {}
+    asked = [(member, measured) for member in members for measured in member.measurements]
+    declared = {evals.parse(measured.task).shares: measured.task for _, measured in asked}
+    for table, task in declared.items():
+        if table is None:
+            continue
+        lines: dict[int, list[tuple[int, list[str]]]] = {}
+        for member in members:
+            own = [m for m in member.measurements if evals.parse(m.task).shares == table]
+            results = rows_lib.concatenate([measured.rows for measured in own])
+            variants = {measured.rotary: measured.schedule for measured in own}
+            for length in sorted({measured.length for measured in own}):
+                columns = evals.parse(task).share_columns(results, length)
+                for rotary, of_variant in columns.items():
+                    cells = [
+                        _percent(of_variant[head]) if head in of_variant else NONE
+                        for head in table.heads
+                    ]
+                    line = member.index, [member.label, variants[rotary], *cells]
+                    lines.setdefault(length, []).append(line)
+        heads = ["trained with", "evaluated with", *table.heads]
+        found[table.section] = {
+            f"at {length:,}": Table(heads=heads, lines=lines[length], caption=table.caption)
+            for length in sorted(lines)
+        }
+    return {section: tables for section, tables in found.items() if tables}
 
 
 def _asked(members: Sequence[Member], *kinds: str) -> Iterable[str]:

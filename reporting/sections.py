@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from matplotlib.figure import Figure
 
-from reporting import curves, heat_maps, page_tables, predictors, text
+from reporting import curves, heat_maps, page_tables, predictors, superficial
 from reporting.members import Member, tasks
 from reporting.page import Section, Table
 from reporting.pictures import Drawing, Pictures
@@ -52,18 +52,36 @@ def _said(words: str | Callable[..., str], name: str, *arguments: Any) -> str:
 
 def sections(members: Sequence[Member], pictures: Pictures) -> list[Section]:
     """Those that have something to show."""
+    own = _declared(members)
     found = []
-    for title, contents in SECTIONS.items():
+    for title in [*SECTIONS, *(title for title in own if title not in SECTIONS), *LAST]:
+        makers = {**SECTIONS, **LAST}.get(title, ())
+        made = [item for make in makers for item in make(members).items()]
         parts, choices = [], {}
-        for make in contents:
-            for name, part in make(members).items():
-                shown = pictures.save(part) if isinstance(part, Drawing) else part
-                if name:
-                    choices[name] = shown
-                else:
-                    parts.append(shown)
+        for name, part in made + own.get(title, []):
+            shown = pictures.save(part) if isinstance(part, Drawing) else part
+            if name:
+                choices[name] = shown
+            else:
+                parts.append(shown)
         if parts or choices:
             found.append(Section(title=title, parts=parts, choices=choices))
+    return found
+
+
+def _declared(members: Sequence[Member]) -> dict[str, list[tuple[str, Drawing | Table]]]:
+    """What tasks declare to be shown besides, by section."""
+    found: dict[str, list[tuple[str, Drawing | Table]]] = {}
+    for plot, panels in curves.declared(members):
+        drawing = Drawing(
+            name=plot.name,
+            figure=curves.draw(members, plot, panels),
+            alternative=plot.alternative,
+            caption=plot.caption,
+        )
+        found.setdefault(plot.section, []).append(("", drawing))
+    for section, tables in page_tables.shares(members).items():
+        found.setdefault(section, []).extend(tables.items())
     return found
 
 
@@ -104,11 +122,6 @@ def _scores(members: Sequence[Member]) -> dict[str, Table]:
 def _matrices(members: Sequence[Member]) -> Found:
     keys = heat_maps.matrix_keys(members)
     return {f"{task} at {length:,}": (task, length) for task, length in keys}
-
-
-def _su(members: Sequence[Member]) -> dict[str, Table]:
-    tables = text.su_tables(members)
-    return {f"beyond: {length:,}": page_tables.su(found) for length, found in tables.items()}
 
 
 PREDICTORS = (
@@ -168,11 +181,12 @@ SECTIONS: dict[str, Sequence[Contents]] = {
     "By context length and place": [
         Plot(
             name="heat_map {}",
-            found=_by_task(heat_maps.depth_tasks),
-            draw=heat_maps.depths,
-            alternative="{}: needles found by context length and depth, for every member.",
-            caption="Share of needles found; point at a cell for its number. A black line: beyond "
-            "the trained length. Grey: not asked, because no needle could stand there.",
+            found=_by_task(heat_maps.place_tasks),
+            draw=heat_maps.places,
+            alternative="{}: right answers by context length and place, for every member.",
+            caption="Share of exact answers by place in the context; point at a cell for its "
+            "number. A black line: beyond the trained length. Grey: not asked, because no question "
+            "could stand there.",
         ),
         Plot(
             name="heat_map {}",
@@ -203,56 +217,16 @@ SECTIONS: dict[str, Sequence[Contents]] = {
     "Perplexity and context": [
         Plot(
             name="superficial",
-            found=_if(text.superficial_lengths),
-            draw=text.superficial,
+            found=_if(superficial.superficial_lengths),
+            draw=superficial.superficial,
             alternative="Perplexity relative to the best member, and retrieval, against RoPE base.",
             caption="Perplexity over that of the best member (above) and retrieval accuracy "
             "(below) against base: a context is superficial where the first stays flat while the "
             "second falls (Men et al., arXiv 2405.14591, Figures 3 and 6).",
         ),
-        Plot(
-            name="perplexity_by_position",
-            found=_if(lambda members: any(member.perplexity for member in members)),
-            draw=curves.perplexity_by_position,
-            alternative="Perplexity of held-out text against position in the document.",
-            caption="Perplexity of held-out text by position in the document, with 95% intervals "
-            "over documents. Men et al. (arXiv 2405.14591) found it nearly blind to the base where "
-            "retrieval is not.",
-        ),
-        Plot(
-            name="context_gain",
-            found=_if(curves.context_gain_keys),
-            draw=curves.context_gain,
-            alternative="Nats per token gained by context, against the length of the context.",
-            caption="The same tokens predicted from more and more of what came before them, less "
-            "what the shortest context leaves, with 95% intervals over documents. A diamond: 95% "
-            "of what the longest context gives. Where it lies far below effective context, "
-            "perplexity could not tell.",
-        ),
-        Plot(
-            name="copy_gain",
-            found=_if(curves.copy_gain_lengths),
-            draw=curves.copy_gain,
-            alternative="Nats and share of right tokens gained by a first saying, against its lag.",
-            caption="Held-out text said twice, against the same text said once with another before "
-            "it (Forgetting Curve, arXiv 2410.04727), by half octaves of lag, with 95% intervals "
-            "over documents: what is gained is copied and neither guessed nor known. Above: nats; "
-            "below: most likely tokens.",
-        ),
     ],
-    "Tokens guessed right": [_su],
-    "Before the first update": [
-        Plot(
-            name="step1",
-            found=_if(text.step1_lengths),
-            draw=text.step1_scan,
-            alternative="First loss against candidate base, for every member.",
-            caption="Nats per token of the first training rows above those under the trained "
-            "variant, before any update, paired by token; 95% intervals. The scale is linear below "
-            "0.01. That the base with the lowest first loss is the best one to go on with is not "
-            "said.",
-        )
-    ],
+}
+LAST: dict[str, Sequence[Contents]] = {
     "Training loss": [
         Plot(
             name="loss",

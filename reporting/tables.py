@@ -1,7 +1,7 @@
 """Results as tables for a terminal: one for each kind of task, and matrices of schedules."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from rich import box
@@ -10,11 +10,8 @@ from rich.table import Table
 import evals
 from evals import rows
 from evals.estimate import effective_context, summaries
+from evals.kinds import KINDS
 from evals.rows import Rows
-from evals.tasks import step1
-from evals.tasks.fixed_target import context_gain
-from evals.tasks.pg19 import mean_book_perplexity
-from evals.tasks.sliding_window import window_mean_nll
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib
@@ -59,7 +56,7 @@ class Evaluation:
     @property
     def value(self) -> str:
         """The one number of it, as text."""
-        return SUMMARIES[self.kind](self.rows)
+        return KINDS[self.kind].text(self.rows)
 
 
 def evaluations(
@@ -94,29 +91,17 @@ def relative(rotary: str, config: ExperimentConfig) -> str:
     return rotary_lib.expression(schedule, given)
 
 
-def _share(name: str) -> Callable[[Rows], str]:
-    return lambda chosen: f"{chosen[name].mean():.3f}"
-
-
-SUMMARIES: dict[str, Callable[[Rows], str]] = {
-    "retrieval": lambda chosen: str(effective_context.estimate(chosen)),
-    "score": _share("exact_match"),
-    "accuracy": _share("first_token_correct"),
-    "likelihood": lambda chosen: f"{summaries.mean_nll(chosen):.4f}",
-}
-
-
 def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> list[Table]:
     """All that results have to say, in tables no wider than a terminal."""
     found = list(evaluations(results))
-    first_loss = [each for each in found if each.task == "step1"]
-    found = [each for each in found if each.task != "step1"]
-    made = [step1_table(first_loss)] if first_loss else []
+    alone = [each for each in found if not evals.parse(each.task).compared]
+    found = [each for each in found if evals.parse(each.task).compared]
+    made = [likelihood_table(alike) for alike in _by_task(alone)]
     for kind, make in (
         ("retrieval", context_table),
         ("score", score_table),
         ("accuracy", score_table),
-        ("likelihood", perplexity_table),
+        ("likelihood", likelihood_table),
     ):
         chosen = [evaluation for evaluation in found if evaluation.kind == kind]
         if chosen and len({evaluation.schedule for evaluation in chosen}) > 1:
@@ -125,13 +110,17 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
                 matrix([each for each in chosen if (each.task, each.length) == key]) for key in keys
             ]
         elif chosen and kind == "likelihood":  # each has columns of its own
-            by_task = {each.task: [] for each in chosen}
-            for each in chosen:
-                by_task[each.task].append(each)
-            made += map(make, by_task.values())
+            made += map(make, _by_task(chosen))
         elif chosen:
             made.append(make(chosen))
     return made
+
+
+def _by_task(found: Sequence[Evaluation]) -> list[list[Evaluation]]:
+    by_task: dict[str, list[Evaluation]] = {}
+    for each in found:
+        by_task.setdefault(each.task, []).append(each)
+    return list(by_task.values())
 
 
 def _table(title: str, **options) -> Table:
@@ -186,77 +175,44 @@ def score_table(found: Sequence[Evaluation]) -> Table:
     return table
 
 
-def perplexity_table(found: Sequence[Evaluation]) -> Table:
+def likelihood_table(found: Sequence[Evaluation]) -> Table:
     """Likelihood of text of every run and length on one task, by every measure its rows allow."""
-    task = found[0].task
-    also = ALSO.get(task.partition("(")[0])
-    table = _table(f"{task}: likelihood of text, weighted by tokens")
+    task = evals.parse(found[0].task)
+    trained = {
+        (each.run.path, each.name, each.length): each.rows
+        for each in found
+        if each.schedule == TRAINED
+    }
+    own = [
+        task.columns(each.rows, trained.get((each.run.path, each.name, each.length)))
+        for each in found
+    ]
+    names = dict.fromkeys(name for columns in own for name in columns)
+    variants = any(each.schedule != TRAINED for each in found)
+    table = _table(f"{task.expression}: likelihood of text, weighted by tokens")
     table.add_column("run", overflow="fold")
-    for name in ("length", "documents", "nats a\ntoken", "perplexity", "bits a\nbyte", "of words"):
+    if variants:
+        table.add_column("evaluated with", overflow="fold")
+    heads = ("length", "documents", "nats per\ntoken", "perplexity", "bits per\nbyte", "of words")
+    for name in (*heads, *(name.replace("_", "\n", 1).replace("_", " ") for name in names)):
         table.add_column(name, justify="right")
-    if also:
-        table.add_column("also", overflow="fold")
-    for each in found:
+    for each, columns in zip(found, own, strict=True):
         chosen = each.rows
         num_documents = str(len(np.unique(chosen["document"])))
         nats, perplexity = summaries.mean_nll(chosen), summaries.perplexity(chosen)
         bits = f"{summaries.bits_per_byte(chosen):.4f}" if chosen["num_bytes"].any() else ""
         words = f"{summaries.word_perplexity(chosen):.4g}" if chosen["num_words"].any() else ""
         cells = num_documents, f"{nats:.4f}", f"{perplexity:.2f}", bits, words
-        table.add_row(each.name, str(each.length), *cells, *([also(chosen)] if also else []))
+        more = (f"{columns[name]:.4g}" if name in columns else "" for name in names)
+        evaluated = [each.schedule] if variants else []
+        table.add_row(each.name, *evaluated, str(each.length), *cells, *more)
     return table
-
-
-def _gain(chosen: Rows) -> str:
-    gain = context_gain(chosen)
-    nats = gain.gains[-1].mean
-    return f"gain {nats:.3f} nats" + (f", 95% of it by {gain.length} tokens" if nats > 0 else "")
-
-
-# What else the rows of a task say.
-ALSO: dict[str, Callable[[Rows], str]] = {
-    "fixed_target": _gain,
-    "pg19": lambda chosen: f"mean of books {mean_book_perplexity(chosen):.2f}",
-    "sliding_window": lambda chosen: f"mean of windows {window_mean_nll(chosen):.4f} nats",
-}
-
-
-def step1_table(found: Sequence[Evaluation]) -> Table:
-    """First loss under each schedule, and by how much it differs from the trained one's."""
-    table = _table("Loss of the first batch before any update, nats a token")
-    table.add_column("run", overflow="fold")
-    table.add_column("evaluated with", overflow="fold")
-    for name in ("length", "rows", "loss", "less the trained one's"):
-        table.add_column(name, justify="right")
-    trained = {
-        (each.run.path, each.name, each.length): each.rows
-        for each in found
-        if each.schedule == TRAINED
-    }
-    for each in found:
-        chosen, against = each.rows, trained.get((each.run.path, each.name, each.length))
-        num_rows, nats = len(np.unique(chosen["document"])), summaries.mean_nll(chosen)
-        less = ""
-        if against is not None and each.schedule != TRAINED:
-            difference = step1.compare(chosen, against)
-            less = f"{difference.mean:+.4f} ± {1.96 * difference.standard_error:.4f}"
-        cells = str(each.length), str(num_rows), f"{nats:.4f}", less
-        table.add_row(each.name, each.schedule, *cells)
-    return table
-
-
-MATRIX_TITLES = {
-    "retrieval": "effective context, tokens [95% CI]",
-    "score": "share of answers that are right",
-    "accuracy": "share of tokens that are right",
-    "likelihood": "nats a token",
-}
 
 
 def matrix(found: Sequence[Evaluation]) -> Table:
     """Trained (rows) x evaluated with (columns), for one task and length."""
     first = found[0]
-    table = _table(f"{first.task} at {first.length}: {MATRIX_TITLES[first.kind]}")
+    table = _table(f"{first.task} at {first.length}: {KINDS[first.kind].title}")
     longest = max(len(each.name) for each in found)
     table.add_column("trained as \\\nevaluated with", overflow="fold", min_width=min(longest, 24))
     schedules = list(dict.fromkeys(each.schedule for each in found))

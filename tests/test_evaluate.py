@@ -6,15 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rich.console import Console
 
 import evaluate as cli
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
-from evals import rows
+from data.task import Document
+from evals import rows, runner
 from evals import score as score_lib
 from evals.estimate import effective_context
-from evals.task import Document
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from experiment.run import RunDirectory, find_runs
@@ -40,6 +39,10 @@ CONFIG = ExperimentConfig(
     train=TrainConfig(num_steps=4, learning_rate=1e-3),
     evals=EvalConfig(tasks=("kv", "perplexity"), documents=3),
 )
+
+
+def evaluate(paths, **options):
+    return runner.evaluate(paths, runner.Options(**options))
 
 
 def with_model(**changes):
@@ -100,11 +103,11 @@ def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, stat
         for length in lengths
     }
 
-    def subject_of(text):
-        [member] = cli._members([run], [text], None, Console(quiet=True))
-        return member, cli._subject(member, *member.schedules)
+    def candidate_of(text):
+        [member] = runner._load([run], runner.Options(variants=[text]), print)
+        return member, member.candidate(*member.variants)
 
-    member, subject = subject_of(f"{dynamic}(base=100,original_context_length=16)")
+    member, candidate = candidate_of(f"{dynamic}(base=100,original_context_length=16)")
     random = np.random.default_rng(0)
     documents = [
         Document(
@@ -114,33 +117,33 @@ def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, stat
         )
         for number, length in enumerate(lengths)
     ]
-    network = cli._network(member.config.model)
-    together = score_lib.score(network, [subject], documents, 64)
+    network = runner.network(member.config.model)
+    together = score_lib.score(network, [candidate], documents, 64)
     for index, (length, each) in enumerate(zip(lengths, documents, strict=True)):
-        _, alone = subject_of(texts[length])
+        _, alone = candidate_of(texts[length])
         expected = score_lib.score(network, [alone], [each], 64)
         np.testing.assert_allclose(together.nll[:, index], expected.nll[:, 0], atol=1e-5)
         assert together.rank[0, index] == expected.rank[0, 0]
     # A table a row only where rows differ in theirs.
-    assert score_lib._tables([subject], documents[::2], 2).window.ndim == 2
-    assert score_lib._tables([subject], documents[:2], 2).window.ndim == 3
+    assert score_lib._tables([candidate], documents[::2], 2).window.ndim == 2
+    assert score_lib._tables([candidate], documents[:2], 2).window.ndim == 3
 
 
 def test_every_member_gets_the_rows_it_gets_alone(sweep, monkeypatch):
     side_by_side = []
 
-    def score(config, subjects, *args, **kwargs):
-        side_by_side.append(len(subjects))
-        return score_lib.score(config, subjects, *args, **kwargs)
+    def score(config, candidates, *args, **kwargs):
+        side_by_side.append(len(candidates))
+        return score_lib.score(config, candidates, *args, **kwargs)
 
-    monkeypatch.setattr(cli, "score", score)
-    results = cli.evaluate([sweep, sweep / "base=10"], tasks=["kv", "lagcopy"])
+    monkeypatch.setattr(runner, "score", score)
+    results = evaluate([sweep, sweep / "base=10"], tasks=["kv", "lagcopy"])
     assert side_by_side == [3, 3, 1, 1]  # the wider one is another network
     assert [run.name for run, _, _ in results] == list(MEMBERS)
     for run, _, _ in results:
         written = rows.read(run.results_path)
         run.results_path.unlink()
-        [(_, _, alone)] = cli.evaluate([run.path], tasks=["kv", "lagcopy"])
+        [(_, _, alone)] = evaluate([run.path], tasks=["kv", "lagcopy"])
         for name in set(rows.SCHEMA) - {"nll"}:
             assert written[name].tolist() == alone[name].tolist() or name == "base", name
         np.testing.assert_allclose(written["nll"], alone["nll"], atol=1e-4)
@@ -168,14 +171,14 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
         return {key: keys.count(key) for key in sorted(set(keys))}
 
     run = [tmp_path / "run"]
-    cli.evaluate(run, tasks=["kv"], documents=2)
-    cli.evaluate(run, tasks=["lagcopy"], documents=1)
+    evaluate(run, tasks=["kv"], documents=2)
+    evaluate(run, tasks=["lagcopy"], documents=1)
     before = evaluations()
     assert before.pop(("kv", 96, 4, "rope(base=10000)")) == 48
-    cli.evaluate(run, tasks=["kv"], documents=1)
-    cli.evaluate(run, tasks=["kv"], documents=1, step=2)
-    cli.evaluate(run, tasks=["kv"], documents=1, lengths=[64, 32])
-    cli.evaluate(run, tasks=["kv"], documents=1, schedules=["nope"])
+    evaluate(run, tasks=["kv"], documents=1)
+    evaluate(run, tasks=["kv"], documents=1, step=2)
+    evaluate(run, tasks=["kv"], documents=1, lengths=[64, 32])
+    evaluate(run, tasks=["kv"], documents=1, variants=["nope"])
     assert evaluations() == before | {
         ("kv", 32, 4, "rope(base=10000)"): 8,
         ("kv", 64, 4, "rope(base=10000)"): 16,
@@ -185,11 +188,11 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
     }
 
 
-def test_another_schedule_at_evaluation_is_that_schedule(sweep):
+def test_another_variant_at_evaluation_is_that_schedule(sweep):
     """The members start from the same parameters, so base 10 read as NoPE is NoPE."""
     runs = [sweep / "base=10", sweep / "rotary=nope"]
-    [(_, _, as_nope), _] = cli.evaluate(runs, tasks=["kv"], schedules=["nope"])
-    [(_, _, nope)] = cli.evaluate(runs[1:], tasks=["kv"])
+    [(_, _, as_nope), _] = evaluate(runs, tasks=["kv"], variants=["nope"])
+    [(_, _, nope)] = evaluate(runs[1:], tasks=["kv"])
     np.testing.assert_allclose(as_nope["nll"], nope["nll"], atol=1e-5)
     assert set(as_nope["rotary"]) == {"nope"} and np.isnan(as_nope["base"]).all()
 
@@ -236,8 +239,8 @@ def test_precision_asks_on_near_the_fall_until_it_is_known(tmp_path, tokenizer_b
     monkeypatch.setattr(loss, "token_scores", token_scores)
     make_run(tmp_path / "run", with_model(norm_epsilon=0.75), tokenizer_bytes)
     arguments = {"tasks": ["kv"], "lengths": [256], "documents": 8}
-    [(_, _, few)] = cli.evaluate([tmp_path / "run"], **arguments)
-    [(_, _, many)] = cli.evaluate([tmp_path / "run"], **arguments, precision=0.2)
+    [(_, _, few)] = evaluate([tmp_path / "run"], **arguments)
+    [(_, _, many)] = evaluate([tmp_path / "run"], **arguments, precision=0.2)
     wide, narrow = map(effective_context.estimate, (few, many))
     assert wide.octaves > 0.2 >= narrow.octaves
     assert abs(np.log2(narrow.l50 / 40)) < 0.2
@@ -251,8 +254,8 @@ def test_precision_asks_on_near_the_fall_until_it_is_known(tmp_path, tokenizer_b
     assert near > 1.5 * np.mean((few["distance"] >= 20) & (few["distance"] <= 80))
 
 
-def test_step1_lists_the_trained_schedule_then_the_candidates():
-    assert cli.candidates("base=1e3,500,ntk_aware(factor=4)") == [
+def test_step1_lists_the_trained_variant_then_the_candidates():
+    assert runner.Options().with_step1("base=1e3,500,ntk_aware(factor=4)").variants == [
         "trained",
         "rope(base=1000)",
         "rope(base=500)",
@@ -332,7 +335,7 @@ def test_nothing_to_ask_is_a_mistake(tmp_path, tokenizer_bytes, capsys):
         (["--rotary=ropee(base=10)"], "unknown rotary variant 'ropee'; did you mean 'rope'?"),
         (["--rotary=ntk_aware"], "ntk_aware needs factor: write ntk_aware(factor=...)"),
         (["--rotary=nope,yarn"], "yarn needs factor"),
-        (["--step1=base=10", "--tasks=kv"], "--step1 chooses its own task and schedules"),
+        (["--step1=base=10", "--tasks=kv"], "--step1 chooses its own task and variants"),
     ],
 )
 def test_mistakes_are_named_on_one_line(tmp_path, tokenizer_bytes, capsys, arguments, message):

@@ -18,11 +18,11 @@ import functools
 
 import numpy as np
 
+from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 from evals import prompts
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from evals.prompts import PromptTask
 
 _NUM_COMMON = 10
 # From this length on RULER asks with the higher frequencies.
@@ -114,83 +114,53 @@ class _Prompt:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cwe(Task):
+class Cwe(PromptTask):
     """See the module."""
 
     kind = "score"
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
+    def least_length(self, asked: Asked) -> int:
+        """Whatever words are drawn: one word that is not common."""
+        prompt, words = _Prompt(asked.tokenizer), _words(asked.tokenizer, False)
+        counts = _counts(asked.length)
+        common = _NUM_COMMON * words.longest
+        example = _NUM_COMMON * counts.example_common
+        example += (counts.example_words - _NUM_COMMON) * counts.example_other
+        count = _NUM_COMMON * counts.common + counts.other
+        return (
+            prompt.num_ids(example, example * words.longest, common)
+            + len(prompt.line)
+            + prompt.num_ids(count, count * words.longest, common)
+        )
+
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """The example, then as long a list as fits, and its ten common words."""
+        tokenizer, random, counts = asked.tokenizer, draw.random, _counts(asked.length)
         prompt, words = _Prompt(tokenizer), _words(tokenizer, False)
-        counts = _FEW if length < _LONG else _MANY
-        shortest = _shortest(prompt, words, counts)
-        if counts is _MANY and length < shortest:
-            few = _shortest(prompt, words, _FEW)
-            between = f"{few} to {_LONG - 1} or " if few < _LONG else ""
-            raise ValueError(
-                f"cwe does not fit length={length}; with this tokenizer {between}"
-                f"{shortest} and more does"
-            )
-        prompts.check_length("cwe", length, shortest)
-        return [
-            _document(
-                prompt,
-                tokenizer,
-                length,
-                number,
-                counts,
-                prompts.generator(self, config.evals.seed, length, number),
-            )
-            for number in numbers
-        ]
+        common, other = _drawn(words, counts.example_words, random)
+        items = common * counts.example_common + other * counts.example_other
+        example, _ = _question(prompt, items, common, random)
+        start = [tokenizer.bos_id, *example, *prompt.line]
+
+        room = asked.length + 1 - len(start)
+        common, other = _drawn(words, len(words), random)
+        fitting = _num_fitting(prompt, common, other, counts, room)
+        if fitting == len(other):
+            words = _words(tokenizer, True)
+            # The shortest item takes three ids.
+            common, other = _drawn(words, min(len(words), _NUM_COMMON + room // 3), random)
+            fitting = _num_fitting(prompt, common, other, counts, room)
+        items = common * counts.common + other[:fitting] * counts.other
+        tokens, answers = _question(prompt, items, common, random)
+        return Document.of(start + tokens, np.add(answers, [len(start), 0, 0]))
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""
         return 1 / len(_SINGLE)
 
 
-def _shortest(prompt: _Prompt, words: _Words, counts: _Counts) -> int:
-    """Shortest length that fits whatever words are drawn: one word that is not common."""
-    common = _NUM_COMMON * words.longest
-    example = _NUM_COMMON * counts.example_common
-    example += (counts.example_words - _NUM_COMMON) * counts.example_other
-    count = _NUM_COMMON * counts.common + counts.other
-    return (
-        prompt.num_ids(example, example * words.longest, common)
-        + len(prompt.line)
-        + prompt.num_ids(count, count * words.longest, common)
-    )
-
-
-def _document(prompt, tokenizer, length, number, counts, random) -> Document:
-    words = _words(tokenizer, False)
-    common, other = _drawn(words, counts.example_words, random)
-    items = common * counts.example_common + other * counts.example_other
-    example, _ = _question(prompt, items, common, random)
-    start = [tokenizer.bos_id, *example, *prompt.line]
-
-    room = length + 1 - len(start)
-    common, other = _drawn(words, len(words), random)
-    fitting = _num_fitting(prompt, common, other, counts, room)
-    if fitting == len(other):
-        words = _words(tokenizer, True)
-        # The shortest item takes three ids.
-        common, other = _drawn(words, min(len(words), _NUM_COMMON + room // 3), random)
-        fitting = _num_fitting(prompt, common, other, counts, room)
-    items = common * counts.common + other[:fitting] * counts.other
-    tokens, answers = _question(prompt, items, common, random)
-    return Document(
-        tokens=np.array(start + tokens, np.int32),
-        answers=np.add(answers, [len(start), 0, 0]).astype(np.int32),
-        number=number,
-    )
+def _counts(length: int) -> _Counts:
+    return _FEW if length < _LONG else _MANY
 
 
 def _drawn(words: _Words, count: int, random) -> tuple[list[list[int]], list[list[int]]]:

@@ -14,11 +14,11 @@ import functools
 
 import numpy as np
 
+from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from data.words import FIRST_NAMES, LAST_NAMES
 from evals import prompts
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from evals.prompts import PromptTask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,36 +42,20 @@ def _parts(tokenizer: Tokenizer) -> _Parts:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Phonebook(Task):
+class Phonebook(PromptTask):
     """See the module."""
 
     kind = "retrieval"
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
-        parts = _parts(tokenizer)
-        # Three entries, two of them again, and one more time the third, which needs no new line.
-        prompts.check_length("phonebook", length, 6 * parts.longest + len(parts.line))
-        return [
-            self._document(
-                parts,
-                tokenizer,
-                length,
-                number,
-                distances,
-                prompts.generator(self, config.evals.seed, length, number),
-            )
-            for number in numbers
-        ]
+    def least_length(self, asked: Asked) -> int:
+        """Three entries, two of them again, and one more time the third, without its new line."""
+        parts = _parts(asked.tokenizer)
+        return 6 * parts.longest + len(parts.line)
 
-    def _document(self, parts, tokenizer, length, number, distances, random) -> Document:
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """As many entries as fit, two of them again, and the one that is asked for."""
+        tokenizer, length, random = asked.tokenizer, asked.length, draw.random
+        parts = _parts(tokenizer)
         num_names = len(parts.first_names) * len(parts.last_names)
         shortest = 2 + len(parts.middle) + 10 + len(parts.line)
         count = min(length // shortest + 1, num_names)
@@ -102,18 +86,14 @@ class Phonebook(Task):
         tokens += parts.line
 
         far = len(tokens) - np.array(said)
-        wished = prompts.distance(random, 1, length, distances)
+        wished = prompts.distance(random, 1, length, asked.distances)
         gaps = np.abs(far - wished)
         gaps[shown] = length
-        asked = int(gaps.argmin())
-        before, value = entries[asked]
+        chosen = int(gaps.argmin())
+        before, value = entries[chosen]
         tokens += before
-        answer = len(tokens), 10, len(tokens) - 1 - said[asked]
-        return Document(
-            tokens=np.array(tokens + value, np.int32),
-            answers=np.array([answer], np.int32),
-            number=number,
-        )
+        answer = len(tokens), 10, len(tokens) - 1 - said[chosen]
+        return Document.of(tokens + value, [answer])
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""

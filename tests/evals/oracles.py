@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from evals.task import Document
+from data.task import Document
 from model.config import ModelConfig
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope

@@ -46,8 +46,8 @@ def reference(x_TD: np.ndarray, weights: dict[str, np.ndarray], log_n: dict[int,
         def complex_of(projection_TH):
             return projection_TH[:, : H // 2] + 1j * projection_TH[:, H // 2 :]
 
-        q_TR = complex_of(x_TD @ weights["query"][:, head]) * rotations  # noqa: B023
-        k_SR = complex_of(x_TD @ weights["key"][:, kv_head]) * rotations  # noqa: B023
+        q_TR = complex_of(x_TD @ weights["query"][:, head]) * rotations
+        k_SR = complex_of(x_TD @ weights["key"][:, kv_head]) * rotations
         logits_TS = np.real(q_TR @ np.conj(k_SR).T) / np.sqrt(H)
         if kv_head in log_n:  # a query at p is multiplied by ln(p + 1) / ln(context)
             logits_TS *= (np.log(np.arange(T) + 1) / log_n[kv_head])[:, None]

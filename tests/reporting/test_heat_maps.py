@@ -79,8 +79,8 @@ def test_the_matrix_shows_its_cells_in_rows_of_members_and_columns_of_schedules(
 
 def test_needles_by_length_and_depth(members):
     """Depths are rounded to a grid of 0, 1/4, ... 1: 0.9 is 1, 0.1 is 0."""
-    assert heat_maps.depth_tasks(members) == ["needle(depths=5)"]
-    found = hints(heat_maps.depths(members, "needle(depths=5)"))
+    assert heat_maps.place_tasks(members) == ["needle(depths=5)"]
+    found = hints(heat_maps.places(members, "needle(depths=5)"))
     assert "base=10 at 128, depth 100%: 1.00 of 4" in found
     assert "base=10 at 256, depth 100%: 0.00 of 4" in found
     assert "base=10 at 256, depth 0%: 0.25 of 4" in found
