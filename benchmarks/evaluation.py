@@ -1,7 +1,6 @@
 """Scoring beside a bare forward pass, and the whole evaluation of eight members."""
 
 import contextlib
-import dataclasses
 import functools
 import io
 import tempfile
@@ -13,15 +12,13 @@ import numpy as np
 
 from benchmarks.timing import alternate, compare, random_batch
 from configs.changes import change
-from data.prepare import prepare
 from data.task import Document
 from evals import runner, score
-from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import ExperimentConfig
 from experiment.overrides import find_config
-from experiment.run import RunDirectory
 from model import transformer
 from model.positions import position_table
+from training.sweep import train_sweep
 
 MEMBERS, TASKS, LENGTHS = 8, ("kv", "lagcopy", "lines", "perplexity"), (256, 512, 1024)
 SIZES = {
@@ -70,29 +67,19 @@ def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
 
 
 def whole() -> None:
-    """Eight untrained members, from run directories to rows on disk, compilation included."""
-    config = find_config("demo")
-    prepared = prepare(config.data)
+    """Eight members, trained for one step, from run directories to rows on disk."""
+    seeds = ",".join(map(str, range(MEMBERS)))
+    one_step = [f"seed={seeds}", "train.num_steps=1", "train.warmup_steps=0"]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        for seed in range(MEMBERS):
-            run = RunDirectory(Path(folder) / f"seed={seed}")
-            member = dataclasses.replace(config, seed=seed)
-            run.write_config(member, [])
-            run.tokenizer_path.write_bytes((prepared / "tokenizer.model").read_bytes())
-            checkpoints = Checkpoints(run, keep=1)
-            state = DataState(fingerprint="")
-            params = transformer.init(config.model, seed)
-            checkpoints.save(1, params, {"count": np.zeros(1)}, state, member)
-            checkpoints.close()
+        train_sweep("demo", Path(folder), one_step, command="")
         score._compiled.cache_clear()
         start = time.perf_counter()
-        paths = sorted(Path(folder).iterdir())
-        results = runner.evaluate(paths, runner.Options(tasks=TASKS, lengths=LENGTHS))
+        results = runner.evaluate([Path(folder)], runner.Options(tasks=TASKS, lengths=LENGTHS))
         seconds = time.perf_counter() - start
     answers = sum(len(rows["task"]) for _, _, rows in results)
     print(
-        f"{MEMBERS} members, {','.join(TASKS)} at {','.join(map(str, LENGTHS))}, "
-        f"{config.evals.documents} documents: {seconds:.0f} s, {answers:,} answers, "
+        f"{MEMBERS} members, {','.join(TASKS)} at {','.join(map(str, LENGTHS))}: "
+        f"{seconds:.0f} s, compilation included, {answers:,} answers, "
         f"{score._compiled.cache_info().misses} compilations for "
         f"{len(TASKS) * len(LENGTHS)} pairs of task and length"
     )

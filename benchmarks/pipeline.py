@@ -7,7 +7,6 @@ import jax
 
 from benchmarks.timing import alternate, random_batch, updates
 from data import pipeline
-from data.prepare import prepare
 from experiment.mesh import make_mesh
 from experiment.overrides import apply, find_config
 from experiment.stages import split
@@ -20,7 +19,7 @@ BATCHES = 200
 def pipeline_rate(config, num_workers: int) -> float:
     """Tokens per second, from ArrayRecord to stacked batches, after the first batches."""
     data = dataclasses.replace(config.data, num_workers=num_workers)
-    batches = pipeline.make_batches(data, prepare(data), start_step=0)
+    batches = pipeline.make_batches(pipeline.open_data(data), start_step=0)
     for _ in range(20):  # fills the prefetch buffers, which must not count
         next(batches)
     start = time.perf_counter()

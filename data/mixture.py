@@ -1,13 +1,12 @@
 """Text rows and retrieval rows, mixed by weight."""
 
-import sys
-from collections.abc import Sequence
+import dataclasses
 
-import grain
 import numpy as np
 
 from data import tasks
 from data.config import DataConfig
+from data.order import interleaved
 from data.packing import Row, TextRows
 from data.store import TokenStore
 from data.task import Asked
@@ -15,7 +14,7 @@ from data.tokenizer import Tokenizer
 
 
 class RetrievalRows:
-    """A grain random-access source, endless: row number i is training document i of one task.
+    """Row number i is document i of one task, endless.
 
     A document has a row to itself, padded with segment 0. The loss is on answers only: the rest of
     it is random, and learning its frequencies would drown the little there is to learn.
@@ -24,9 +23,6 @@ class RetrievalRows:
     def __init__(self, task: str, asked: Asked):
         # As text: a class of the user's own file would not reach a worker process.
         self._task, self._asked = task, asked
-
-    def __len__(self) -> int:
-        return sys.maxsize
 
     def __getitem__(self, index: int) -> Row:
         document, *_ = tasks.parse(self._task).documents(self._asked, range(index, index + 1))
@@ -52,15 +48,26 @@ class RetrievalRows:
         return f"RetrievalRows({self._task}, context_length={length}, seed={seed})"
 
 
-def mixture(
-    config: DataConfig, store: TokenStore | None, tokenizer: Tokenizer
-) -> grain.MapDataset[Row]:
-    """All training rows, endless, each found by its number at once.
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """Kinds of rows interleaved evenly, so that every batch holds its share of each."""
 
-    The kinds of rows are interleaved evenly, so every batch holds its share of each.
+    sources: list[TextRows | RetrievalRows]
+    weights: list[float]
+
+    def __getitem__(self, index: int) -> Row:
+        source, own = interleaved(index, self.weights)
+        return self.sources[source][own]
+
+
+def mixture(
+    config: DataConfig, store: TokenStore | None, tokenizer: Tokenizer, split: str = "train"
+) -> Mixture:
+    """All rows of a split, endless, each found by its number at once.
 
     Args:
-      store: of the text; None where there is none (config.source == "retrieval").
+      store: of the split's text; None where there is none (config.source == "retrieval").
+      split: "train", or anything else for documents that training never holds.
     """
     sources: list[TextRows | RetrievalRows] = []
     weights: list[float] = []
@@ -74,12 +81,11 @@ def mixture(
             tokenizer=tokenizer,
             length=config.context_length,
             seed=config.seed,
-            split="train",
+            split=split,
         )
         for task in config.retrieval_tasks:
             rows = RetrievalRows(task, asked)
             rows[0]  # a document that cannot fit is refused now, not in a worker later
             sources.append(rows)
             weights.append(fraction / len(config.retrieval_tasks))
-    parts: Sequence[grain.MapDataset[Row]] = [grain.MapDataset.source(s) for s in sources]
-    return grain.MapDataset.mix(parts, weights)
+    return Mixture(sources, weights)

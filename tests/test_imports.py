@@ -150,5 +150,5 @@ def test_nothing_imports_a_command():
 
 def test_the_walk_sees_what_it_must():
     """The trainer does reach all of these: a walk that found nothing would pass everything."""
-    for target in ("jax", "model.rotary.base", "data.packing", "experiment.config", "grain"):
+    for target in ("jax", "model.rotary.base", "data.packing", "experiment.config", "optax"):
         assert reaches("train", target)

@@ -39,10 +39,9 @@ from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh, mesh_sizes
 from experiment.stages import split
 from model import sharding
-from model.transformer import abstract_params
 from tpu import topology as topology_lib
 from tpu.hlo import Collective, Program
-from tpu.plan import amount, command_line, notes
+from tpu.plan import amount, command_line, make_table, notes
 from tpu.topology import Chip, Topology
 from training.members import abstract_state, member_arrays
 from training.step import compile_step
@@ -172,7 +171,7 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
         **memory,
         problem=problem,
         collectives=collectives,
-        bound=least_traffic(config, mesh, shardings.params, num_members),
+        bound=least_traffic(config, mesh, arguments[0].params),
         flops=flops,
         model_flops=num_members * tokens * metrics.flops_per_token(config) / mesh.size,
         memory_traffic=memory_traffic,
@@ -242,9 +241,7 @@ def _kernel_flops(equation: Any) -> float:
     return 0.5 * blocks * count_flops(equation.params["jaxpr"], 1)
 
 
-def least_traffic(
-    config: ExperimentConfig, mesh: Mesh, shardings: Any, num_members: int
-) -> dict[str, float]:
+def least_traffic(config: ExperimentConfig, mesh: Mesh, params: Any) -> dict[str, float]:
     """Wire bytes a chip cannot do without under FSDP: each microbatch gathers the parameters for
     the forward and for the backward pass, and scatters their gradients, in the compute dtype.
 
@@ -252,12 +249,11 @@ def least_traffic(
     """
     fsdp = mesh.shape["fsdp"]
     width = jnp.dtype(config.model.compute_dtype).itemsize
-    abstract = abstract_params(config.model)
-    gathered = 0
-    for leaf, where in zip(jax.tree.leaves(abstract), jax.tree.leaves(shardings), strict=True):
-        if "fsdp" in where.spec:
-            shape = (num_members, *leaf.shape) if num_members > 1 else leaf.shape
-            gathered += math.prod(where.shard_shape(shape)) * fsdp * width
+    gathered = sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * fsdp * width
+        for leaf in jax.tree.leaves(params)
+        if "fsdp" in leaf.sharding.spec
+    )
     once = config.train.accumulate * gathered * (fsdp - 1) / fsdp
     return {"all-gather": 2 * once, "reduce-scatter": once}
 
@@ -314,9 +310,8 @@ def show(
 
 
 def _collectives_table(report: Report) -> Table:
-    table = Table(title="a step's collectives, per chip", title_justify="left", box=None)
-    for column in ("kind", "count", "arrays", "received", "FSDP: 2 gathers, 1 scatter"):
-        table.add_column(column, justify="left" if column == "kind" else "right")
+    right = ("count", "arrays", "received", "FSDP: 2 gathers, 1 scatter")
+    table = make_table("a step's collectives, per chip", ("kind",), right)
     for kind in sorted({c.kind for c in report.collectives} | set(report.bound)):
         own = [c for c in report.collectives if c.kind == kind]
         table.add_row(

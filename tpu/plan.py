@@ -145,11 +145,19 @@ def notes(topology: Topology, sizes: dict[str, int]) -> list[str]:
     return []
 
 
+def make_table(title: str, left: Sequence[str], right: Sequence[str] = ()) -> Table:
+    """An empty table without lines: words on the left, numbers on the right."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in left:
+        table.add_column(column, overflow="fold")
+    for column in right:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
 def rules_table(sizes: dict[str, int]) -> Table:
     """What shards over what: `model.axes`, with the sizes of this mesh."""
-    table = Table(title="what lies over what", title_justify="left", box=None, pad_edge=False)
-    for column in ("axis of", "is split over", "in parts"):
-        table.add_column(column)
+    table = make_table("what lies over what", ("axis of", "is split over", "in parts"))
     split = {f"parameters: {axis}": mesh for axis, mesh in RULES.items() if axis}
     split |= {"a sweep: members": "sweep"}
     split |= dict(zip(("a batch: rows", "a batch: tokens"), TOKENS, strict=True))
@@ -162,11 +170,8 @@ def rules_table(sizes: dict[str, int]) -> Table:
 
 def leaves_table(found: Sequence[Leaf]) -> Table:
     """A line for each array."""
-    table = Table(title="training state", title_justify="left", box=None, pad_edge=False)
-    for column in ("array", "shape", "axes", "mesh axes"):
-        table.add_column(column, overflow="fold")
-    for column in ("bytes", "on a device"):
-        table.add_column(column, justify="right", no_wrap=True)
+    columns = ("array", "shape", "axes", "mesh axes"), ("bytes", "on a device")
+    table = make_table("training state", *columns)
     for leaf in found:
         spec = [*leaf.spec, *[None] * (len(leaf.shape) - len(leaf.spec))]
         table.add_row(
@@ -225,11 +230,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     console.print(f"{config.name} on {topology.name}: {describe_size(config.model)}")
     console.print("mesh: " + ", ".join(f"{axis}={size}" for axis, size in sizes.items()))
-    console.print()
-    console.print(rules_table(sizes))
-    console.print()
-    console.print(leaves_table(found))
-    console.print()
+    console.print("", rules_table(sizes), "", leaves_table(found), "", sep="\n")
     for part in ("params", "opt_state"):
         own = [leaf for leaf in found if leaf.name.startswith(f"{part}.")]
         total, here = sum(leaf.num_bytes for leaf in own), sum(leaf.device_bytes for leaf in own)

@@ -25,7 +25,7 @@ from training import optimizer
 from training.interrupts import Interrupts
 from training.log import StageLog
 from training.members import abstract_state, first_state, member_arrays, restored_state, unstack
-from training.plan import make_plan, write_records
+from training.plan import OpenData, make_plan, write_records
 from training.step import compile_step, is_lone_cpu
 
 
@@ -35,6 +35,7 @@ def train(
     *,
     given_overrides: Sequence[Sequence[str]] = (),
     command: str = "",
+    open_data: OpenData = pipeline.open_data,
 ) -> bool:
     """Trains members that differ in arrays only, each into its own run directory.
 
@@ -44,6 +45,8 @@ def train(
       runs: where each goes; a finished or unfinished run of the same config is continued.
       given_overrides: of each member, recorded in its config.json.
       command: what was typed, recorded in each run; said again after an interruption.
+      open_data: from a stage's data config to its rows; a caller that has rows in memory gives
+        what makes `data.pipeline.rows_in_memory` of them.
 
     Returns:
       Whether training reached its last step; False if a signal stopped it.
@@ -51,7 +54,7 @@ def train(
     Raises:
       ValueError: for anything the user has to mend, before compute is spent.
     """
-    plan = make_plan(configs, runs)
+    plan = make_plan(configs, runs, open_data)
     write_records(plan, runs, given_overrides, command)
     config, mesh, num_members = plan.configs[0], plan.mesh, len(runs)
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
@@ -67,13 +70,9 @@ def train(
     checkpoints = [Checkpoints(run, keep=config.train.keep, always=ends) for run in runs]
     target = abstract_state(config, num_members, mesh)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, target)
-    fingerprints = [
-        pipeline.fingerprint(stage.config.data, prepared)
-        for (stage, *_), prepared in zip(plan.stages, plan.prepared, strict=True)
-    ]
     if step:
         state, data_state = restored_state(checkpoints, step, config, target)
-        fingerprint = fingerprints[at(config, step).number]
+        fingerprint = plan.data[at(config, step).number].fingerprint
         if data_state.fingerprint != fingerprint:
             raise ValueError(
                 f"{runs[0].path} was trained on other data (fingerprint {data_state.fingerprint}, "
@@ -84,7 +83,7 @@ def train(
         console.print(f"{label}: {finished if step == num_steps else f'going on from step {step}'}")
     else:
         state = first_state(plan.configs, shardings, plan.params)
-        data_state = DataState(fingerprint=fingerprints[0])
+        data_state = DataState(fingerprint=plan.data[0].fingerprint)
     init_moments = optimizer.direction(config.train).init
     if num_members > 1:
         init_moments = jax.vmap(init_moments)
@@ -95,20 +94,18 @@ def train(
 
     advice = "Start all of them again: the run goes on from its last checkpoint."
     with distributed.failing_together(advice), Interrupts() as interrupts, jax.set_mesh(mesh):
-        for stages, prepared, fingerprint in zip(
-            plan.stages, plan.prepared, fingerprints, strict=True
-        ):
+        for stages, data in zip(plan.stages, plan.data, strict=True):
             stage, config = stages[0], stages[0].config
             if step >= stage.end or interrupts.received:
                 continue
 
             # Data: this host's rows, from the first one that no update has read.
-            data = config.data
-            host = host_rows(mesh, data.batch_size)
+            batch_size, length = config.data.batch_size, config.data.context_length
+            host = host_rows(mesh, batch_size)
             batches = pipeline.make_batches(
-                data, prepared, start_step=step - stage.rows_from, host_rows=host.rows
+                data, start_step=step - stage.rows_from, host_rows=host.rows
             )
-            data_state = dataclasses.replace(data_state, fingerprint=fingerprint)
+            data_state = dataclasses.replace(data_state, fingerprint=data.fingerprint)
             digest = 0  # of the rows that this host has to count, since the last save
 
             # Compile. A stage is a run of its own: its moments begin at zero.
@@ -119,8 +116,8 @@ def train(
             name = label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
             with StageLog(console, name, stage, logs, num_members) as log:
                 if not is_lone_cpu(mesh):
-                    rows = data.batch_size // config.train.accumulate
-                    log.announce(kernels.check(config.model, rows, data.context_length))
+                    rows = batch_size // config.train.accumulate
+                    log.announce(kernels.check(config.model, rows, length))
 
                 first_step = saved_step = step
                 while True:
@@ -144,10 +141,8 @@ def train(
                     # which rows were seen, whatever the number of hosts.
                     batch = next(batches)
                     digest += int(batch.pop("row_hash")[host.counted].sum(dtype=np.uint64))
-                    batch = make_global_batch(batch, mesh, data.batch_size, host.rows)
-                    data_state = dataclasses.replace(
-                        data_state, rows=data_state.rows + data.batch_size
-                    )
+                    batch = make_global_batch(batch, mesh, batch_size, host.rows)
+                    data_state = dataclasses.replace(data_state, rows=data_state.rows + batch_size)
 
                     # Step. This only queues it: the devices compute while the host goes on.
                     state, scalars = step_fn(state, member, batch, np.int32(step - stage.start))

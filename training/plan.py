@@ -2,19 +2,20 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from jax.sharding import Mesh
 
 from data import pipeline
-from data.prepare import prepare
+from data.config import DataConfig
+from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
 from experiment import distributed, metrics
 from experiment.checkpoint import shape_difference, starting_params
 from experiment.config import ExperimentConfig
-from experiment.mesh import host_rows, make_mesh
+from experiment.mesh import make_mesh
 from experiment.run import RunDirectory, find_start
 from experiment.stages import Stage, split
 from model.transformer import Params, abstract_params
@@ -27,7 +28,7 @@ class Plan(NamedTuple):
     Attributes:
       configs: one a member, `start_from` with its step.
       stages: one tuple a stage, holding each member's `Stage`.
-      prepared: where each stage's data is.
+      data: what each stage reads.
       mesh: the same in all stages.
       start_step: updates done already.
       params: to start from instead of fresh ones, members stacked; None if there are none.
@@ -35,28 +36,37 @@ class Plan(NamedTuple):
 
     configs: list[ExperimentConfig]
     stages: list[tuple[Stage, ...]]
-    prepared: list[Path]
+    data: list[TrainingData]
     mesh: Mesh
     start_step: int
     params: Params | None
 
 
-def make_plan(configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory]) -> Plan:
+OpenData = Callable[[DataConfig], TrainingData]
+
+
+def make_plan(
+    configs: Sequence[ExperimentConfig],
+    runs: Sequence[RunDirectory],
+    open_data: OpenData = pipeline.open_data,
+) -> Plan:
     """Finds what is wrong with a run, in any of its stages, while it costs nothing yet.
 
     Args:
-      configs, runs: as in `training.loop.train`.
+      configs, runs, open_data: as in `training.loop.train`.
 
     Raises:
       ValueError: for anything the user has to mend; in all processes, if in one.
     """
     with distributed.refusing_together():
-        plan = _checked(configs, runs)
+        plan = _checked(configs, runs, open_data)
     # The disk may show a checkpoint to one host before another.
     return plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
 
 
-def _checked(configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory]) -> Plan:
+def _checked(
+    configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory], open_data: OpenData
+) -> Plan:
     metrics.check_trackers(configs[0].train.tracking)
     configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
     for run, config in zip(runs, configs, strict=True):
@@ -64,7 +74,7 @@ def _checked(configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory]) 
     stages = list(zip(*map(split, configs), strict=True))
     shapes = abstract_params(configs[0].model)
     for stage, *_ in stages:
-        mesh = make_mesh(stage.config, len(configs))
+        make_mesh(stage.config, len(configs))  # refuses one that does not fit the devices
         difference = shape_difference(abstract_params(stage.config.model), shapes)
         if difference:
             raise ValueError(
@@ -74,21 +84,21 @@ def _checked(configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory]) 
     start_step = max(set.intersection(*(set(run.steps()) for run in runs)), default=0)
     started_from = [c for c in configs if c.start_from] if start_step == 0 else []
     params = [starting_params(config) for config in started_from]
-    prepared, tokenizers = [], {}
+    data, tokenizers = [], {}
     for config in started_from:
         parent, _ = find_start(str(config.start_from))
         tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path
     for stage, *_ in stages:
-        data = stage.config.data
-        prepared.append(prepare(data))
-        rows = host_rows(mesh, data.batch_size).rows
-        pipeline.make_batches(data, prepared[-1], start_step=0, host_rows=rows)  # do rows fit?
-        tokenizers[f"stage {stage.number}"] = prepared[-1] / "tokenizer.model"
-    _check_tokenizers(tokenizers, configs[0].model.vocab_size)
+        data.append(open_data(stage.config.data))
+        data[-1].open_rows("train")  # refuses rows that do not fit
+        if data[-1].tokenizer_path:
+            tokenizers[f"stage {stage.number}"] = data[-1].tokenizer_path
+    if tokenizers:
+        _check_tokenizers(tokenizers, configs[0].model.vocab_size)
     return Plan(
         configs,
         stages,
-        prepared,
+        data,
         make_mesh(configs[0], len(configs)),
         start_step,
         stack(params) if params else None,
@@ -130,9 +140,10 @@ def write_records(
                 run.write_config(config, own)
             if command:
                 run.record_command(command)
-            if not run.tokenizer_path.exists():
+            tokenizer_path = plan.data[0].tokenizer_path
+            if tokenizer_path and not run.tokenizer_path.exists():
                 temporary = run.tokenizer_path.with_suffix(".partial")
-                shutil.copyfile(plan.prepared[0] / "tokenizer.model", temporary)
+                shutil.copyfile(tokenizer_path, temporary)
                 os.replace(temporary, run.tokenizer_path)
     # All hosts write checkpoints, into directories that only one of them makes.
     distributed.barrier("run directories are made")

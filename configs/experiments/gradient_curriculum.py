@@ -37,7 +37,7 @@ from model.rotary.scaled_base import ScaledBase
 
 
 def law(original: int, target: int, base: str) -> str:
-    """The frequencies of a stage."""
+    """The base of a stage, as the scaling law has it."""
     lengths = f"original_context_length={original},target_context_length={target}"
     return f"scaled_base(base={base},{lengths})"
 

@@ -11,7 +11,7 @@ import pytest
 from data import tasks
 from data.config import DataConfig
 from data.mixture import RetrievalRows, mixture
-from data.pipeline import make_batches
+from data.pipeline import make_batches, open_data
 from data.prepare import prepare
 from data.store import TokenStore
 from data.task import Asked
@@ -45,8 +45,8 @@ def change(config, **changes):
     return dataclasses.replace(config, **changes)
 
 
-def take(count, *args, **kwargs):
-    return list(itertools.islice(make_batches(*args, **kwargs), count))
+def take(count, config, prepared, **kwargs):
+    return list(itertools.islice(make_batches(open_data(config, prepared), **kwargs), count))
 
 
 def rows(found):
@@ -172,7 +172,7 @@ def test_retrieval_needs_no_text(config, tmp_path):
 def test_a_task_that_does_not_fit_is_refused_at_once(config, prepared):
     short = change(config, context_length=32)
     with pytest.raises(ValueError, match="lines does not fit length=32"):
-        make_batches(short, prepared, start_step=0)
+        make_batches(open_data(short, prepared), start_step=0)
 
 
 def test_any_row_is_found_at_once(config, prepared):
@@ -201,10 +201,12 @@ WORKERS = """
 import dataclasses, itertools, json, sys
 from pathlib import Path
 from data.config import DataConfig
-from data.pipeline import make_batches
+from data.pipeline import make_batches, open_data
 if __name__ == "__main__":
-    config = DataConfig(**json.loads(sys.argv[1]))
-    found = itertools.islice(make_batches(config, Path(sys.argv[2]), start_step=3), 7)
+    fields = json.loads(sys.argv[1])
+    lists = {name: tuple(x) for name, x in fields.items() if isinstance(x, list)}
+    config = DataConfig(**fields | lists)
+    found = itertools.islice(make_batches(open_data(config, Path(sys.argv[2])), start_step=3), 7)
     print(json.dumps([batch["row_hash"].tolist() for batch in found]))
 """
 

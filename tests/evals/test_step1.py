@@ -32,7 +32,7 @@ def mixed(text_config):
 def first_batches(mixed):
     """Two batches, as one of four rows, of a run at the new length."""
     data = dataclasses.replace(mixed.data, context_length=LENGTH)
-    stream = pipeline.make_batches(data, prepare(data, show_progress=False), start_step=0)
+    stream = pipeline.make_batches(pipeline.open_data(data), start_step=0)
     pair = [next(stream) for _ in range(2)]
     return {name: np.concatenate([each[name] for each in pair]) for name in pair[0]}
 

@@ -11,9 +11,9 @@ import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
 from experiment import overrides
-from model import sharding
 from tpu import aot
 from tpu.topology import find
+from training.members import abstract_state
 
 HAS_LIBTPU = importlib.util.find_spec("libtpu") is not None
 
@@ -92,9 +92,9 @@ def test_least_traffic_of_fsdp():
         ["mesh.data=1", "mesh.fsdp=4", "model.compute_dtype=bfloat16", "train.accumulate=2"],
     )
     mesh = AbstractMesh((1, 1, 4, 1, 1), ("sweep", "data", "fsdp", "sequence", "tensor"))
-    shardings = sharding.parameter_shardings(config.model, mesh, members=False)
+    params = abstract_state(config, 1, mesh).params  # pyright: ignore[reportArgumentType]
     received = 2 * (512 * 32 + 2 * 9216) * 2 * 3 / 4
-    bound = aot.least_traffic(config, mesh, shardings, 1)  # pyright: ignore[reportArgumentType]
+    bound = aot.least_traffic(config, mesh, params)  # pyright: ignore[reportArgumentType]
     assert bound == {"all-gather": 2 * received, "reduce-scatter": received}
 
 

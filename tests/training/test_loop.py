@@ -17,7 +17,6 @@ import pytest
 from jax.sharding import AbstractMesh
 
 from data import pipeline
-from data.prepare import prepare
 from experiment import overrides
 from experiment.checkpoint import restore_params
 from experiment.config import from_dict
@@ -59,9 +58,7 @@ def tiny(tiny_data):
 
 @pytest.fixture(scope="module")
 def batch(tiny):
-    batch = next(
-        pipeline.make_batches(tiny.data, prepare(tiny.data, show_progress=False), start_step=0)
-    )
+    batch = next(pipeline.make_batches(pipeline.open_data(tiny.data), start_step=0))
     batch.pop("row_hash")
     return batch
 
@@ -294,7 +291,7 @@ def test_rows_go_on_where_the_data_is_unchanged(parent_child_staged):
     """Stage 2 reads rows 48 to 63 of stage 1's data, which has read 0 to 47."""
     _, _, staged = parent_child_staged
     data = staged.config_at(14).data
-    batches = pipeline.make_batches(data, prepare(data, show_progress=False), start_step=6)
+    batches = pipeline.make_batches(pipeline.open_data(data), start_step=6)
     hashes = sum(int(next(batches)["row_hash"].sum(dtype=np.uint64)) for _ in range(2))
     digests = [data_state(staged, step)["digest"] for step in (14, 16)]
     assert (digests[0] + hashes) % 2**64 == digests[1]

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from data.pipeline import make_batches
-from data.prepare import prepare
+from data.pipeline import make_batches, open_data
 from experiment import overrides
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
@@ -140,7 +139,7 @@ def assert_same(run: RunDirectory, expected: RunDirectory) -> None:
 def test_documents_share_rows_and_reach_over_devices(data):
     """What the meshes are tried on: several documents a row, and one of padding."""
     (config,) = configs_of("plain", *data)
-    ids_BT = next(make_batches(config.data, prepare(config.data), start_step=0))["segment_ids"]
+    ids_BT = next(make_batches(open_data(config.data), start_step=0))["segment_ids"]
     counts = ids_BT.max(axis=1)
     assert (counts == 1).sum() == 2 and (np.sort(counts)[2:] >= 2).all()
     # Some document is cut by every boundary of eight stretches.
