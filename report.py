@@ -1,19 +1,20 @@
 """Run directories -> the figures and one self-contained HTML page.
 
-    python report.py DIR... [--out DIR/report.html]
+    python report.py DIR... [--out FILE.html]
 
 DIR is a run or a sweep directory. Figures are written beside the page, as PNG and SVG, and the
 numbers to results.csv (its columns: reporting/results.py). What has not been measured yet is said
-on the page, with the command that does it. Sweeps of the same bases at several trained lengths,
-given together, show effective context against trained length.
+on the page, with the command that does it. Of one DIR the page is DIR/report.html. Of several it
+has a folder of its own beside them, report-A+B/report.html of A and B, so that it replaces the page
+of none. Runs that differ in their seed only are one member, whichever DIR they are in. Sweeps of
+the same bases at several trained lengths, given together, show effective context against trained
+length.
 """
 
 import argparse
 import shlex
 import sys
 from pathlib import Path
-
-from reporting.writing import write
 
 
 def main() -> None:
@@ -24,9 +25,12 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("dirs", nargs="+", type=Path, metavar="DIR", help="run or sweep directory")
-    parser.add_argument("--out", type=Path, help="the page (default: report.html in the first DIR)")
+    parser.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default: above)")
     args = parser.parse_args()
-    out = args.out or args.dirs[0] / "report.html"
+    # After parsing: --help needs none of matplotlib and JAX.
+    from reporting.writing import page_of, write
+
+    out = args.out or page_of(args.dirs)
     try:
         write(args.dirs, out, shlex.join(["python", *sys.argv]))
     except (ValueError, OSError) as error:

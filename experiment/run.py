@@ -208,10 +208,11 @@ _OPERATIONAL = (
 def _essence(config: ExperimentConfig) -> dict[str, Any]:
     """The fields that decide a run's numbers, by dotted name."""
     flat = flatten(to_dict(config))
-    return {name: value for name, value in flat.items() if not _is_operational(name)}
+    return {name: value for name, value in flat.items() if not is_operational(name)}
 
 
-def _is_operational(name: str) -> bool:
+def is_operational(name: str) -> bool:
+    """Whether a dotted field of a config says how a run is kept and watched, no more."""
     return any(name == kept or name.startswith(kept + ".") for kept in _OPERATIONAL)
 
 
@@ -282,7 +283,7 @@ def is_same_sweep(record: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two contents of sweep.json differ at most in how their runs are kept and watched."""
 
     def essence(record: dict[str, Any]) -> dict[str, Any]:
-        given = [o for o in record["overrides"] if not _is_operational(o.partition("=")[0])]
+        given = [o for o in record["overrides"] if not is_operational(o.partition("=")[0])]
         return {**record, "overrides": given}
 
     return essence(record) == essence(other)

@@ -18,13 +18,12 @@ from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from model.rotary import Rotary
 from model.rotary.rope import Rope
 from reporting.members import Member, learned, tasks
-from reporting.style import FAINT, INK, looks, tag
+from reporting.style import FAINT, INK, looks, marked, tag
 from theory import bound
 from theory.predictions import predict
 
 _DASHED, _DOTTED, _DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))
 _LONGEST_STABLE = 2**13
-
 
 _THEORY = {  # field of Predictions: (legend, color, linestyle)
     "first_negative": ("theory: first distance with $B_m<0$", INK, "-"),
@@ -117,16 +116,10 @@ def _trained_length(ax: Axes, members: Sequence[Member], *, labelled: bool) -> N
     for length in lengths:
         ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
         if labelled:
-            ax.annotate(
-                f"trained length {length:,}",
-                (0.01, length),
-                (0, 3),
-                va="bottom",
-                fontsize=8.5,
-                xycoords=("axes fraction", "data"),
-                textcoords="offset points",
-                bbox={"fc": "#f4f5f7", "ec": "none", "pad": 1},
-            )
+            place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+            look = {"fontsize": 8.5, "bbox": {"fc": "#f4f5f7", "ec": "none", "pad": 1}}
+            text = f"trained length {length:,}"
+            ax.annotate(text, (0.01, length), (0, 3), va="bottom", **place, **look)
 
 
 def _draw_based(ax: Axes, based: Sequence[Member], members: Sequence[Member]) -> None:
@@ -135,15 +128,7 @@ def _draw_based(ax: Axes, based: Sequence[Member], members: Sequence[Member]) ->
     margin = max(0.08 * (places[-1] - places[0]), 0.15)
     ax.set_xscale("log")
     ax.set_xlim(10 ** (places[0] - margin), 10 ** (places[-1] + margin))
-    # A tick at every base, a number where there is room.
-    shown, last = [], -math.inf
-    for place in places:
-        roomy = place - last > 0.07 * (places[-1] - places[0] + 2 * margin)
-        shown.append(_base_text(bases[len(shown)]) if roomy else "")
-        last = place if roomy else last
-    ax.xaxis.set_major_locator(FixedLocator(bases))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xticklabels(shown)
+    marked(ax.xaxis, {base: _base_text(base) for base in bases}, columns=1)
     ax.set_xlabel("RoPE base (log scale)")
     _draw_theory(ax, based)
     step = np.diff(places).min(initial=0.2 * (places[-1] - places[0] + 2 * margin))
@@ -204,20 +189,15 @@ def _stable_bases(members: Sequence[Member]) -> list[float]:
 
     Only of plain RoPE, and where it takes seconds to prove.
     """
-    based = [member for member in members if member.base is not None]
-    settings = {
-        (
-            member.trained_length,
-            model.head_dim,
-            rotary.rotary_dim(model.rope_head_dim) / model.head_dim,
-        )
-        for member in based
-        if isinstance(rotary := (model := member.config.model).rotary, Rope)
-        and member.trained_length <= _LONGEST_STABLE
-    }
-    found = {stable for setting in settings if (stable := _stable_base(*setting))}
-    bases = [member.base or 0.0 for member in based]
-    return [stable for stable in sorted(found) if min(bases) <= stable <= max(bases)]
+    bases, found = [], set()
+    for member in members:
+        model, length = member.config.model, member.trained_length
+        if member.base is not None:
+            bases.append(member.base)
+            if isinstance(model.rotary, Rope) and length <= _LONGEST_STABLE:
+                share = model.rotary.rotary_dim(model.rope_head_dim) / model.head_dim
+                found.add(_stable_base(length, model.head_dim, share))
+    return sorted(base for base in found if base and min(bases) <= base <= max(bases))
 
 
 @functools.cache
@@ -239,14 +219,8 @@ def _draw_controls(ax: Axes, controls: Sequence[Member], members: Sequence[Membe
         window = member.config.model.window
         if isinstance(window, int):  # a pattern has no single limit
             limit = ax.plot([place - 0.38, place + 0.38], [window, window], color=INK, lw=1.1)
-            note = ax.annotate(
-                f"sees {window:,}",
-                (place, window),
-                (0, 7),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-            )
+            style = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+            note = ax.annotate(f"sees {window:,}", (place, window), (0, 7), **style)
             tag([*limit, note], member)
         _draw_member(ax, member, members, lambda shift, place=place: place + shift)
 

@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -15,8 +13,9 @@ from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from evals.kinds import KINDS
 from evals.rows import Rows
 from experiment import stages
-from experiment.config import ExperimentConfig, MeshConfig
+from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
+from reporting.labels import labels, setting
 from reporting.tables import relative
 from theory.predictions import Predictions, predict
 
@@ -74,7 +73,8 @@ class Member:
 
     Attributes:
       index: place in the page's order, from 0: bases ascending, then controls.
-      label: the run directory's name without its seed; with the step where several stages are here.
+      label: what tells it apart from the others (`reporting.labels`); with the step where several
+        stages are here.
       runs: one run directory a seed.
       config: of the first run, in force in the stage.
       superseded: whether training has gone on to another stage.
@@ -127,44 +127,23 @@ class Member:
 
 def read(runs: Sequence[RunDirectory]) -> list[Member]:
     """Groups runs that differ in seed or machine only, and reads what was measured."""
-    groups: dict[ExperimentConfig, list[RunDirectory]] = {}
-    for run in runs:
-        groups.setdefault(_setting(run), []).append(run)
+    groups: dict[tuple, list[RunDirectory]] = {}
+    # Once, however many of the paths lead to it.
+    for run in {run.path.resolve(): run for run in runs}.values():
+        groups.setdefault(tuple(setting(run.config).items()), []).append(run)
     members = [member for group in groups.values() for member in _members(tuple(group))]
-    labels = [member.label for member in members]
-    members = [
-        dataclasses.replace(member, label=f"{_folder(member.runs)}/{member.label}")
-        if labels.count(member.label) > 1
-        else member
-        for member in members
-    ]
     members.sort(key=_order)
-    return [dataclasses.replace(member, index=index) for index, member in enumerate(members)]
+    names = labels([member.config for member in members])
+    return [
+        dataclasses.replace(member, index=index, label=name + member.label)
+        for index, (member, name) in enumerate(zip(members, names, strict=True))
+    ]
 
 
 def _order(member: Member) -> tuple:
     config = member.config.model
     base = member.base is None, member.base or 0, config.window is not None
     return *base, member.trained_length
-
-
-def _setting(run: RunDirectory) -> ExperimentConfig:
-    """What seeds of one setting have in common."""
-    config = run.config
-    data = dataclasses.replace(config.data, seed=0)
-    # Seeds that go on from the seeds of another run differ in where that one lies.
-    start = config.start_from and re.sub(r"\bseed=\d+", "", config.start_from)
-    return dataclasses.replace(
-        config, name="", seed=0, data=data, mesh=MeshConfig(), start_from=start
-    )
-
-
-def _folder(runs: Sequence[RunDirectory]) -> str:
-    """The folder of a member's runs; of several, the words that their names begin with alike."""
-    names = [run.path.resolve().parent.name for run in runs]
-    words = [re.split(r"(?=[-_,. ])", name) for name in dict.fromkeys(names)]
-    alike = itertools.takewhile(lambda each: len(set(each)) == 1, zip(*words, strict=False))
-    return "".join(each[0] for each in alike) or names[0]
 
 
 def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
@@ -181,8 +160,6 @@ def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
     newest = max(first.steps(), default=0)
     last = stages.at(first.config, newest)
     numbers = sorted({*stage_of.values(), last.number})
-    parts = first.path.resolve().name.split(",")
-    name = ",".join(part for part in parts if not part.startswith("seed=")) or first.config.name
     for number in numbers:
         steps = [step for step, stage in stage_of.items() if stage == number] or [newest]
         config = first.config_at(max(steps))
@@ -190,7 +167,7 @@ def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
         superseded = number != last.number
         yield Member(
             index=0,
-            label=f"{name}@{max(steps)}" if len(numbers) > 1 else name,
+            label=f"@{max(steps)}" if len(numbers) > 1 else "",
             runs=runs,
             config=config,
             superseded=superseded,

@@ -1,13 +1,10 @@
 """What the page says of all members together: the answer in short, the numbers, what differs."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
-from model import rotary as rotary_lib
-from model.rotary import Rotary
+from reporting.labels import flatten
 from reporting.members import Member, learned, tasks
 from reporting.page import Finding, Folded, Part, Table, Text
 from theory.predictions import HORIZON
@@ -136,17 +133,3 @@ def differences(members: Sequence[Member]) -> list[Part]:
             part=Table(heads=["field", "value"], lines=shared, wraps=True),
         ),
     ]
-
-
-def flatten(config: Any, prefix: str = "") -> dict[str, str]:
-    """Dotted fields, as overrides spell them; a rotary variant is one value, its expression."""
-    first = config[0] if isinstance(config, tuple) and config else config
-    if isinstance(first, Rotary):
-        return {prefix: rotary_lib.expression(config)}
-    if not dataclasses.is_dataclass(config):
-        return {prefix: ",".join(map(str, config)) if isinstance(config, tuple) else str(config)}
-    flat = {}
-    for field in dataclasses.fields(config):
-        name = f"{prefix}.{field.name}" if prefix else field.name
-        flat |= flatten(getattr(config, field.name), name)
-    return flat

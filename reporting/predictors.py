@@ -1,8 +1,7 @@
 """L50 against what could bound it: lengths that the frequencies predict, and the trained length."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,8 +24,7 @@ NAMES = {
 _DIAGONAL: dict[str, Any] = {"color": FAINT, "lw": 1, "ls": (0, (1, 2))}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Comparison(NamedTuple):
     """Members with a base, of one trained length, on one task: L50 against every predictor.
 
     Attributes:
@@ -45,28 +43,23 @@ class Comparison:
 
 def comparisons(members: Sequence[Member]) -> list[Comparison]:
     """Of every task and trained length with at least two bases that were learned."""
-    found = []
+    found: dict[tuple[str, int], list[Member]] = {}
     for task in tasks(members):
-        for length in sorted({member.trained_length for member in members}):
-            chosen = tuple(
-                member
-                for member in _learned(members, task)
-                if member.base is not None and member.trained_length == length
-            )
-            if len({member.base for member in chosen}) > 1:
-                lines = tuple(_regressions(chosen, task))
-                found.append(
-                    Comparison(task=task, trained_length=length, members=chosen, regressions=lines)
-                )
-    return found
+        for member in sorted(_learned(members, task), key=lambda m: m.trained_length):
+            if member.base is not None:
+                found.setdefault((task, member.trained_length), []).append(member)
+    return [
+        Comparison(task, length, tuple(chosen), tuple(_regressions(chosen, task)))
+        for (task, length), chosen in found.items()
+        if len({member.base for member in chosen}) > 1
+    ]
 
 
 def _learned(members: Sequence[Member], task: str) -> list[Member]:
-    estimates = [member.estimates.get(task) for member in members]
     return [
         member
-        for member, estimate in zip(members, estimates, strict=True)
-        if estimate and estimate.verdict != NOT_LEARNED
+        for member in members
+        if task in member.estimates and member.estimates[task].verdict != NOT_LEARNED
     ]
 
 
@@ -198,7 +191,7 @@ def by_trained_length(members: Sequence[Member], task: str) -> list[list[Member]
 def name(series: Sequence[Member]) -> str:
     """What a series of `by_trained_length` is called: its variant, and window if it has one."""
     model = series[0].config.model
-    variant = rotary_lib.expression(model.rotary)
+    variant = rotary_lib.label(model.rotary)
     return f"{variant}, window {model.window}" if model.window else variant
 
 

@@ -145,15 +145,19 @@ def marked_lengths(
     marked(axis, {n: f"{n:,.5g}" + (f"\n{notes[n]}" if n in notes else "") for n in lengths})
 
 
-def marked(axis: Axis, names: Mapping[float, str]) -> None:
-    """Marks a log axis at these values, with their names; crowded ones go unnamed."""
+def marked(axis: Axis, names: Mapping[float, str], *, columns: int = 3) -> None:
+    """Marks a log axis at these values, with their names; crowded ones go unnamed.
+
+    `columns` is how many such panels fill the width of a page.
+    """
     values = sorted(names)
     axis.set_major_locator(FixedLocator(values))
     axis.set_minor_locator(NullLocator())
     places, shown, free = np.log2(values), [], -np.inf
     for place, value in zip(places, values, strict=True):
-        # Half of a name in a panel a third of the page wide, as a share of the axis.
-        half = (0.015 + 0.018 * max(map(len, names[value].split("\n")))) * (places[-1] - places[0])
+        # Half of a name, as a share of the axis.
+        half = columns * (0.005 + 0.006 * max(map(len, names[value].split("\n"))))
+        half *= places[-1] - places[0]
         shown.append(names[value] if place - half >= free else "")
         free = place + half if shown[-1] else free
     axis.set_major_formatter(FixedFormatter(shown))

@@ -1,7 +1,9 @@
 """Run directories -> the page, and beside it its figures and results.csv."""
 
+import hashlib
 import importlib.metadata
 import json
+import os
 import platform
 import tomllib
 from collections.abc import Sequence
@@ -19,6 +21,8 @@ from reporting.pictures import Drawing, Pictures
 from reporting.sections import sections
 from reporting.style import STYLE, looks
 
+_LONGEST_NAME = 100  # characters of a folder's name
+
 MEASURED = (
     "How far each model sees, against the base it was trained with. Marks: the distance at which "
     "accuracy falls half-way from its ceiling to chance, with 95% intervals; an arrow where it had "
@@ -29,6 +33,22 @@ PREDICTED = (
     "Lines and bars: what the frequencies alone predict, before any training. Shaded: beyond the "
     "trained length."
 )
+
+
+def page_of(dirs: Sequence[Path]) -> Path:
+    """Where the page of these directories goes: of several, into a folder that only they share."""
+    whole = list(dict.fromkeys(Path(os.path.abspath(path)) for path in dirs))
+    if len(whole) == 1:
+        return dirs[0] / "report.html"
+    parent = Path(os.path.commonpath([path.parent for path in whole]))
+    names = ["-".join(path.relative_to(parent).parts) for path in whole]
+    name = "+".join(names)
+    if len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        name = f"{names[0]}+{len(names) - 1}-{digest}"
+    if not any(path.is_absolute() for path in dirs):
+        parent = Path(os.path.relpath(parent))
+    return parent / f"report-{name}" / "report.html"
 
 
 def write(dirs: Sequence[Path], out: Path, command: str) -> None:

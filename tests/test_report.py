@@ -3,6 +3,7 @@ import html.parser
 import json
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from reporting import members as members_lib
 from reporting import style as style_lib
 from reporting.curves import compact
 from reporting.effective_context import effective_context
+from reporting.writing import page_of
 from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep
 from theory.predictions import predict
 
@@ -128,7 +130,7 @@ def test_the_table_says_theory_in_plain_numbers(page):
 
 def test_the_table_says_what_was_measured(page):
     table = numbers(page)
-    for member, last_right in (("base=10", 19), ("base=30", 59), ("window=32", 31)):
+    for member, last_right in (("base=10", 19), ("base=30", 59), ("base=10000,window=32", 31)):
         l50, low, high = map(float, re.findall(r"[\d.]+", table[member][0]))
         assert last_right - 0.5 < l50 < last_right + 1.5
         assert low <= l50 <= high
@@ -150,7 +152,14 @@ def test_the_leading_task_is_kv_and_others_follow(page):
 
 def test_members_stand_in_order_of_base_then_controls(page):
     members = [row[0] for row in parsed(page).rows if row][2:8]
-    assert members == ["base=10", "base=30", "base=100", "base=10000", "rotary=nope", "window=32"]
+    assert members == [
+        "base=10",
+        "base=30",
+        "base=100",
+        "base=10000",
+        "rotary=nope",
+        "base=10000,window=32",
+    ]
 
 
 def test_the_page_needs_nothing_else(page):
@@ -227,7 +236,10 @@ def test_what_is_drawn_where(members):
     assert marks["member-3", "o", 10000.0] == pytest.approx(127)
     theory = [y for (gid, marker, _), y in marks.items() if (gid, marker) == ("member-3", "_")]
     assert theory == [725]  # the periods lie above the figure
-    assert [label.get_text() for label in controls.get_xticklabels()] == ["nope", "window=32"]
+    assert [label.get_text() for label in controls.get_xticklabels()] == [
+        "nope",
+        "base=10000\nwindow=32",
+    ]
     assert [LENGTH, LENGTH] in [list(line.get_ydata()) for line in based.get_lines()]
     assert [32, 32] in [list(line.get_ydata()) for line in controls.get_lines()]
     # The lowest number, theory's 5, stands above the tick of 4; a row below is for the unlearned.
@@ -303,20 +315,19 @@ def test_runs_that_saw_different_rows_are_said_to(tmp_path):
     make_run(tmp_path / "a", experiment("rope(base=10)"), digest=1)
     make_run(tmp_path / "b", experiment("rope(base=30)"), digest=2)
     assert run_report(tmp_path / "a", tmp_path / "b") == 0
-    assert "Runs consumed different rows" in (tmp_path / "a" / "report.html").read_text()
+    text = (tmp_path / "report-a+b" / "report.html").read_text()
+    assert "Runs consumed different rows" in text
 
 
 def test_without_results_the_page_says_how_to_get_them(tmp_path):
     make_run(tmp_path, experiment("rope(base=10)"), overrides=["seed=3"])
     assert run_report(tmp_path) == 0
     text = (tmp_path / "report.html").read_text()
-    name = tmp_path.name
-    assert (
-        f"<p>Not evaluated yet: {name}. Run:</p>\n<pre>python evaluate.py {tmp_path}</pre>" in text
-    )
+    run = f"<p>Not evaluated yet: base=10. Run:</p>\n<pre>python evaluate.py {tmp_path}</pre>"
+    assert run in text
     assert f"python train.py tiny --workdir {tmp_path} seed=3\n" in text
     assert "Nothing has been measured yet." in text
-    assert numbers(text)[name] == ["5", "15", "58"]
+    assert numbers(text)["base=10"] == ["5", "15", "58"]
     assert (tmp_path / "loss.png").exists()
     assert not (tmp_path / "accuracy_by_distance.png").exists()
 
@@ -372,10 +383,10 @@ def test_pointing_at_a_cell_shows_its_number(tmp_path):
     """Of the cell of 16 to 22 tokens, 4 of 7 distances are below 20."""
     config = experiment("rope(base=10)")
     rows = answers(config, 20, documents=2) + answers(config, 20, length=256, documents=2)
-    run = make_run(tmp_path / "a<b", config, rows)
+    run = make_run(tmp_path / "run", config, rows)
     assert run_report(run.path) == 0
     text = (run.path / "report.html").read_text()
-    assert '<g class="member-0"><title>a&lt;b at 256, 16 to 22 tokens: 0.57 of 14</title>' in text
+    assert '<g class="member-0"><title>base=10 at 256, 16 to 22 tokens: 0.57 of 14</title>' in text
     assert " title:" not in text
 
 
@@ -383,7 +394,7 @@ def test_a_task_of_the_config_without_rows_is_named(page, sweep):
     assert "<p>No lagcopy yet: all 6 members. Run:" in page
     assert f"<pre>python evaluate.py {sweep} --tasks lagcopy</pre>" in page
     assert "No kv yet" not in page
-    assert "No lines yet: rotary=nope, window=32." in page
+    assert "No lines yet: rotary=nope, base=10000,window=32." in page
 
 
 def test_seeds_of_a_setting_are_one_member(tmp_path):
@@ -408,15 +419,14 @@ def test_only_the_last_checkpoint_under_the_trained_schedule_counts(tmp_path):
     assert 19 <= member.estimates["kv"].l50 <= 20
 
 
-def test_members_of_two_sweeps_keep_their_names_apart(tmp_path):
+def test_members_of_two_sweeps_are_called_by_what_differs(tmp_path):
     for name, fraction in (("half", 0.5), ("full", 1.0)):
         config = experiment(f"rope(base=10,rotary_fraction={fraction})")
         make_run(make_sweep(tmp_path / name, ["base=10"]) / "base=10", config)
     members = members_lib.read(find_runs([tmp_path / "half", tmp_path / "full"]))
-    assert {member.label for member in members} == {"half/base=10", "full/base=10"}
-    # Half of the pairs at rest: B_m cannot be negative.
+    # Half of the pairs are not rotated: B_m cannot be negative.
     bounds = {member.label: member.theory.first_negative for member in members}
-    assert bounds == {"half/base=10": None, "full/base=10": 5}
+    assert bounds == {"base=10,rotary_fraction=0.5": None, "base=10": 5}
 
 
 def test_theory_of_unlike_layers_is_that_of_the_farthest():
@@ -445,6 +455,36 @@ def test_the_page_can_be_put_elsewhere(tmp_path):
     assert run_report(tmp_path / "run", "--out", out) == 0
     assert out.exists() and (out.parent / "effective_context.png").exists()
     assert f"python report.py {tmp_path / 'run'} --out {out}" in out.read_text()
+
+
+def test_a_page_of_several_directories_replaces_none_of_theirs(tmp_path, monkeypatch):
+    """Neither the pages, nor the figures and numbers beside them."""
+    runs = [make_run(tmp_path / n, experiment(f"rope(base={n})")).path for n in ("10", "30")]
+    for run in runs:
+        assert run_report(run) == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.chdir(tmp_path)
+    assert run_report("10", "30") == 0
+    assert all(path.read_bytes() == content for path, content in before.items())
+    both = tmp_path / "report-10+30"
+    assert (both / "results.csv").exists() and (both / "effective_context.png").exists()
+    assert {"base=10", "base=30"} <= numbers((both / "report.html").read_text()).keys()
+    # A directory given twice is one.
+    assert run_report("10", "30", "10") == run_report("10", runs[0]) == 0
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("report")] == [
+        "report-10+30"
+    ]
+
+
+def test_where_a_page_goes():
+    here, paths = Path("runs"), [f"T{n}" for n in range(60)]
+    assert page_of([here / "a"]) == here / "a" / "report.html"
+    assert page_of([here / "a", here / "b" / "c"]) == here / "report-a+b-c" / "report.html"
+    # A sweep and one of its members.
+    assert page_of([here / "a", here / "a" / "x"]) == here / "report-a+a-x" / "report.html"
+    long, other = (page_of([here / name for name in each]) for each in (paths, paths[:-1]))
+    assert re.fullmatch(r"runs/report-T0\+59-[0-9a-f]{8}/report.html", str(long))
+    assert long != other
 
 
 def test_mistakes_exit_2_with_one_line(tmp_path, capsys):
@@ -478,7 +518,8 @@ def test_a_setting_that_one_member_lacks_leaves_its_cell_empty(tmp_path):
     plain = experiment("rope(base=10)")
     mla = MlaConfig(kv_lora_rank=8, qk_nope_head_dim=48, qk_rope_head_dim=16, v_head_dim=32)
     latent = dataclasses.replace(plain, model=dataclasses.replace(plain.model, mla=mla))
-    listed = dataclasses.replace(plain, evals=dataclasses.replace(plain.evals, lengths=(64, 128)))
+    listed = experiment("rope(base=30)")
+    listed = dataclasses.replace(listed, evals=dataclasses.replace(plain.evals, lengths=(64, 128)))
     for name, config in (("plain", plain), ("latent", latent), ("listed", listed)):
         make_run(tmp_path / name, config)
     folders = [tmp_path / name for name in ("plain", "latent", "listed")]
@@ -488,7 +529,8 @@ def test_a_setting_that_one_member_lacks_leaves_its_cell_empty(tmp_path):
     heads, *members = rows[:4]
     assert {len(row) for row in rows[:4]} == {len(heads)}
     cells = {row[0]: dict(zip(heads, row, strict=True)) for row in members}
-    assert cells["listed"]["evals.lengths"] == "64,128"
-    assert cells["plain"]["evals.lengths"] == cells["latent"]["evals.lengths"] == ""
-    assert cells["latent"]["model.mla.qk_rope_head_dim"] == "16"
-    assert cells["plain"]["model.mla.qk_rope_head_dim"] == ""
+    first, second, third = (cells[row[0]] for row in members)
+    assert third["evals.lengths"] == "64,128"
+    assert first["evals.lengths"] == second["evals.lengths"] == ""
+    assert second["model.mla.qk_rope_head_dim"] == "16"
+    assert first["model.mla.qk_rope_head_dim"] == third["model.mla.qk_rope_head_dim"] == ""

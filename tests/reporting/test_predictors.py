@@ -129,4 +129,4 @@ def test_censored_members_are_arrows_against_trained_length(members):
     (ax,) = figure.axes
     assert len([text for text in ax.texts if text.arrow_patch]) == 3
     gids = [text.get_gid() for text in ax.texts if text.arrow_patch]
-    assert any("T128/base=100, kv at 128: > 127" in gid for gid in gids)
+    assert any("base=100,context_length=128, kv at 128: > 127" in gid for gid in gids)
