@@ -191,7 +191,7 @@ SECTIONS: dict[str, Sequence[Contents]] = {
         Plot(
             name="heat_map {}",
             found=_by_task(heat_maps.distance_tasks),
-            draw=heat_maps.distances,
+            draw=heat_maps.places,
             alternative="{}: accuracy by context length and distance, for every member.",
             caption="Share of exact answers by half octaves of distance; point at a cell for its "
             "number. A black line with a white edge: effective context. An upright one: beyond the "
