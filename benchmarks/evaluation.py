@@ -72,7 +72,7 @@ def whole() -> None:
     one_step = [f"seed={seeds}", "train.num_steps=1", "train.warmup_steps=0"]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         train_sweep("demo", Path(folder), one_step, command="")
-        score._compiled.cache_clear()
+        score.compiled_pass.cache_clear()
         start = time.perf_counter()
         results = runner.evaluate([Path(folder)], runner.Options(tasks=TASKS, lengths=LENGTHS))
         seconds = time.perf_counter() - start
@@ -80,6 +80,6 @@ def whole() -> None:
     print(
         f"{MEMBERS} members, {','.join(TASKS)} at {','.join(map(str, LENGTHS))}: "
         f"{seconds:.0f} s, compilation included, {answers:,} answers, "
-        f"{score._compiled.cache_info().misses} compilations for "
+        f"{score.compiled_pass.cache_info().misses} compilations for "
         f"{len(TASKS) * len(LENGTHS)} pairs of task and length"
     )

@@ -9,36 +9,24 @@ from configs.changes import change
 from configs.tiny import configs as tiny
 from model.config import MlaConfig
 
+small = MlaConfig(
+    kv_lora_rank=24, q_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16
+)
+large = MlaConfig(
+    kv_lora_rank=256, q_lora_rank=384, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64
+)
+
 configs = [
     change(
         *tiny,
         name="mla_tiny",
         question="Does everything run with latent attention? (tests)",
-        model=dict(
-            num_kv_heads=2,
-            head_dim=24,
-            mla=MlaConfig(
-                kv_lora_rank=24,
-                q_lora_rank=16,
-                qk_nope_head_dim=16,
-                qk_rope_head_dim=8,
-                v_head_dim=16,
-            ),
-        ),
+        model=dict(num_kv_heads=2, head_dim=24, mla=small),
     ),
     change(
         *base_125m,
         name="mla_125m",
         question="Does a base bound a model of which only a third of each head rotates?",
-        model=dict(
-            head_dim=96,
-            mla=MlaConfig(
-                kv_lora_rank=256,
-                q_lora_rank=384,
-                qk_nope_head_dim=64,
-                qk_rope_head_dim=32,
-                v_head_dim=64,
-            ),
-        ),
+        model=dict(head_dim=96, mla=large),
     ),
 ]

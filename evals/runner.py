@@ -352,9 +352,8 @@ def _variant(text: str, config: ExperimentConfig) -> Pattern:
     if text == TRAINED:
         return trained
     given = rotary_lib.inherited(trained, config.data.context_length)
-    variant = rotary_lib.parse_pattern(text, given)
-    dataclasses.replace(config.model, rotary=variant)
-    return variant
+    variant = rotary_lib.parse_pattern(text, given, own_files=True)
+    return dataclasses.replace(config.model, rotary=variant).rotary
 
 
 def _by_shape(members: Iterable[Loaded]) -> list[list[Loaded]]:

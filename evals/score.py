@@ -124,7 +124,7 @@ def check_fits(
     batch = Batch(*np.zeros((4, B, length), np.int32))
     chosen = [*candidates, *padded][:together]
     tables = stack_tables([each.table_for(length) for each in chosen])
-    _compiled(config, *_signature(shapes, tables, batch))
+    compiled_pass(config, *_signature(shapes, tables, batch))
 
 
 def _pass_shape(num_candidates: int, num_documents: int, length: int) -> tuple[int, int]:
@@ -176,7 +176,7 @@ def _tables(
 
 
 def _program(config: ModelConfig, params: Params, tables: PositionTable, batch: Batch):
-    return _compiled(config, *_signature(params, tables, batch))(params, tables, batch)
+    return compiled_pass(config, *_signature(params, tables, batch))(params, tables, batch)
 
 
 def _signature(params: Params, tables: PositionTable, batch: Batch):
@@ -186,7 +186,8 @@ def _signature(params: Params, tables: PositionTable, batch: Batch):
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled(config: ModelConfig, leaves, structure):
+def compiled_pass(config: ModelConfig, leaves, structure):
+    """The program that scores arrays of these shapes; compiled once."""
     abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
     compiled = jax.jit(functools.partial(_token_scores, config)).lower(*arguments).compile()

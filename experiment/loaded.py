@@ -85,7 +85,7 @@ class LoadedRun:
         return (
             f"{self.directory.path} at step {self.step}: "
             f"{transformer.count_params(model)['total']:,} parameters, "
-            f"{rotary_lib.expression(model.rotary)}, "
+            f"{rotary_lib.label(model.rotary)}, "
             f"trained at {self.config.data.context_length} tokens"
         )
 

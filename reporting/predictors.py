@@ -191,7 +191,7 @@ def by_trained_length(members: Sequence[Member], task: str) -> list[list[Member]
 def name(series: Sequence[Member]) -> str:
     """What a series of `by_trained_length` is called: its variant, and window if it has one."""
     model = series[0].config.model
-    variant = rotary_lib.expression(model.rotary)
+    variant = rotary_lib.label(model.rotary)
     return f"{variant}, window {model.window}" if model.window else variant
 
 

@@ -161,7 +161,7 @@ def length_command(args: argparse.Namespace) -> tuple[dict, str]:
     if args.rotary and args.rotary_fraction != 1:
         raise ValueError("with --rotary, write rotary_fraction=... in the expression")
     if args.rotary:
-        schedule = rotary.parse(args.rotary)
+        schedule = rotary.parse(args.rotary, own_files=True)
     else:
         schedule = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
     first = decay.first_negative(schedule.inv_freq(args.head_dim), args.limit)
@@ -320,7 +320,7 @@ def models_command(args: argparse.Namespace) -> tuple[dict, str]:
 def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
     """B_m of several schedules over distance, drawn."""
     schedules = [Rope(base=base) for base in args.base or []]
-    schedules += [rotary.parse(text) for text in args.rotary or []]
+    schedules += [rotary.parse(text, own_files=True) for text in args.rotary or []]
     if not schedules:
         raise ValueError("give --base 1e4,1e6 or --rotary EXPR, as often as you like")
     bound.check_length(args.length)

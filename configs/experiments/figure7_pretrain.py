@@ -60,9 +60,7 @@ configs = scales.card(
         scales.PAPER_2B,
         stages=(
             (
-                "data.context_length=32768",
-                "data.batch_size=128",
-                "train.num_steps=1000",
+                *scales.extent(context_length=32768, batch_size=128, num_steps=1000),
                 "train.learning_rate=2e-5",
                 "train.schedule=constant",
                 "train.warmup_steps=0",

@@ -42,10 +42,10 @@ def law(original: int, target: int, base: str) -> str:
     return f"scaled_base(base={base},{lengths})"
 
 
-CPU_LAST = ("data.context_length=1024", "data.batch_size=4", "train.num_steps=150")
+CPU_LAST = scales.extent(context_length=1024, batch_size=4, num_steps=150)
 CPU_STAGE = ("data.retrieval_fraction=0.75", *scales.CPU_CONTINUED)
-GPU_LAST = ("data.context_length=8192", "data.batch_size=8", "train.num_steps=200")
-PAPER_LAST = ("data.context_length=1048576", "data.batch_size=4", "train.num_steps=20")
+GPU_LAST = scales.extent(context_length=8192, batch_size=8, num_steps=200)
+PAPER_LAST = scales.extent(context_length=1048576, batch_size=4, num_steps=20)
 
 configs = scales.card(
     "gradient_curriculum",
@@ -60,9 +60,7 @@ configs = scales.card(
         stages=(
             (
                 *CPU_STAGE,
-                "data.context_length=256",
-                "data.batch_size=8",
-                "train.num_steps=300",
+                *scales.extent(context_length=256, batch_size=8, num_steps=300),
                 f"model.rotary={law(64, 256, '100')}",
             ),
             (*CPU_LAST, f"model.rotary={law(64, 1024, '100')}"),
@@ -91,9 +89,7 @@ configs = scales.card(
         stages=(
             (
                 *scales.GPU_CONTINUED,
-                "data.context_length=2048",
-                "data.batch_size=32",
-                "train.num_steps=300",
+                *scales.extent(context_length=2048, batch_size=32, num_steps=300),
                 f"model.rotary={law(512, 2048, '5000')}",
             ),
             (*GPU_LAST, f"model.rotary={law(512, 8192, '5000')}"),

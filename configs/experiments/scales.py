@@ -69,6 +69,16 @@ GPU_SHORT = change(
     GPU, model=dict(rotary=dict(base=500.0)), data=dict(context_length=512, batch_size=128)
 )
 
+
+def extent(*, context_length: int, batch_size: int, num_steps: int) -> tuple[str, ...]:
+    """Overrides: how much a stage reads."""
+    return (
+        f"data.context_length={context_length}",
+        f"data.batch_size={batch_size}",
+        f"train.num_steps={num_steps}",
+    )
+
+
 # Overrides of what continues a run: of its training, and of all but its frequencies where it goes
 # on at eight times the length.
 CONTINUED = ("train.schedule=constant", "train.warmup_steps=10", "train.weight_decay=0")
@@ -81,12 +91,7 @@ CPU_LONGER = (
     "train.num_steps=400",
     *CPU_CONTINUED,
 )
-GPU_LONGER = (
-    "data.context_length=4096",
-    "data.batch_size=16",
-    "train.num_steps=400",
-    *GPU_CONTINUED,
-)
+GPU_LONGER = (*extent(context_length=4096, batch_size=16, num_steps=400), *GPU_CONTINUED)
 
 
 def card(name: str, question: str, **scales: ExperimentConfig) -> list[ExperimentConfig]:

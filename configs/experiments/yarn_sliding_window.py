@@ -33,6 +33,19 @@ Refutes: another order by more than the paired intervals.
 from configs.changes import change, each
 from configs.experiments import scales
 
+
+def stretched(base: str, length: int, ramp: str = "") -> tuple[str, ...]:
+    """A base and each way to stretch it from `length` tokens to four times as many."""
+    ramp = f"base={base},factor=4,original_context_length={length}{ramp}"
+    return (
+        f"rope(base={base})",
+        f"position_interpolation(base={base},factor=4)",
+        f"ntk_aware(base={base},factor=4)",
+        f"ntk_by_parts({ramp})",
+        f"yarn({ramp})",
+    )
+
+
 configs = scales.card(
     "yarn_sliding_window",
     "Which stretch keeps perplexity falling with the window?",
@@ -47,19 +60,11 @@ configs = scales.card(
         ),
         members=each(
             "model.rotary",
-            (
-                "rope(base=1000)",
-                "position_interpolation(base=1000,factor=4)",
-                "ntk_aware(base=1000,factor=4)",
-                # A third of Llama 2's pairs complete more than 32 cycles in its context, YaRN's
-                # default; a third of these complete more than 4 in 256 tokens.
-                "ntk_by_parts(base=1000,factor=4,original_context_length=256,beta_fast=4)",
-                "yarn(base=1000,factor=4,original_context_length=256,beta_fast=4)",
-            ),
+            # A third of Llama 2's pairs complete more than 32 cycles in its context, YaRN's
+            # default; a third of these complete more than 4 in 256 tokens.
+            stretched("1000", 256, ",beta_fast=4"),
             "start_from=runs/yarn_sliding_window_cpu/parent",
-            "data.context_length=1024",
-            "data.batch_size=2",
-            "train.num_steps=200",
+            *scales.extent(context_length=1024, batch_size=2, num_steps=200),
             *scales.CPU_CONTINUED,
         ),
     ),
@@ -70,13 +75,7 @@ configs = scales.card(
         evals=dict(tasks=("sliding_window", "kv", "needle"), lengths=(512, 1024, 2048, 4096)),
         members=each(
             "model.rotary",
-            (
-                "rope(base=1e4)",
-                "position_interpolation(base=1e4,factor=4)",
-                "ntk_aware(base=1e4,factor=4)",
-                "ntk_by_parts(base=1e4,factor=4,original_context_length=1024)",
-                "yarn(base=1e4,factor=4,original_context_length=1024)",
-            ),
+            stretched("1e4", 1024),
             "start_from=runs/yarn_sliding_window_gpu/parent",
             *scales.GPU_LONGER,
             "train.num_steps=200",

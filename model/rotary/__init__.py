@@ -11,6 +11,7 @@ of its layer, `[[rope(base=10),rope(base=1e4)]]`, repeated from the first head t
 import dataclasses
 import functools
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from model.rotary.base import Rotary
+from model.rotary.recorded import Recorded
 from settings import expressions
 from settings.expressions import split_commas
 from settings.folders import classes_in, name_of
@@ -30,8 +32,10 @@ __all__ = [
     "expression",
     "heads_of",
     "inherited",
+    "label",
     "parse",
     "parse_pattern",
+    "recorded",
     "repeated",
     "table",
     "variants",
@@ -62,19 +66,41 @@ def expression(rotary: Pattern, given: Mapping[str, Any] | None = None) -> str:
     return expressions.render(name_of(type(rotary)), rotary, ordered, given)
 
 
-def parse(text: str, given: Mapping[str, Any] | None = None) -> Rotary:
-    """Builds the variant that `text` names; see `settings.expressions.build`."""
+def label(rotary: Pattern) -> str:
+    """As `expression`, for people: a variant of the user's own file is called what they wrote."""
+    if isinstance(rotary, tuple):
+        return f"[{','.join(map(label, rotary))}]"
+    return rotary.name if isinstance(rotary, Recorded) else expression(rotary)
+
+
+def parse(text: str, given: Mapping[str, Any] | None = None, *, own_files: bool = False) -> Rotary:
+    """Builds the variant that `text` names; see `settings.expressions.build`.
+
+    Args:
+      text: an expression.
+      given: parameters that it may leave out.
+      own_files: whether `path/to/mine.py:Name(...)` may be read, which runs its code: True for
+        what a user has typed, never for what came with a run.
+    """
+    if re.match(r"\s*[^()]+\.py:", text) and not own_files:
+        raise ValueError(
+            f"rotary variant {text!r} is a file of its own, which only a user may name"
+        )
     return expressions.build(text, variants(), Rotary, kind="rotary variant", given=given)
 
 
-def parse_pattern(text: str, given: Mapping[str, Any] | None = None) -> Pattern:
-    """Builds one variant, or the pattern that a list names; raises ValueError as `parse` does."""
+def parse_pattern(
+    text: str, given: Mapping[str, Any] | None = None, *, own_files: bool = False
+) -> Pattern:
+    """Builds one variant, or the pattern that a list names; arguments and errors as `parse`."""
     text = text.strip()
     if not text.startswith("["):
-        return parse(text, given)
+        return parse(text, given, own_files=own_files)
     if not text.endswith("]"):
         raise ValueError(f"rotary pattern {text!r} lacks its closing bracket")
-    return tuple(parse_pattern(part, given) for part in split_commas(text[1:-1]))  # pyright: ignore
+    return tuple(
+        parse_pattern(part, given, own_files=own_files) for part in split_commas(text[1:-1])
+    )  # pyright: ignore
 
 
 def inherited(trained: Pattern, context_length: int) -> dict[str, Any]:
@@ -89,6 +115,19 @@ def inherited(trained: Pattern, context_length: int) -> dict[str, Any]:
     """
     own = {} if isinstance(trained, tuple) else dict(vars(trained))
     return {"original_context_length": context_length} | own
+
+
+def recorded(pattern: Pattern, head_dim: int) -> Pattern:
+    """`pattern` with the frequencies of variants from outside this folder in their place.
+
+    Raises:
+      ValueError: as `Recorded.of`.
+    """
+    if isinstance(pattern, tuple):
+        return tuple(recorded(each, head_dim) for each in pattern)  # pyright: ignore
+    if type(pattern).__module__.startswith(f"{__name__}."):
+        return pattern
+    return Recorded.of(pattern, expression(pattern), head_dim)
 
 
 def repeated(pattern: Any, count: int, counted: str) -> tuple:

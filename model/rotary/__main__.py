@@ -35,8 +35,10 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
       text: an expression, several with commas between, a pattern, or the name of a
         config, whose sweep's members are all taken.
     """
-    if "(" in text or text.startswith("["):
-        entries = [(rotary.parse_pattern(part), Head()) for part in split_commas(text)]
+    if "(" in text or text.startswith("[") or ".py:" in text:
+        entries = [
+            (rotary.parse_pattern(part, own_files=True), Head()) for part in split_commas(text)
+        ]
     elif text in rotary.variants():
         entries = [(rotary.parse(text), Head())]
     else:

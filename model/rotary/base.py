@@ -86,8 +86,17 @@ class Rotary(abc.ABC):
 
         Returns:
           float64 `[head_dim // 2]`, radians per token: the pairs that rotate, then zeros.
+
+        Raises:
+          ValueError: as `rotary_dim`, or if the variant has not one frequency a rotated pair.
         """
-        rotated = self.frequencies(self.rotary_dim(head_dim))
+        rotary_dim = self.rotary_dim(head_dim)
+        rotated = self.frequencies(rotary_dim)
+        if len(rotated) != rotary_dim // 2:
+            raise ValueError(
+                f"{type(self).__name__} has {len(rotated)} frequencies; {rotary_dim=} needs "
+                f"{rotary_dim // 2}, one a pair"
+            )
         return np.concatenate([rotated, np.zeros(head_dim // 2 - len(rotated))])
 
 

@@ -43,12 +43,7 @@ class Explicit(Rotary):
             ) from error
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`; raises ValueError if there is not one number a pair."""
-        if len(self.values) != rotary_dim // 2:
-            raise ValueError(
-                f"values has {len(self.values)} numbers; rotary_dim={rotary_dim} needs "
-                f"{rotary_dim // 2}, one a pair"
-            )
+        """See `Rotary.frequencies`."""
         return np.array(self.values)
 
 

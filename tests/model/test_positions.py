@@ -172,8 +172,8 @@ def test_log_n_is_relative_to_the_trained_context():
         ("extrapolate", 1, 0.160299449),
     ):
         table = position_table(config(Rope(base=1e4, log_n=log_n)), 512)
-        np.testing.assert_allclose(table.query_floor, [floor])
-        np.testing.assert_allclose(table.query_slope, [slope], rtol=1e-6)
+        np.testing.assert_allclose(table.query_floor, [[floor]])
+        np.testing.assert_allclose(table.query_slope, [[slope]], rtol=1e-6)
 
 
 def test_every_schedule_field_reaches_the_table():
@@ -186,4 +186,4 @@ def test_every_schedule_field_reaches_the_table():
             return 1.5
 
     table = position_table(config(Warm(base=10.0), num_layers=2), 512)
-    np.testing.assert_array_equal(table.logit_scale, np.full(2, 1.5, np.float32))
+    np.testing.assert_array_equal(table.logit_scale, np.full((2, 1), 1.5, np.float32))

@@ -13,6 +13,7 @@ from experiment.overrides import load_configs
 from model.config import ModelConfig
 from model.positions import cos_sin, position_table, rotate
 from model.rotary import Rotary, expression, parse, variants
+from model.rotary.recorded import Recorded
 
 # One example of each schedule, from the configs: a new schedule brings a config, and this file
 # stays as it is.
@@ -20,6 +21,10 @@ EXAMPLES = {
     type(config.model.rotary).__module__.rpartition(".")[2]: config.model.rotary
     for config in load_configs().values()
 }
+# No config asks for this one: it is what becomes of a variant of the user's own file.
+EXAMPLES["recorded"] = Recorded(
+    name="mine.py:Bent(strength=2)", values=tuple(0.9**i for i in range(32))
+)
 NAMES = sorted(variants())
 HEAD_DIM = 64
 
@@ -86,7 +91,7 @@ OWN = [
     for name, cls in variants().items()
     for field in dataclasses.fields(cls)
     if field.name not in Rotary.__dataclass_fields__
-    and field.name != "file"  # numbers by another way
+    and field.name not in ("file", "name")  # numbers by another way; a label
 ]
 
 

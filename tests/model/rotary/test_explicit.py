@@ -43,7 +43,7 @@ def test_float32_files_are_taken_exactly(tmp_path):
 
 
 def test_a_list_of_the_wrong_length_is_refused():
-    with pytest.raises(ValueError, match="values has 4 numbers; rotary_dim=64 needs 32"):
+    with pytest.raises(ValueError, match="Explicit has 4 frequencies; rotary_dim=64 needs 32"):
         Explicit(values=VALUES).inv_freq(64)
 
 

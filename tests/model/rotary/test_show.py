@@ -187,7 +187,7 @@ def test_a_plot_is_drawn(show, tmp_path):
         (["rope(base=10)", "--head-dim", "7"], "head_dim must be even and positive, got 7"),
         (["rope(base=10)", "--length", "0"], "--length must be at least 1, got 0"),
         (["rope(base=10)", "--head-dim", "-2"], "--head-dim must be at least 1, got -2"),
-        (["explicit(values=(1,2))"], "values has 2 numbers; rotary_dim=128 needs 64"),
+        (["explicit(values=(1,2))"], "Explicit has 2 frequencies; rotary_dim=128 needs 64"),
         (["rope(base=10)", "--plot", "missing/a.png"], "No such file or directory"),
         (["rope(base=10)", "--plot", "a.xyz"], "Format 'xyz' is not supported"),
         (["rope(base=10)", "--lenth", "3"], "unrecognized arguments: --lenth"),

@@ -5,7 +5,7 @@ import pytest
 
 from evals.estimate import effective_context, sequential
 from evals.estimate.sequential import DistanceRange
-from tests.evals.simulated import CHANCE, logistic, simulate
+from tests.evals.estimate.simulated import CHANCE, logistic, simulate
 
 
 def concatenate(parts):

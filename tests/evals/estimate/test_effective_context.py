@@ -5,7 +5,7 @@ import pytest
 
 from evals import rows
 from evals.estimate import effective_context
-from tests.evals.simulated import CHANCE, logistic, revived, simulate
+from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate
 
 
 def repeat(curve, *, times=60, **kwargs):

@@ -8,7 +8,7 @@ from scipy import stats
 
 from evals.estimate import effective_context, regression
 from evals.estimate.regression import Point
-from tests.evals.simulated import logistic, simulate
+from tests.evals.estimate.simulated import logistic, simulate
 
 BASES = 2.0 ** np.array([3, 4, 5.5, 7, 9])
 NAN = float("nan")
