@@ -6,22 +6,8 @@ from collections.abc import Sequence
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from reporting.labels import flatten
 from reporting.members import Member, learned, tasks
-from reporting.page import Finding, Folded, Part, Table, Text
+from reporting.page import Finding, Folded, Part, Table, Text, words
 from theory.predictions import HORIZON
-
-ESTIMATES = (
-    "Effective context: the distance in tokens at which accuracy has fallen half-way from its "
-    "ceiling to chance, first crossing from the short side, with its 95% interval ({size}); > if "
-    "not fallen at the longest distance asked; isotonic: what the same data say with no shape of "
-    "the fall assumed, where that differs by a quarter octave. L85: where accuracy is still 0.85 "
-    "of the way. Ceiling: accuracy at short distances. Revival: best accuracy beyond the first "
-    "fall, and where. "
-)
-PREDICTIONS = (
-    "Theory length: the first distance m at which Bₘ = Σ cos(m · inv_freq) is negative, for the "
-    f"frequencies the member was trained with (none: at no distance below {HORIZON:,}). Periods: "
-    "of the slowest pair that rotates."
-)
 
 
 def facts(members: Sequence[Member]) -> list[str]:
@@ -90,13 +76,16 @@ def numbers(members: Sequence[Member]) -> Table:
 
 def _caption(members: Sequence[Member]) -> str:
     estimates = [estimate for member in members for estimate in member.estimates.values()]
-    if not estimates:
-        return PREDICTIONS
-    documents = _plural(min(estimate.num_documents for estimate in estimates), "document")
-    seeds = _plural(min(estimate.num_seeds for estimate in estimates), "seed")
     unlearned = [name for name in tasks(members)[1:] if not learned(members, name)]
-    said = f"Learned by no member: {', '.join(unlearned)}. " if unlearned else ""
-    return ESTIMATES.format(size=f"{documents}, {seeds}") + said + PREDICTIONS
+    said = words(
+        "numbers_said",
+        documents=_plural(min((e.num_documents for e in estimates), default=0), "document"),
+        seeds=_plural(min((e.num_seeds for e in estimates), default=0), "seed"),
+        tasks=", ".join(unlearned),
+    )
+    measured = said["measured"] if estimates else ""
+    not_learned = said["not_learned"] if unlearned else ""
+    return words("numbers", measured=measured, not_learned=not_learned, horizon=HORIZON)["caption"]
 
 
 def _measured(estimate: Estimate | None) -> list[str]:

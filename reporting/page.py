@@ -6,6 +6,7 @@ markup that enters as it is are the figures, which matplotlib wrote.
 
 import dataclasses
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeAlias
@@ -15,8 +16,10 @@ from markupsafe import Markup
 
 from reporting.style import Look
 
+_FOLDER = Path(__file__).with_name("templates")
+_WORDS = tomllib.loads((_FOLDER / "words.toml").read_text(encoding="utf-8"))
 _TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+    loader=jinja2.FileSystemLoader(_FOLDER),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
@@ -146,6 +149,11 @@ class Page:
     sections: Sequence[Section]
     provenance: Sequence[str]
     looks: Mapping[int, Look]
+
+
+def words(name: str, /, **given: object) -> dict[str, str]:
+    """What templates/words.toml has under a name, with `given` filled in."""
+    return {key: " ".join(text.format(**given).split()) for key, text in _WORDS[name].items()}
 
 
 def render(page: Page) -> str:

@@ -11,27 +11,9 @@ from evals.estimate.summaries import MeanWithError
 from evals.rows import Rows
 from reporting import predictors
 from reporting.members import Member, learned, task_order
-from reporting.page import Table
+from reporting.page import Table, words
 
 NONE = "–"
-
-RULES = (
-    "Other rules for the same rows. L85: where accuracy is still 0.85 of the way from chance to "
-    "its ceiling. Visual edge: the longest distance with half of the answers right, whatever lies "
-    "before it; median over context lengths (Men et al., arXiv 2405.14591, Figure 7). The others: "
-    "the longest context up to which accuracy, mean over distances, stays above 0.85 of that at "
-    "the shortest context (NoLiMa), above RULER's threshold for base models, and above that for "
-    "models that chat (arXiv 2404.06654; both are Llama 2 7B's scores on RULER's own 13 tasks and "
-    "mean little on others). Contexts evaluated: {lengths} tokens."
-)
-SCORES = (
-    "Per cent of answers given exactly, the right ones before them given, ± 1.96 standard errors "
-    "over documents."
-)
-TEXT = (
-    "Nats per token: every token of the text counts the same. Bits per byte and perplexity of "
-    "words are comparable between tokenizers."
-)
 
 
 def trained_lengths(members: Sequence[Member], task: str) -> Table:
@@ -45,7 +27,7 @@ def trained_lengths(members: Sequence[Member], task: str) -> Table:
     return Table(
         heads=["schedule", *(f"trained on {length:,}" for length in lengths)],
         lines=rows,
-        caption=f"Effective context on {task} in tokens, with 95% intervals.",
+        caption=words("trained_lengths", task=task)["caption"],
     )
 
 
@@ -79,7 +61,7 @@ def _rules(members: Sequence[Member], task: str) -> Table:
     heads = ["member", *(["L50 [95% CI]", "L85", "visual edge"] if retrieval else [])]
     heads += ["0.85 of the shortest", "above 0.794", "above 0.856"]
     said = ", ".join(f"{length:,}" for length in sorted(lengths))
-    return Table(heads=heads, lines=shown, caption=RULES.format(lengths=said))
+    return Table(heads=heads, lines=shown, caption=words("rules", lengths=said)["caption"])
 
 
 def _passes(members: Sequence[Member], task: str) -> bool:
@@ -108,7 +90,7 @@ def scores(members: Sequence[Member]) -> Table | None:
             )
             rows.append((member.index, [member.label, *shares]))
     heads = [f"{task} at {length:,}" for task, length in keys]
-    return Table(heads=["member", *heads], lines=rows, caption=SCORES)
+    return Table(heads=["member", *heads], lines=rows, caption=words("scores")["caption"])
 
 
 def texts(members: Sequence[Member]) -> dict[str, Table]:
@@ -143,7 +125,7 @@ def _text(members: Sequence[Member], task: str) -> Table:
         rows.append((member.index, cells))
     heads = ["member", "length", "documents", "nats per token", "perplexity", "bits per byte"]
     heads += ["perplexity of words", *(name.replace("_", " ") for name in names)]
-    return Table(heads=heads, lines=rows, caption=TEXT)
+    return Table(heads=heads, lines=rows, caption=words("texts")["caption"])
 
 
 def shares(members: Sequence[Member]) -> dict[str, dict[str, Table]]:

@@ -3,7 +3,7 @@
 import dataclasses
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
@@ -16,20 +16,18 @@ from reporting.style import for_page
 _PAGE_WIDTH = 10  # inches
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Drawing:
     """A figure, to be saved under its name.
 
     Attributes:
       name: of the file, made of the words in it.
-      alternative: what the figure shows, for who cannot see it.
-      caption: under it.
+      words: its `alternative` and `caption`, as `Picture` has them.
     """
 
     name: str
     figure: Figure
-    alternative: str
-    caption: str
+    words: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +49,8 @@ class Pictures:
         return Picture(
             svg=Markup(for_page(inline(svg, name), self.members)),
             width=figure.get_figwidth() / _PAGE_WIDTH,
-            alternative=drawing.alternative,
-            caption=drawing.caption,
+            alternative=drawing.words["alternative"],
+            caption=drawing.words["caption"],
         )
 
 

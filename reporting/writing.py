@@ -16,23 +16,12 @@ from reporting import commands, overview, results
 from reporting import members as members_lib
 from reporting.effective_context import effective_context
 from reporting.members import Member
-from reporting.page import Commands, Folded, Page, Section, render
+from reporting.page import Commands, Folded, Page, Section, render, words
 from reporting.pictures import Drawing, Pictures
 from reporting.sections import sections
 from reporting.style import STYLE, looks
 
 _LONGEST_NAME = 100  # characters of a folder's name
-
-MEASURED = (
-    "How far each model sees, against the base it was trained with. Marks: the distance at which "
-    "accuracy falls half-way from its ceiling to chance, with 95% intervals; an arrow where it had "
-    "not fallen at the longest distance asked, a hollow mark where the task was not learned."
-)
-NOT_MEASURED = "No effective context has been measured yet."
-PREDICTED = (
-    "Lines and bars: what the frequencies alone predict, before any training. Shaded: beyond the "
-    "trained length."
-)
 
 
 def page_of(dirs: Sequence[Path]) -> Path:
@@ -93,17 +82,15 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
 def _lead(members: Sequence[Member]) -> Drawing:
     """The leading figure: effective context against base."""
     task = next(iter(members_lib.tasks(members)), None)
-    said = [f"{m.label}: {m.estimates[task]}" for m in members if task and task in m.estimates]
-    caption = f"{MEASURED if task else NOT_MEASURED} {PREDICTED}"
-    if len({member.trained_length for member in members}) > 1:
-        caption += " Marks side by side: one base, trained at rising lengths."
-    words = "; ".join(said) or "Nothing measured yet"
-    return Drawing(
-        name="effective_context",
-        figure=effective_context(members),
-        alternative=f"Effective context against RoPE base. {words}.",
-        caption=caption,
+    found = [f"{m.label}: {m.estimates[task]}" for m in members if task and task in m.estimates]
+    said = words("effective_context_said")
+    said = words(
+        "effective_context",
+        found="; ".join(found) or "Nothing measured yet",
+        measured=said["measured" if task else "not_measured"],
+        several=said["several"] if len({m.trained_length for m in members}) > 1 else "",
     )
+    return Drawing("effective_context", effective_context(members), said)
 
 
 def _further(suggestions: Sequence[tuple[str, str]]) -> Section:

@@ -21,6 +21,7 @@ from model import loss, transformer
 from model.config import ModelConfig
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
+from tests.evals import oracles
 
 CONFIG = ExperimentConfig(
     name="test",
@@ -267,23 +268,7 @@ def test_a_window_of_33_tokens_has_an_effective_context_of_32(
     tmp_path, tokenizer_bytes, monkeypatch, capsys
 ):
     """The whole chain on a model whose reach is known: right within its window, blind beyond."""
-
-    def hidden(config, params, table, tokens_BT, positions_BT, segment_ids_BT):
-        T = tokens_BT.shape[1]
-        distance_TS = jnp.arange(T)[:, None] - jnp.arange(T)
-        # What followed an id is distance - 1 away, and the window counts the query itself.
-        seen_TS = (distance_TS > 0) & (distance_TS - 1 < table.window[0])
-        seen_BTS = (tokens_BT[:, :, None] == tokens_BT[:, None, :]) & seen_TS
-        latest_BT = jnp.max(jnp.where(seen_BTS, jnp.arange(T), -1), axis=-1)
-        following_BT = jnp.take_along_axis(tokens_BT, latest_BT + 1, axis=1)
-        return jnp.where(latest_BT < 0, -1, following_BT)
-
-    def token_scores(config, params, expected_BT, targets_BT):
-        correct_BT = expected_BT == targets_BT
-        return loss.TokenScores(9.0 * ~correct_BT, correct_BT, 99 * ~correct_BT)
-
-    monkeypatch.setattr(transformer, "hidden", hidden)
-    monkeypatch.setattr(loss, "token_scores", token_scores)
+    oracles.stand_in_for_the_model(monkeypatch)
     # jit remembers what it traced, so these have a network of their own.
     make_run(tmp_path / "all", with_model(norm_epsilon=0.5), tokenizer_bytes)
     make_run(tmp_path / "window", with_model(norm_epsilon=0.5, window=33), tokenizer_bytes)
