@@ -1,4 +1,4 @@
-"""Results as tables for a terminal: one for each kind of task, and matrices of schedules."""
+"""Results as tables for a terminal: one for each kind of task, and matrices of variants."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -22,14 +22,14 @@ TRAINED = "trained"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The rows of one run, under one schedule, at one task and length.
+    """The rows of one run, under one variant, at one task and length.
 
     Attributes:
       run: the run evaluated.
       config: in force at the step evaluated.
       task: as an expression.
       length: context length, tokens.
-      schedule: what was evaluated with, said relative to what the run was trained with: "trained",
+      variant: what was evaluated with, said relative to what the run was trained with: "trained",
         or an expression without the parameters that were taken over.
       rows: of this evaluation only.
     """
@@ -38,7 +38,7 @@ class Evaluation:
     config: ExperimentConfig
     task: str
     length: int
-    schedule: str
+    variant: str
     rows: Rows
 
     @property
@@ -76,19 +76,19 @@ def evaluations(
                     config=config,
                     task=task,
                     length=length,
-                    schedule=relative(rotary, config),
+                    variant=relative(rotary, config),
                     rows=rows.select(asked, rotary=rotary),
                 )
 
 
 def relative(rotary: str, config: ExperimentConfig) -> str:
-    """A schedule said relative to the one of training, so that members of a sweep share names."""
+    """A variant said relative to the one of training, so that members of a sweep share names."""
     trained = config.model.rotary
-    schedule = rotary_lib.parse_pattern(rotary)
-    if schedule == trained:
+    variant = rotary_lib.parse_pattern(rotary)
+    if variant == trained:
         return TRAINED
     given = rotary_lib.inherited(trained, config.data.context_length)
-    return rotary_lib.expression(schedule, given)
+    return rotary_lib.expression(variant, given)
 
 
 def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> list[Table]:
@@ -104,7 +104,7 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
         ("likelihood", likelihood_table),
     ):
         chosen = [evaluation for evaluation in found if evaluation.kind == kind]
-        if chosen and len({evaluation.schedule for evaluation in chosen}) > 1:
+        if chosen and len({evaluation.variant for evaluation in chosen}) > 1:
             keys = dict.fromkeys((each.task, each.length) for each in chosen)
             made += [
                 matrix([each for each in chosen if (each.task, each.length) == key]) for key in keys
@@ -145,8 +145,8 @@ def context_table(found: Sequence[Evaluation]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for each in found:
         estimate = effective_context.estimate(each.rows)
-        schedule = rotary_lib.parse_pattern(str(each.rows["rotary"][0]))
-        evaluated = dataclasses.replace(each.config.model, rotary=schedule)
+        variant = rotary_lib.parse_pattern(str(each.rows["rotary"][0]))
+        evaluated = dataclasses.replace(each.config.model, rotary=variant)
         frequencies = evaluated.rotary_table(each.config.data.context_length, each.length)
         predicted = predict(frequencies.inv_freq)
         table.add_row(
@@ -181,14 +181,14 @@ def likelihood_table(found: Sequence[Evaluation]) -> Table:
     trained = {
         (each.run.path, each.name, each.length): each.rows
         for each in found
-        if each.schedule == TRAINED
+        if each.variant == TRAINED
     }
     own = [
         task.columns(each.rows, trained.get((each.run.path, each.name, each.length)))
         for each in found
     ]
     names = dict.fromkeys(name for columns in own for name in columns)
-    variants = any(each.schedule != TRAINED for each in found)
+    variants = any(each.variant != TRAINED for each in found)
     table = _table(f"{task.expression}: likelihood of text, weighted by tokens")
     table.add_column("run", overflow="fold")
     if variants:
@@ -204,7 +204,7 @@ def likelihood_table(found: Sequence[Evaluation]) -> Table:
         words = f"{summaries.word_perplexity(chosen):.4g}" if chosen["num_words"].any() else ""
         cells = num_documents, f"{nats:.4f}", f"{perplexity:.2f}", bits, words
         more = (f"{columns[name]:.4g}" if name in columns else "" for name in names)
-        evaluated = [each.schedule] if variants else []
+        evaluated = [each.variant] if variants else []
         table.add_row(each.name, *evaluated, str(each.length), *cells, *more)
     return table
 
@@ -215,12 +215,12 @@ def matrix(found: Sequence[Evaluation]) -> Table:
     table = _table(f"{first.task} at {first.length}: {KINDS[first.kind].title}")
     longest = max(len(each.name) for each in found)
     table.add_column("trained as \\\nevaluated with", overflow="fold", min_width=min(longest, 24))
-    schedules = list(dict.fromkeys(each.schedule for each in found))
-    for schedule in schedules:
-        header = schedule.replace("(", "\n(").replace("dynamic_", "dynamic_\n")
+    variants = list(dict.fromkeys(each.variant for each in found))
+    for variant in variants:
+        header = variant.replace("(", "\n(").replace("dynamic_", "dynamic_\n")
         table.add_column(header, justify="right", overflow="fold")
-    cells = {(each.run.path, each.name, each.schedule): each.value for each in found}
+    cells = {(each.run.path, each.name, each.variant): each.value for each in found}
     for path, name in dict.fromkeys((each.run.path, each.name) for each in found):
-        values = (cells.get((path, name, schedule), "") for schedule in schedules)
+        values = (cells.get((path, name, variant), "") for variant in variants)
         table.add_row(name, *(value.replace(" [", "\n[") for value in values))
     return table
