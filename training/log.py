@@ -13,6 +13,12 @@ from experiment.metrics import MetricsLog, flops_per_token, peak_flops
 from experiment.stages import Stage
 
 
+def _range(values_M: np.ndarray) -> str:
+    """Of all members, as the screen has room for it."""
+    low, high = values_M.min(), values_M.max()
+    return f"{low:.3f}" if len(values_M) == 1 else f"{low:.3f}..{high:.3f}"
+
+
 class StageLog:
     """Of one stage: rows of every member, a live line on a terminal, a line now and then elsewhere.
 
@@ -41,7 +47,7 @@ class StageLog:
             disable=not console.is_terminal,
         )
         self._task = self._bar.add_task(label, total=stage.end, values="compiling")
-        self._next_line = 0.0
+        self._next_line, self._val_loss = 0.0, ""
 
     def __enter__(self) -> "StageLog":
         self._start = time.perf_counter()
@@ -103,13 +109,15 @@ class StageLog:
         return (now - before) / steps
 
     def _show(self, step: int, values_M: dict[str, Any], tokens_per_second: float) -> None:
-        low, high = values_M["loss"].min(), values_M["loss"].max()
-        loss = f"{low:.3f}" if len(values_M["loss"]) == 1 else f"{low:.3f}..{high:.3f}"
-        values = f"loss {loss}  {tokens_per_second:,.0f} tok/s"
+        values = f"loss {_range(values_M['loss'])}  {tokens_per_second:,.0f} tok/s"
         if num_skipped := int(values_M["skipped"].sum()):
             values += f"  {num_skipped} not finite: update skipped"
+        if "val_loss" in values_M:
+            self._val_loss = f"  val {_range(values_M['val_loss'])}"
+        values += self._val_loss
         self._bar.update(self._task, values=values)
-        if not self._console.is_terminal and step >= self._next_line:
+        due = step >= self._next_line or "val_loss" in values_M
+        if not self._console.is_terminal and due:
             end = self._stage.end
             # About twenty lines a run, however long it is.
             self._next_line = step + end / 20

@@ -27,6 +27,8 @@ from training.log import StageLog
 from training.members import abstract_state, first_state, member_arrays, restored_state, unstack
 from training.plan import OpenData, make_plan, write_records
 from training.step import compile_step, is_lone_cpu
+from training.trace import Trace
+from training.validation import Validation
 
 
 def train(
@@ -114,7 +116,10 @@ def train(
             member = member_arrays(stages)
             step_fn = compile_step(config, num_members, mesh, shardings)
             name = label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
-            with StageLog(console, name, stage, logs, num_members) as log:
+            every = config.train.eval_every
+            validation = Validation(config, data, num_members, mesh) if every else None
+            trace = Trace(runs[0].path / "profile", config.train.profile_steps)
+            with StageLog(console, name, stage, logs, num_members) as log, trace:
                 if not is_lone_cpu(mesh):
                     rows = batch_size // config.train.accumulate
                     log.announce(kernels.check(config.model, rows, length))
@@ -145,15 +150,23 @@ def train(
                     data_state = dataclasses.replace(data_state, rows=data_state.rows + batch_size)
 
                     # Step. This only queues it: the devices compute while the host goes on.
+                    trace.before(step + 1)
                     state, scalars = step_fn(state, member, batch, np.int32(step - stage.start))
                     step += 1
+                    trace.after(step, scalars)
                     if step == first_step + 1:
                         jax.block_until_ready(scalars)
                         log.start_clock(step)
 
                     # Log: what an earlier step gave, while this one runs.
                     log.flush()
-                    if step % config.train.log_every == 0 or step == stage.end:
+                    is_due = step % config.train.log_every == 0 or step == stage.end
+
+                    # Evaluate: queued behind the step, fetched as late as its scalars.
+                    if validation and (step % every == 0 or step == stage.end):
+                        is_due = True
+                        scalars["val_loss"] = validation(state.params, member)
+                    if is_due:
                         log.put(step, scalars)
         for closing in (*checkpoints, *logs):
             closing.close()

@@ -76,16 +76,16 @@ def restored_state(
     return put(members, jax.tree.map(lambda leaf: leaf.sharding, target)), restored[0][2]
 
 
-def unstack(state: State, num_members: int, shardings: State) -> Iterator[State]:
-    """Each member's state, as a copy: the next step donates `state` while the save still reads."""
+def unstack(tree: Any, num_members: int, shardings: Any) -> Iterator[Any]:
+    """Each member's part, as a copy: the next step donates the state while a save still reads."""
     if num_members == 1:
-        yield jax.tree.map(jnp.copy, state)
+        yield jax.tree.map(jnp.copy, tree)
         return
     one = jax.tree.map(lambda x: NamedSharding(x.mesh, PartitionSpec(*x.spec[1:])), shardings)
     # One program a member, waited for: apart, the slices of many arrays may meet in another order
     # on another host, and wait for one another forever.
     for index in range(num_members):
         take = jax.jit(
-            lambda state, index=index: jax.tree.map(lambda x: x[index], state), out_shardings=one
+            lambda tree, index=index: jax.tree.map(lambda x: x[index], tree), out_shardings=one
         )
-        yield jax.block_until_ready(take(state))
+        yield jax.block_until_ready(take(tree))

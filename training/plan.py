@@ -90,7 +90,10 @@ def _checked(
         tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path
     for stage, *_ in stages:
         data.append(open_data(stage.config.data))
-        data[-1].open_rows("train")  # refuses rows that do not fit
+        # Refuses rows that do not fit.
+        data[-1].open_rows("train")
+        if stage.config.train.eval_every:
+            data[-1].open_rows("validation")
         if data[-1].tokenizer_path:
             tokenizers[f"stage {stage.number}"] = data[-1].tokenizer_path
     if tokenizers:
