@@ -2,7 +2,7 @@
 
 Question: does the answer at 30M parameters hold at four times the size and twice the context?
 
-Cost: 2.5B tokens (about 20 a parameter) are some five hours a member on one H100 at 35% MFU (an
+Cost: 2.5B tokens (about 20 per parameter) are some five hours per member on one H100 at 35% MFU (an
 estimate from FLOPs).
 """
 

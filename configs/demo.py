@@ -4,7 +4,7 @@ Six models, trained side by side on the standard library's source and on retriev
 four bases, and two controls whose answer is known (no rotation: no limit; a window of 32 tokens:
 nothing beyond it).
 
-Cost: about five minutes on two cores, for 1M tokens a member. What makes retrieval learnable this
+Cost: about five minutes on two cores, for 1M tokens per member. What makes retrieval learnable this
 quickly is on for every member alike: `shift_keys` and `align_query_key` (see `model.config`), seven
 rows in eight being key-value recall at all distances, and many small steps.
 """

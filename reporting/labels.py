@@ -20,7 +20,7 @@ def flatten(config: Any, prefix: str = "") -> dict[str, str]:
     while isinstance(first, tuple) and first:
         first = first[0]
     if isinstance(first, Rotary):
-        return {prefix: rotary_lib.expression(config)}
+        return {prefix: rotary_lib.label(config)}
     if not dataclasses.is_dataclass(config):
         return {prefix: ",".join(map(str, config)) if isinstance(config, tuple) else str(config)}
     flat = {}
@@ -87,6 +87,6 @@ def _variants(variants: Sequence[Pattern]) -> list[str]:
     return [
         rotary_lib.expression(each, given).partition("(")[2].removesuffix(")")
         if type(each) is leading
-        else f"rotary={rotary_lib.expression(each)}"
+        else f"rotary={rotary_lib.label(each)}"
         for each in variants
     ]

@@ -294,7 +294,7 @@ def show(
         console.print(f"does not fit: {used.strip()[:200]}")
     else:
         for name in ("arguments", "temporary", "code"):
-            console.print(f"{name:<12} {amount(getattr(report, name) or 0):>12} a chip")
+            console.print(f"{name:<12} {amount(getattr(report, name) or 0):>12} per chip")
         fits = "fits" if report.fits(topology) else "does not fit"
         memory = amount(topology.chip.memory)
         console.print(f"{'in all':<12} {amount(report.peak):>12} of {memory}: {fits}")
@@ -331,11 +331,11 @@ def _times(chip: Chip, report: Report) -> Iterator[str]:
     """The three least times of a step, and what they make of it."""
     peak = metrics.PEAK_FLOPS[chip.device_kind]
     memory_rate, link_rate = chip.memory_bandwidth / 1e9, chip.link_bandwidth / 1e9
-    of_the_model = f"{report.flops / report.model_flops:.2f}x the model's"
+    ratio = f"{report.flops / report.model_flops:.2f}x the model's"
     details = {
-        "compute": f"{report.flops:.3e} FLOP a chip, {of_the_model}, at {peak / 1e12:.0f} TFLOP/s",
-        "memory": f"{amount(report.memory_traffic)} a chip, at {memory_rate:.0f} GB/s",
-        "network": f"{amount(report.received)} a chip, at {link_rate:.0f} GB/s a link",
+        "compute": f"{report.flops:.3e} FLOP per chip, {ratio}, at {peak / 1e12:.0f} TFLOP/s",
+        "memory": f"{amount(report.memory_traffic)} per chip, at {memory_rate:.0f} GB/s",
+        "network": f"{amount(report.received)} per chip, at {link_rate:.0f} GB/s per link",
     }
     for name, detail in details.items():
         yield f"{name:<7} {report.seconds[name]:8.3f} s  {detail}"

@@ -123,7 +123,7 @@ def activations(
 
 
 def _layer_features(model: ModelConfig) -> tuple[int, int]:
-    """Features a token of a layer's split matrix products, and of what lies between them."""
+    """Features per token of a layer's split matrix products, and of what lies between them."""
     N, K, H, F = model.num_heads, model.num_kv_heads, model.head_dim, model.mlp_dim
     value_dim = H if model.mla is None else model.mla.v_head_dim
     queries_keys = (N + K) * H
@@ -234,12 +234,12 @@ def main() -> int:
     for part in ("params", "opt_state"):
         own = [leaf for leaf in found if leaf.name.startswith(f"{part}.")]
         total, here = sum(leaf.num_bytes for leaf in own), sum(leaf.device_bytes for leaf in own)
-        console.print(f"{part:<44} {amount(total):>12} {amount(here):>12} a device")
+        console.print(f"{part:<44} {amount(total):>12} {amount(here):>12} per device")
     state = sum(leaf.device_bytes for leaf in found)
     gradients = sum(leaf.device_bytes for leaf in found if leaf.name.startswith("params."))
     rough = {"gradients": gradients} | activations(config, sizes, arguments.members)
     for name, num_bytes in rough.items():
-        console.print(f"{'about, ' + name:<57} {amount(num_bytes):>12} a device")
+        console.print(f"{'about, ' + name:<57} {amount(num_bytes):>12} per device")
     total, memory = state + sum(rough.values()), topology.chip.memory
     console.print(f"{'about, in all':<57} {amount(total):>12} of {amount(memory)}")
     for note in notes(topology, sizes):

@@ -7,7 +7,7 @@ at the longer length; and is it what the scaling law asks for (`scaled_base`, Li
 Found: Llama 3 8B (8192 tokens, base 5e5) taken to 65k, 262k and 1048k tokens in stages, each base
 by the law. At 262k to 1048k, NTK's base or the law's had lower step-1 perplexities (first batch of
 4M tokens) than bases chosen by hand in the manner of LWM, and needed fewer tokens to reach a low
-one. No table is given; the post does not state its steps a stage either, those here are ours.
+one. No table is given; the post does not state its steps per stage either; those here are ours.
 
 Commands: one run of three stages; then its last stage with five other variants, from the same
 checkpoint, whose first-batch losses are scanned (gpu: step 1800, length 8192, bases from 2e4;
@@ -42,6 +42,12 @@ def law(original: int, target: int, base: str) -> str:
     return f"scaled_base(base={base},{lengths})"
 
 
+def last_stage(start: str, stage: tuple[str, ...], *variants: str) -> tuple[tuple[str, ...], ...]:
+    """Members: the last stage as a run of its own, with each variant."""
+    start = f"start_from=runs/gradient_curriculum_{start}"
+    return each("model.rotary", variants, start, "stages=[]", *stage)
+
+
 CPU_LAST = scales.extent(context_length=1024, batch_size=4, num_steps=150)
 CPU_STAGE = ("data.retrieval_fraction=0.75", *scales.CPU_CONTINUED)
 GPU_LAST = scales.extent(context_length=8192, batch_size=8, num_steps=200)
@@ -65,20 +71,14 @@ configs = scales.card(
             ),
             (*CPU_LAST, f"model.rotary={law(64, 1024, '100')}"),
         ),
-        # The last stage as a run of its own; so at the other scales.
-        members=each(
-            "model.rotary",
-            (
-                "rope(base=1563)",  # the second stage's, unchanged
-                "ntk_aware(base=1563,factor=4)",
-                law(64, 1024, "100"),
-                "position_interpolation(base=1563,factor=4)",
-                "rope(base=1e6)",
-            ),
-            "start_from=runs/gradient_curriculum_cpu/curriculum@700",
-            "stages=[]",
-            *CPU_STAGE,
-            *CPU_LAST,
+        members=last_stage(
+            "cpu/curriculum@700",
+            (*CPU_STAGE, *CPU_LAST),
+            "rope(base=1563)",  # the second stage's, unchanged
+            "ntk_aware(base=1563,factor=4)",
+            law(64, 1024, "100"),
+            "position_interpolation(base=1563,factor=4)",
+            "rope(base=1e6)",
         ),
     ),
     gpu=change(
@@ -94,19 +94,14 @@ configs = scales.card(
             ),
             (*GPU_LAST, f"model.rotary={law(512, 8192, '5000')}"),
         ),
-        members=each(
-            "model.rotary",
-            (
-                "rope(base=7.3e4)",
-                "ntk_aware(base=7.3e4,factor=4)",
-                law(512, 8192, "5000"),
-                "position_interpolation(base=7.3e4,factor=4)",
-                "rope(base=1e8)",
-            ),
-            "start_from=runs/gradient_curriculum_gpu/curriculum@1800",
-            "stages=[]",
-            *scales.GPU_CONTINUED,
-            *GPU_LAST,
+        members=last_stage(
+            "gpu/curriculum@1800",
+            (*scales.GPU_CONTINUED, *GPU_LAST),
+            "rope(base=7.3e4)",
+            "ntk_aware(base=7.3e4,factor=4)",
+            law(512, 8192, "5000"),
+            "position_interpolation(base=7.3e4,factor=4)",
+            "rope(base=1e8)",
         ),
     ),
     # Llama 3 8B, whose own pretraining nobody repeats: `runs/llama3_8b` has to hold its parameters.
@@ -136,17 +131,13 @@ configs = scales.card(
             ),
             (*PAPER_LAST, f"model.rotary={law(8192, 1_048_576, '5e5')}"),
         ),
-        members=each(
-            "model.rotary",
-            (
-                "rope(base=2.83e8)",
-                "ntk_aware(base=2.83e8,factor=4)",
-                law(8192, 1_048_576, "5e5"),
-                "rope(base=5e7)",  # LWM's at this length
-            ),
-            "start_from=runs/gradient_curriculum_paper/curriculum@40",
-            "stages=[]",
-            *PAPER_LAST,
+        members=last_stage(
+            "paper/curriculum@40",
+            PAPER_LAST,
+            "rope(base=2.83e8)",
+            "ntk_aware(base=2.83e8,factor=4)",
+            law(8192, 1_048_576, "5e5"),
+            "rope(base=5e7)",  # LWM's at this length
         ),
     ),
 )

@@ -12,7 +12,7 @@ import sys
 from experiment import overrides
 from model import rotary
 from model.rotary import Rotary
-from model.rotary.show import Head, as_json, as_text, plot, report
+from model.rotary.show import Head, as_json, as_text, cookbook, plot, report
 from settings.expressions import nearest, split_commas
 from theory import decay
 
@@ -70,7 +70,7 @@ class _Parser(argparse.ArgumentParser):
 def main() -> None:
     """Parses the command line, prints the reports."""
     parser = _Parser(prog="python -m model.rotary", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     show = commands.add_parser(
         "show",
         help="wavelengths, cycles and warnings of variants",
@@ -88,7 +88,11 @@ def main() -> None:
         help='print one JSON object; of several variants, {"schedules": [...]}',
     )
     show.add_argument("--plot", metavar="FILE.png", help="draw wavelength per pair, all in one")
+    commands.add_parser("cookbook", help="the table of docs/rotary.md, from docstrings")
     args = parser.parse_args()
+    if args.command == "cookbook":
+        print(cookbook(), end="")
+        return
     try:
         for flag, value in (("--head-dim", args.head_dim), ("--length", args.length)):
             if value is not None and value < 1:

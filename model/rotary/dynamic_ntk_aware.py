@@ -8,7 +8,15 @@ from model.rotary.ntk_aware import NtkAware
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DynamicNtkAware(Dynamic):
-    """`ntk_aware` with factor = row length / original context; plain RoPE where that is below 1."""
+    """`ntk_aware` with factor = row length / original context; plain RoPE where that is below 1.
+
+    Cookbook:
+      frequency: as ntk_aware, s = max(1, row length / L)
+      source: YaRN, [2309.00071](https://arxiv.org/abs/2309.00071) §3.3
+      use: evaluate past the trained length; the best of these without fine-tuning
+      transformers: `dynamic` with factor 1
+      write: `dynamic_ntk_aware(base=1e4,original_context_length=256)`
+    """
 
     def at_length(self, length: int) -> Rotary:
         """See `Rotary.at_length`."""

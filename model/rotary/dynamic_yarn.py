@@ -13,6 +13,13 @@ class DynamicYarn(Dynamic):
 
     Attributes:
       beta_fast, beta_slow: as in `Yarn`.
+
+    Cookbook:
+      frequency: as yarn, temperature too, s = max(1, row length / L)
+      source: YaRN, [2309.00071](https://arxiv.org/abs/2309.00071) §3.3
+      use: evaluate past the trained length
+      transformers: –
+      write: `dynamic_yarn(base=1e4,original_context_length=256)`
     """
 
     beta_fast: Positive = 32.0

@@ -20,6 +20,13 @@ class Explicit(Rotary):
       values: radians per token, at least 0, one number a pair that rotates.
       file: a `.npy` file of one row of numbers, or a `.json` file of a list or of an object with
         the list under "inv_freq" (as `python -m model.rotary show --json` writes it).
+
+    Cookbook:
+      frequency: whatever the list says
+      source: –
+      use: frequencies of your own, from `.npy`, JSON or in place
+      transformers: –
+      write: `explicit(file='mine.npy')`, `explicit(values=(1.0,0.1,...))`
     """
 
     values: tuple[NonNegative, ...] = ()

@@ -21,6 +21,13 @@ class Llama3(Stretched):
       original_context_length: context the unstretched variant was trained at, tokens (8192).
       low_freq_factor: wavelengths longer than L / low are divided by `factor`.
       high_freq_factor: wavelengths shorter than L / high are kept.
+
+    Cookbook:
+      frequency: as ntk_by_parts, γ = (r−1)/(4−1) clipped
+      source: Llama 3.1, [2407.21783](https://arxiv.org/abs/2407.21783) and Meta's code
+      use: what Llama 3.1–3.3 use
+      transformers: `llama3`
+      write: `llama3(base=5e5,factor=8,original_context_length=8192)`
     """
 
     original_context_length: Count

@@ -23,6 +23,15 @@ class Longrope(Rotary):
         number a pair that rotates.
       original_context_length: L, context the unstretched variant was trained at, tokens; above 1.
       target_context_length: in tokens, at least L; decides the temperature only.
+
+    Cookbook:
+      frequency: θᵢ / λᵢ, λ a list; logits × (1 + ln s / ln L)
+      source: Ding et al., [2402.13753](https://arxiv.org/abs/2402.13753); Phi-3
+      use: factors found by a search
+      transformers: `longrope` (one of its two lists)
+      write:
+        `longrope(base=1e4,pair_factors=(1.0,...),original_context_length=4096,
+        target_context_length=131072)`
     """
 
     base: Base

@@ -15,6 +15,13 @@ class Method1(Rope):
 
     Attributes:
       base: the paper's by default. The method is this number, hence the one default base here.
+
+    Cookbook:
+      frequency: 5e6^(−2i/d)
+      source: Men et al., [2405.14591](https://arxiv.org/abs/2405.14591) §5.5
+      use: the paper's good example: no unseen angle, B_m ≥ 0
+      transformers: `default`
+      write: `method1`
     """
 
     base: Base = 5e6

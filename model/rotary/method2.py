@@ -20,6 +20,13 @@ class Method2(Stretched):
     Attributes:
       base, factor: the paper's by default.
       raised_fraction: share of the pairs, from the fastest, whose base is raised: 44 of 64.
+
+    Cookbook:
+      frequency: θᵢ · s^(−min(i/i₀, 1)), i₀ = 44/64 of the pairs
+      source: Men et al., [2405.14591](https://arxiv.org/abs/2405.14591) §5.5
+      use: its bad one: no unseen angle, yet B_m < 0
+      transformers: –
+      write: `method2`
     """
 
     base: Base = 1e4

@@ -13,6 +13,13 @@ class NtkAware(Stretched):
 
     The fastest pair is untouched and the slowest rotates exactly `factor` times slower, as under
     position interpolation; those between are interpolated geometrically.
+
+    Cookbook:
+      frequency: (b·s^(d/(d−2)))^(−2i/d)
+      source: YaRN, [2309.00071](https://arxiv.org/abs/2309.00071) Eq. 16
+      use: stretch without fine-tuning
+      transformers: `dynamic` at one length
+      write: `ntk_aware(base=1e4,factor=8)`
     """
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:

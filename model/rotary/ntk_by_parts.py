@@ -21,6 +21,13 @@ class NtkByParts(Stretched):
       original_context_length: context the unstretched variant was trained at, tokens.
       beta_fast: pairs of more cycles than this over the original context are kept (β).
       beta_slow: pairs of fewer cycles than this are divided by `factor` (α).
+
+    Cookbook:
+      frequency: θᵢ(γ + (1−γ)/s), γ = (r−1)/(32−1) clipped, r = Lθᵢ/2π cycles
+      source: YaRN, [2309.00071](https://arxiv.org/abs/2309.00071) Definition 2
+      use: YaRN's paper without its temperature
+      transformers: –
+      write: `ntk_by_parts(base=1e4,factor=8,original_context_length=256)`
     """
 
     original_context_length: Count

@@ -13,6 +13,13 @@ class NtkFixed(Stretched):
 
     Su's NTK-RoPE-fixed, 1 / (λ (β λ)^(m - 1)) with m = i + 1, β = base^(2/d), λ = factor^(2/d).
     The slowest pair is exactly `factor` times slower; the fastest is no longer untouched.
+
+    Cookbook:
+      frequency: θᵢ · s^(−2(i+1)/d)
+      source: Su 2023, [mixed bases](https://kexue.fm/archives/9706), Eq. 5
+      use: reaches s; the fastest pair is slower too
+      transformers: –
+      write: `ntk_fixed(base=1e4,factor=8)`
     """
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:

@@ -18,6 +18,13 @@ class NtkMixed(Stretched):
     Attributes:
       exponent: b, in [0, 1]: beyond that a slow digit would grow more than a fast one, below it
         one would shrink. 0.625 is Su's.
+
+    Cookbook:
+      frequency: θᵢ / exp(a(i+1)^e), a(d/2)^e = ln s, e = 0.625
+      source: Su 2023, [mixed bases](https://kexue.fm/archives/9706), Eq. 7
+      use: stretch without fine-tuning; e = 1 is ntk_fixed, e = 0 position_interpolation
+      transformers: –
+      write: `ntk_mixed(base=1e4,factor=8)`
     """
 
     exponent: Share = 0.625

@@ -13,6 +13,13 @@ class NtkOld(Stretched):
 
     Su calls it NTK-RoPE-old. Its slowest pair falls short of `factor` times slower by
     factor ** (2 / d); `ntk_aware` mends that at the slow end, `ntk_fixed` at the fast one.
+
+    Cookbook:
+      frequency: (b·s)^(−2i/d)
+      source: Su 2023, [mixed bases](https://kexue.fm/archives/9706), Eq. 3
+      use: NTK as first published; falls short of s
+      transformers: –
+      write: `ntk_old(base=1e4,factor=8)`
     """
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:

@@ -17,6 +17,13 @@ class PRope(Rope):
 
     Attributes:
       base: the base of the geometric series, above 1.
+
+    Cookbook:
+      frequency: b^(−2i/head_dim), the slowest pairs 0
+      source: Barbero et al., [2410.06205](https://arxiv.org/abs/2410.06205); Gemma
+      use: drop the slowest pairs, leave the others as they were
+      transformers: `proportional`
+      write: `p_rope(base=1e4,rotary_fraction=0.75)`
     """
 
     def inv_freq(self, head_dim: int) -> np.ndarray:

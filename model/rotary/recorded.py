@@ -20,6 +20,13 @@ class Recorded(Rotary):
       values: radians per token, at least 0, one number a pair of the whole head.
       scale: its `logit_scale`.
       unrotated_scale: its `unrotated_logit_scale`.
+
+    Cookbook:
+      frequency: what the file gave when training started
+      source: –
+      use: made of `path/to/mine.py:Name(...)`; not written by hand
+      transformers: –
+      write: `recorded(name='mine.py:Bent',values=(1.0,0.1,...))`
     """
 
     name: str

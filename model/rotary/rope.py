@@ -13,6 +13,13 @@ class Rope(Rotary):
 
     Attributes:
       base: the constant this repository exists to ablate. It has no default, here or anywhere.
+
+    Cookbook:
+      frequency: θᵢ
+      source: RoFormer, [2104.09864](https://arxiv.org/abs/2104.09864) Eq. 15
+      use: the thing ablated; a larger base is ABF
+      transformers: `default`
+      write: `rope(base=1e4)`
     """
 
     base: Base

@@ -24,6 +24,13 @@ class ScaledBase(Rotary):
       base: b, the base of the series being stretched.
       original_context_length: T, what that was trained at, in tokens; at least 7, more than 2π.
       target_context_length: T', in tokens, at least T.
+
+    Cookbook:
+      frequency: b'^(−2i/d), b' = b^(ln(T'/2π) / ln(T/2π))
+      source: Liu et al., [2310.05209](https://arxiv.org/abs/2310.05209); Gradient's Llama 3
+      use: the least base, by that law, to go from context T to T'
+      transformers: `default`
+      write: `scaled_base(base=5e5,original_context_length=8192,target_context_length=262144)`
     """
 
     base: Base

@@ -1,7 +1,9 @@
 """What `python -m model.rotary show` says of a variant, before money is spent on it."""
 
 import dataclasses
+import inspect
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -161,6 +163,18 @@ def _warnings(
             f"{length} tokens; ropewalk's phases are not, but other programs' are"
         )
     return found
+
+
+def cookbook() -> str:
+    """The table of docs/rotary.md, from the "Cookbook" that ends each variant's docstring."""
+    heads = ("variant", "frequency of pair i", "source", "when to use", "name in transformers")
+    lines = [(*heads, "config line"), ("---",) * 6]
+    for name, cls in rotary.variants().items():
+        section = inspect.cleandoc(cls.__doc__ or "").partition("Cookbook:\n")[2]
+        # An entry goes on where its next lines are indented further.
+        entries = re.sub(r"\n {3,}", " ", section).splitlines()
+        lines.append((name, *(entry.partition(": ")[2] for entry in entries)))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
 def as_text(seen: Report) -> str:

@@ -23,6 +23,14 @@ class Yarn(NtkByParts):
       mscale_all_dim: DeepSeek's: unrotated features have m(mscale_all_dim) for it, 0 none
         (DeepSeek-V2 and V3: the same as mscale). None: the same as those that rotate. (Their code
         multiplies all logits by m(mscale_all_dim)^2 and cos and sin by m(mscale) over it.)
+
+    Cookbook:
+      frequency: θᵢ kept, θᵢ/s, and a ramp over the pair index between; logits × (0.1 `mscale` ln s
+        + 1)²
+      source: YaRN, [2309.00071](https://arxiv.org/abs/2309.00071) and its code
+      use: stretch with little fine-tuning
+      transformers: `yarn`
+      write: `yarn(base=1e4,factor=8,original_context_length=256)`
     """
 
     truncate: bool = True
@@ -50,16 +58,20 @@ class Yarn(NtkByParts):
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`."""
-        share_kept = 1 + self.interpolated(rotary_dim) * (1 / self.factor - 1)
-        return geometric_inv_freq(self.base, rotary_dim) * share_kept
+        return geometric_inv_freq(self.base, rotary_dim) * self.kept(
+            rotary_dim, math.log(self.base)
+        )
 
-    def interpolated(self, rotary_dim: int) -> np.ndarray:
+    def kept(self, rotary_dim: int, log_base: float) -> np.ndarray:
+        """What each pair's frequency is multiplied by, at a base of which only ln is given."""
+        return 1 + self.interpolated(rotary_dim, log_base) * (1 / self.factor - 1)
+
+    def interpolated(self, rotary_dim: int, log_base: float) -> np.ndarray:
         """How much of each pair's frequency is divided by `factor`, in [0, 1]."""
 
         def pair_of(cycles: float) -> float:
             """Index of the pair that completes this many cycles over the original context."""
-            wavelength = self.original_context_length / cycles
-            return rotary_dim * math.log(wavelength / (2 * math.pi)) / (2 * math.log(self.base))
+            return rotary_dim * self._log_radians(cycles) / (2 * log_base)
 
         # Floor, ceiling and the clamp at rotary_dim - 1 (not at the last pair, rotary_dim / 2 - 1)
         # are the released code's; at small bases they decide the result.
@@ -69,3 +81,13 @@ class Yarn(NtkByParts):
         low, high = max(low, 0), min(high, rotary_dim - 1)
         span = max(high - low, 1e-3)
         return np.clip((np.arange(rotary_dim // 2) - low) / span, 0, 1)
+
+    def jumps(self, rotary_dim: int) -> list[float]:
+        """Where, in ln(base), an end of the truncated ramp passes a whole pair; ascending."""
+        ends = (self._log_radians(cycles) for cycles in (self.beta_fast, self.beta_slow))
+        jumps = {rotary_dim * end / (2 * pair) for end in ends for pair in range(1, rotary_dim)}
+        return sorted(jump for jump in jumps if jump > 0)
+
+    def _log_radians(self, cycles: float) -> float:
+        """ln of the tokens per radian of a pair of this many cycles over the original context."""
+        return math.log(self.original_context_length / cycles / (2 * math.pi))

@@ -175,7 +175,7 @@ def test_bound_of_another_schedule(theory):
                 "--rotary",
                 "yarn(base=?,factor=8,original_context_length=64,truncate=False)",
             ],
-            "no bound is known for yarn(base=?",
+            "no bound is known for base of yarn with these parameters",
         ),
         (["--length", "many"], "'many' is not a number of tokens, like 4096 or 128k"),
     ],

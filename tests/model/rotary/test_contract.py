@@ -49,7 +49,7 @@ def having(field: str) -> list[str]:
 
 
 def test_every_schedule_has_a_config():
-    assert set(NAMES) == set(EXAMPLES), "add configs/schedules/NAME.py"
+    assert set(NAMES) == set(EXAMPLES), "add it to configs/variants.py"
 
 
 @pytest.fixture(params=NAMES)
