@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME`: each prints ratios of things that took turns in one run."""
+"""`python -m benchmarks NAME`: each prints ratios of things that alternated in one run."""
 
 import argparse
 import importlib
@@ -20,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=f"{__doc__}\n\n{listed}",
+        epilog="Certified bounds have a command of their own: python -m benchmarks.theory --help",
         formatter_class=argparse.RawTextHelpFormatter,
     )
     parser.add_argument("name", choices=BENCHMARKS, metavar="NAME")

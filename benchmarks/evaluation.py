@@ -1,7 +1,6 @@
 """Scoring beside a bare forward pass, and the whole evaluation of eight members."""
 
 import contextlib
-import dataclasses
 import functools
 import io
 import tempfile
@@ -11,46 +10,40 @@ from pathlib import Path
 import jax
 import numpy as np
 
-import evaluate
-from benchmarks.timing import alternate, milliseconds, random_batch, ratio
-from data.prepare import prepare
-from evals import score
-from evals.task import Document
-from experiment.checkpoint import Checkpoints, DataState
+from benchmarks.timing import alternate, compare, random_batch
+from configs.changes import change
+from data.task import Document
+from evals import runner, score
 from experiment.config import ExperimentConfig
-from experiment.overrides import apply, find_config
-from experiment.run import RunDirectory
+from experiment.overrides import find_config
 from model import transformer
 from model.positions import position_table
+from training.sweep import train_sweep
 
 MEMBERS, TASKS, LENGTHS = 8, ("kv", "lagcopy", "lines", "perplexity"), (256, 512, 1024)
 SIZES = {
-    "demo sizes": [],
-    "10M parameters": [
-        "model.vocab_size=8192",
-        "model.embed_dim=320",
-        "model.num_layers=6",
-        "model.num_heads=5",
-        "model.num_kv_heads=5",
-        "model.mlp_dim=864",
-    ],
+    "demo sizes": {},
+    "10M parameters": dict(
+        vocab_size=8192,
+        embed_dim=320,
+        num_layers=6,
+        num_heads=5,
+        num_kv_heads=5,
+        mlp_dim=864,
+    ),
 }
 
 
 def main(rounds: int) -> None:
     for name, changes in SIZES.items():
-        seconds = scoring(apply(find_config("demo"), changes), rounds)
-        print(
-            f"{name}: scoring {milliseconds(seconds['score'])}, "
-            f"bare forward pass with logits {milliseconds(seconds['forward'])}, "
-            f"ratio {ratio(seconds['score'], seconds['forward'])}"
-        )
+        print(f"{name}:")
+        compare(scoring(change(find_config("demo"), model=changes), rounds))
     whole()
 
 
 def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
     """`evals.score` and a plain forward pass over the same tokens, every token an answer's."""
-    model, batch = evaluate._network(config.model), random_batch(config)
+    model, batch = runner.network(config.model), random_batch(config)
     T = config.data.context_length
     params = jax.jit(functools.partial(transformer.init, model))(0)
     table = position_table(config.model, T)
@@ -58,49 +51,35 @@ def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
     starts = np.arange(1, T + 1, 4)
     answers = np.stack([starts, np.minimum(4, T + 1 - starts), starts], axis=1).astype(np.int32)
     documents = [Document(tokens=row, answers=answers, number=i) for i, row in enumerate(ids)]
-    subject = score.Subject(params, lambda row_length: table)
+    candidate = score.Candidate(params, lambda row_length: table)
+    inputs = [batch[name] for name in ("tokens", "positions", "segment_ids")]
 
     @jax.jit
-    def forward(params, tokens_BT, positions_BT, segment_ids_BT):
-        hidden_BTD = transformer.hidden(
-            model, params, table, tokens_BT, positions_BT, segment_ids_BT
-        )
+    def forward(params, *inputs_BT):
+        hidden_BTD = transformer.hidden(model, params, table, *inputs_BT)
         return transformer.unembed(model, params, hidden_BTD)
 
-    def run_forward() -> None:
-        arrays = (batch[name] for name in ("tokens", "positions", "segment_ids"))
-        jax.block_until_ready(forward(params, *arrays))
-
-    def run_score() -> None:
-        score.score(model, [subject], documents, T)
-
-    return alternate({"score": run_score, "forward": run_forward}, rounds)
+    functions = {
+        "scoring": lambda: score.score(model, [candidate], documents, T).nll,
+        "bare forward pass": lambda: forward(params, *inputs),
+    }
+    return alternate(functions, rounds)
 
 
 def whole() -> None:
-    """Eight untrained members, from run directories to rows on disk, compilation included."""
-    config = find_config("demo")
-    prepared = prepare(config.data)
+    """Eight members, trained for one step, from run directories to rows on disk."""
+    seeds = ",".join(map(str, range(MEMBERS)))
+    one_step = [f"seed={seeds}", "train.num_steps=1", "train.warmup_steps=0"]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        for seed in range(MEMBERS):
-            run = RunDirectory(Path(folder) / f"seed={seed}")
-            member = dataclasses.replace(config, seed=seed)
-            run.write_config(member, [])
-            run.tokenizer_path.write_bytes((prepared / "tokenizer.model").read_bytes())
-            checkpoints = Checkpoints(run, keep=1)
-            state = DataState(fingerprint="")
-            params = transformer.init(config.model, seed)
-            checkpoints.save(1, params, {"count": np.zeros(1)}, state, member)
-            checkpoints.close()
-        score._compiled.cache_clear()
+        train_sweep("demo", Path(folder), one_step, command="")
+        score.compiled_pass.cache_clear()
         start = time.perf_counter()
-        paths = sorted(Path(folder).iterdir())
-        results = evaluate.evaluate(paths, TASKS, LENGTHS)
+        results = runner.evaluate([Path(folder)], runner.Options(tasks=TASKS, lengths=LENGTHS))
         seconds = time.perf_counter() - start
     answers = sum(len(rows["task"]) for _, _, rows in results)
     print(
-        f"{MEMBERS} members, {','.join(TASKS)} at {','.join(map(str, LENGTHS))}, "
-        f"{config.evals.documents} documents: {seconds:.0f} s, {answers:,} answers, "
-        f"{score._compiled.cache_info().misses} compilations for "
+        f"{MEMBERS} members, {','.join(TASKS)} at {','.join(map(str, LENGTHS))}: "
+        f"{seconds:.0f} s, compilation included, {answers:,} answers, "
+        f"{score.compiled_pass.cache_info().misses} compilations for "
         f"{len(TASKS) * len(LENGTHS)} pairs of task and length"
     )

@@ -3,63 +3,33 @@
 import functools
 
 import jax
-import numpy as np
 
-from benchmarks.timing import alternate, milliseconds, random_batch, ratio
+from benchmarks.timing import alternate, compare, one_member, random_batch, updates
 from experiment.overrides import find_config
-from model.positions import position_table
-from train import Member, fresh_state, stack, train_step
+from training.members import stack
+from training.step import train_step
 
 MEMBERS = 4
 
 
 def main(rounds: int) -> None:
     config = find_config("demo")
-    batch = random_batch(config)
-    table = position_table(config.model, config.data.context_length)
-    one = Member(table, np.float32(config.train.learning_rate))
-    many = stack([one] * MEMBERS)
+    batch, step = random_batch(config), functools.partial(train_step, config)
+    members = [one_member(config) for _ in range(MEMBERS)]
+    state, member = stack(members)
 
-    def function(*arguments):
-        return train_step(config, *arguments)
+    def in_turn(state, member, *shared):
+        return jax.lax.map(lambda one: step(*one, *shared), (state, member))
 
-    make = functools.partial(fresh_state, config)
-
-    single = jax.jit(function, donate_argnums=0)
-    in_turn = jax.jit(
-        lambda state, member, batch, step: jax.lax.map(
-            lambda pair: function(*pair, batch, step), (state, member)
-        ),
-        donate_argnums=0,
-    )
-    batched = jax.jit(jax.vmap(function, in_axes=(0, 0, None, None)), donate_argnums=0)
-    seeds = np.arange(MEMBERS, dtype=np.uint32)
-    states = {
-        "four single steps": [jax.jit(make)(seed) for seed in seeds],
-        "lax.map": jax.jit(jax.vmap(make))(seeds),
-        "vmap": jax.jit(jax.vmap(make))(seeds),
-    }
-
-    def singles() -> None:
-        name = "four single steps"
-        for index, state in enumerate(states[name]):
-            states[name][index], scalars = single(state, one, batch, np.int32(0))
-            jax.block_until_ready(scalars)
-
-    def sweep(name: str, step_fn) -> None:
-        states[name], scalars = step_fn(states[name], many, batch, np.int32(0))
-        jax.block_until_ready(scalars)
-
+    batched = jax.vmap(step, in_axes=(0, 0, None, None))
+    single = jax.jit(step, donate_argnums=0)
+    singles = [updates(single, *one, batch) for one in members]
     seconds = alternate(
         {
-            "four single steps": singles,
-            "lax.map": functools.partial(sweep, "lax.map", in_turn),
-            "vmap": functools.partial(sweep, "vmap", batched),
+            "lax.map": updates(jax.jit(in_turn, donate_argnums=0), state, member, batch),
+            "vmap": updates(jax.jit(batched, donate_argnums=0), state, member, batch),
+            "four single steps": lambda: [jax.block_until_ready(update()) for update in singles],
         },
         rounds,
     )
-    for name, times in seconds.items():
-        print(
-            f"{name:<18} {milliseconds(times)}, ratio to single steps "
-            f"{ratio(times, seconds['four single steps'])} (least / median)"
-        )
+    compare(seconds)

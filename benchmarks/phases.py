@@ -7,41 +7,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.timing import alternate, milliseconds, random_batch, ratio
+from benchmarks.timing import alternate, compare, one_member, random_batch
 from experiment.overrides import find_config
 from model import transformer
-from model.positions import position_table
-from train import Member, fresh_state, train_step
+from training.step import train_step
 
 
-def float32_cos_sin(turns_hi_R, turns_lo_R, positions_BT):
+def float32_cos_sin(cycles_hi_KR, cycles_lo_KR, positions_BT):
     """As peers do it: 0.06 rad off at a million tokens."""
-    inv_freq_R = turns_hi_R.astype(jnp.float32) * np.float32(2 * np.pi / 2**32)
-    angles_BTR = positions_BT[..., None].astype(jnp.float32) * inv_freq_R
-    return jnp.cos(angles_BTR), jnp.sin(angles_BTR)
+    inv_freq_KR = cycles_hi_KR.astype(jnp.float32) * np.float32(2 * np.pi / 2**32)
+    angles_BTKR = positions_BT[..., None, None].astype(jnp.float32) * inv_freq_KR
+    return jnp.cos(angles_BTKR), jnp.sin(angles_BTKR)
 
 
 def main(rounds: int) -> None:
     config = find_config("demo")
-    batch = random_batch(config)
-    table = position_table(config.model, config.data.context_length)
-    member = Member(table, np.float32(config.train.learning_rate))
-    state = jax.jit(functools.partial(fresh_state, config))(np.uint32(0))
+    arguments = (*one_member(config), random_batch(config), np.int32(0))
 
     def compiled():
-        step_fn = jax.jit(lambda *arguments: train_step(config, *arguments))
-        return step_fn.lower(state, member, batch, np.int32(0)).compile()
+        # A function of its own each time: a traced one would be found again.
+        step = jax.jit(lambda *arguments: train_step(config, *arguments))
+        return step.lower(*arguments).compile()
 
     exact = compiled()
     with mock.patch.object(transformer, "cos_sin", float32_cos_sin):
         product = compiled()
-
-    def run(step_fn) -> None:
-        jax.block_until_ready(step_fn(state, member, batch, np.int32(0)))
-
-    seconds = alternate(
-        {"exact": lambda: run(exact), "float32 product": lambda: run(product)}, rounds
-    )
-    for name, times in seconds.items():
-        print(f"{name:<16} {milliseconds(times)}")
-    print(f"ratio {ratio(seconds['exact'], seconds['float32 product'])} (least / median)")
+    functions = {"exact": exact, "float32 product": product}
+    calls = {name: functools.partial(step, *arguments) for name, step in functions.items()}
+    compare(alternate(calls, rounds))

@@ -1,49 +1,42 @@
-"""Tokens a second of the input pipeline, one worker, beside what the demo's training consumes."""
+"""Tokens per second of the input pipeline, one worker, beside what the demo's training consumes."""
 
 import dataclasses
 import time
 
 import jax
-import numpy as np
 
-from benchmarks.timing import random_batch
+from benchmarks.timing import alternate, random_batch, updates
 from data import pipeline
-from data.prepare import prepare
 from experiment.mesh import make_mesh
 from experiment.overrides import apply, find_config
 from experiment.stages import split
-from train import abstract_state, compiled_step, stack_members, start
+from training.members import abstract_state, first_state, member_arrays
+from training.step import compile_step
 
 BATCHES = 200
 
 
 def pipeline_rate(config, num_workers: int) -> float:
-    """Tokens a second, from ArrayRecord to stacked batches, after the first batch."""
+    """Tokens per second, from ArrayRecord to stacked batches, after the first batches."""
     data = dataclasses.replace(config.data, num_workers=num_workers)
-    batches = pipeline.batches(data, prepare(data), start_step=0)
+    batches = pipeline.make_batches(pipeline.open_data(data), start_step=0)
     for _ in range(20):  # fills the prefetch buffers, which must not count
         next(batches)
     start = time.perf_counter()
     for _ in range(BATCHES):
         next(batches)
-    elapsed = time.perf_counter() - start
-    return BATCHES * data.batch_size * data.context_length / elapsed
+    return BATCHES * data.batch_size * data.context_length / (time.perf_counter() - start)
 
 
 def demo_rate(config) -> float:
-    """Tokens a second of the demo's sweep: all members on the same batch, the fastest of five."""
-    members = [apply(config, list(own)) for own in config.members] or [config]
-    stages, mesh = [split(m)[0] for m in members], make_mesh(config, len(members))
+    """Tokens per second of the demo's sweep: all members on the same batch, the fastest of five."""
+    members = [apply(config, own) for own in config.members]
+    stages, mesh = [split(member)[0] for member in members], make_mesh(config, len(members))
     shardings = jax.tree.map(lambda x: x.sharding, abstract_state(config, len(members), mesh))
-    state = start(members, shardings, None)
-    step_fn = compiled_step(config, len(members), mesh, shardings)
-    member, batch, seconds = stack_members(stages), random_batch(config), []
-    for _ in range(6):
-        started = time.perf_counter()
-        state, scalars = step_fn(state, member, batch, np.int32(0))
-        jax.block_until_ready(scalars)
-        seconds.append(time.perf_counter() - started)
-    return batch["tokens"].size / min(seconds[1:])
+    step_fn = compile_step(config, len(members), mesh, shardings)
+    state, batch = first_state(members, shardings, None), random_batch(config)
+    update = updates(step_fn, state, member_arrays(stages), batch)
+    return batch["tokens"].size / min(alternate({"step": update}, 5)["step"])
 
 
 def main(rounds: int) -> None:

@@ -48,35 +48,36 @@ def su_search(length: int, head_dim: int = 128) -> tuple[float, float]:
     return best, spacing / best
 
 
+def compared(length: int) -> dict:
+    """Our search and Su's of one length, and how many times our CPU time his takes."""
+    # The first call warms caches; ours is so short that the clock would show nothing else.
+    ours, ours_cpu, _ = min(
+        (measured(bound.smallest_base, length) for _ in range(3)), key=lambda m: m[1]
+    )
+    (base, spacing), su_cpu, _ = measured(su_search, length)
+    return {
+        "length": length,
+        "ours": ours.high,
+        "ours_precision": ours.high / ours.low - 1,
+        "ours_cpu": ours_cpu,
+        "su": base,
+        "su_precision": spacing,
+        "su_cpu": su_cpu,
+        "ratio": su_cpu / ours_cpu,
+    }
+
+
 def run(su_lengths: Sequence[int]) -> dict:
     """All measurements, as one JSON object."""
     single, cpu, wall = measured(bound.smallest_base, 2**17)
-    record: dict = {
+    comparison = [compared(length) for length in su_lengths]
+    _, all_cpu, all_wall = measured(bound.smallest, rope_base(128), published.LENGTHS)
+    return {
         "single": {"length": 2**17, "base": single.high, "cpu": cpu, "wall": wall},
-        "comparison": [],
+        "comparison": comparison,
+        "all_lengths": {"cpu": all_cpu, "wall": all_wall},
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
-    for length in su_lengths:
-        # The first call warms caches; ours is so short that the clock would show nothing else.
-        ours, ours_cpu, _ = min(
-            (measured(bound.smallest_base, length) for _ in range(3)), key=lambda m: m[1]
-        )
-        (base, spacing), su_cpu, _ = measured(su_search, length)
-        record["comparison"].append(
-            {
-                "length": length,
-                "ours": ours.high,
-                "ours_precision": ours.high / ours.low - 1,
-                "ours_cpu": ours_cpu,
-                "su": base,
-                "su_precision": spacing,
-                "su_cpu": su_cpu,
-                "ratio": su_cpu / ours_cpu,
-            }
-        )
-    _, cpu, wall = measured(bound.smallest, rope_base(128), published.LENGTHS)
-    record["all_lengths"] = {"cpu": cpu, "wall": wall}
-    record["peak_memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return record
 
 
 def main() -> None:

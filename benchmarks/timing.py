@@ -1,40 +1,49 @@
-"""Times things by turns, so that a noisy machine is noisy for all of them."""
+"""Times things alternately, so that a noisy machine is noisy for all of them."""
 
+import functools
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
+import jax
 import numpy as np
 
 from experiment.config import ExperimentConfig
+from experiment.stages import split
+from training.members import member_arrays
+from training.step import MemberArrays, State, init_state
 
 
-def alternate(functions: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+def alternate(
+    functions: dict[str, Callable[[], Any]],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
     """Seconds of each call, in turn, `rounds` times, after one unmeasured call of each."""
-    for function in functions.values():
-        function()
     seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for _ in range(rounds):
+    for number in range(rounds + 1):
         for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            seconds[name].append(time.perf_counter() - start)
+            start = clock()
+            jax.block_until_ready(function())
+            if number:
+                seconds[name].append(clock() - start)
     return seconds
 
 
-def ratio(ours: list[float], theirs: list[float]) -> str:
-    """`least / median`: of the fastest runs, and the median over turns."""
-    median = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-    return f"{min(ours) / min(theirs):.2f} / {median:.2f}"
-
-
-def milliseconds(seconds: list[float]) -> str:
-    """`least / median` in ms."""
-    return f"{min(seconds) * 1e3:.0f} / {statistics.median(seconds) * 1e3:.0f} ms"
+def compare(seconds: dict[str, list[float]]) -> None:
+    """Prints what `alternate` measured, and ratios to the last function's, as least / median."""
+    *_, reference = seconds.values()
+    for name, times in seconds.items():
+        ratios = [own / other for own, other in zip(times, reference, strict=True)]
+        print(
+            f"  {name:<18} {min(times) * 1e3:.0f} / {statistics.median(times) * 1e3:.0f} ms, "
+            f"ratio {min(times) / min(reference):.2f} / {statistics.median(ratios):.2f}"
+        )
 
 
 def random_batch(config: ExperimentConfig) -> dict[str, np.ndarray]:
-    """One document a row, every target counted: what costs most."""
+    """One document per row, every target counted: what costs most."""
     random = np.random.default_rng(0)
     B, T = config.data.batch_size, config.data.context_length
     tokens = random.integers(0, config.model.vocab_size, size=(B, T + 1)).astype(np.int32)
@@ -45,3 +54,20 @@ def random_batch(config: ExperimentConfig) -> dict[str, np.ndarray]:
         "segment_ids": np.ones((B, T), np.int32),
         "loss_mask": np.ones((B, T), np.float32),
     }
+
+
+def one_member(config: ExperimentConfig) -> tuple[State, MemberArrays]:
+    """A run of one member before its first update."""
+    state = jax.jit(functools.partial(init_state, config))(np.uint32(0))
+    return state, member_arrays(split(config)[:1])
+
+
+def updates(step_fn: Callable, state: State, *shared: Any) -> Callable[[], dict[str, jax.Array]]:
+    """An update that goes on from the state the last one left, and returns its scalars."""
+
+    def update() -> dict[str, jax.Array]:
+        nonlocal state
+        state, scalars = step_fn(state, *shared, np.int32(100))
+        return scalars
+
+    return update

@@ -1,69 +1,53 @@
 """A training step on a CPU beside transformers' LlamaForCausalLM and torch's AdamW.
 
 Same sizes, float32, same batch, gradient clipping on both sides. Both libraries live in this
-process and take turns; each may use all cores.
+process and alternate; each may use all cores.
 """
 
 # torch and transformers belong to an extra.
 # pyright: reportMissingImports=false
 
-import dataclasses
 import functools
+from collections.abc import Callable
 
 import jax
 import numpy as np
 
-from benchmarks.timing import alternate, milliseconds, random_batch, ratio
+from benchmarks.timing import alternate, compare, one_member, random_batch, updates
+from configs.changes import change
 from experiment.config import ExperimentConfig
 from experiment.overrides import find_config
-from model.config import ModelConfig
-from model.positions import position_table
-from model.rotary.rope import Rope
 from model.transformer import count_params
-from train import Member, fresh_state, train_step
+from training.step import train_step
 
 
 def shapes() -> dict[str, ExperimentConfig]:
     """The demo's sizes without its options, which Llama lacks; and ten million parameters."""
-    demo = find_config("demo")
-    plain = dataclasses.replace(
-        demo.model, rotary=Rope(base=10_000.0), shift_keys=False, align_query_key=False
+    demo = change(find_config("demo"), model=dict(shift_keys=False, align_query_key=False))
+    larger = change(
+        demo,
+        model=dict(
+            vocab_size=8192,
+            embed_dim=320,
+            num_layers=6,
+            num_heads=5,
+            num_kv_heads=5,
+            mlp_dim=896,
+        ),
+        data=dict(vocab_size=8192, context_length=512, batch_size=2),
     )
-    larger = ModelConfig(
-        vocab_size=8192,
-        embed_dim=320,
-        num_layers=6,
-        num_heads=5,
-        num_kv_heads=5,
-        head_dim=64,
-        mlp_dim=896,
-        rotary=Rope(base=10_000.0),
-    )
-    larger_data = dataclasses.replace(demo.data, vocab_size=8192, context_length=512, batch_size=2)
-    return {
-        "demo": dataclasses.replace(demo, model=plain),
-        "10M": dataclasses.replace(demo, model=larger, data=larger_data),
-    }
+    return {"demo": demo, "10M": larger}
 
 
-def our_step(config: ExperimentConfig, batch: dict[str, np.ndarray]):
-    """One update, state kept."""
-    table = position_table(config.model, config.data.context_length)
-    member = Member(table, np.float32(config.train.learning_rate))
-    state = jax.jit(functools.partial(fresh_state, config))(np.uint32(0))
+def our_step(config: ExperimentConfig, batch: dict[str, np.ndarray]) -> Callable[[], float]:
+    """One update, state kept; returns the loss."""
     step_fn = jax.jit(functools.partial(train_step, config), donate_argnums=0)
-    losses = []
-
-    def step() -> None:
-        nonlocal state
-        state, scalars = step_fn(state, member, batch, np.int32(100))
-        losses.append(float(scalars["loss"]))
-
-    return step, losses
+    update = updates(step_fn, *one_member(config), batch)
+    return lambda: float(update()["loss"])
 
 
-def their_step(config: ExperimentConfig, batch: dict[str, np.ndarray]):
-    """One update of the same network in transformers and torch."""
+def their_step(config: ExperimentConfig, batch: dict[str, np.ndarray]) -> Callable[[], float]:
+    """One update of the same network in transformers and torch; returns the loss."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -89,17 +73,28 @@ def their_step(config: ExperimentConfig, batch: dict[str, np.ndarray]):
         weight_decay=training.weight_decay,
     )
     tokens = torch.from_numpy(batch["tokens"].astype(np.int64))
-    losses = []
 
-    def step() -> None:
+    def step() -> float:
         loss = llama(input_ids=tokens, labels=tokens).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(llama.parameters(), training.clip_norm)
         optimizer.step()
-        losses.append(loss.item())
+        return loss.item()
 
-    return step, losses
+    return step
+
+
+def measure(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
+    """Seconds of our steps and of theirs, on one batch."""
+    batch = random_batch(config)
+    steps = {"ours": our_step(config, batch), "theirs": their_step(config, batch)}
+    losses: dict[str, list[float]] = {side: [] for side in steps}
+    functions = {side: lambda side=side: losses[side].append(steps[side]()) for side in steps}
+    seconds = alternate(functions, rounds)
+    # Both learn the batch by heart: neither skips its work.
+    assert all(found[-1] < found[0] for found in losses.values())
+    return seconds
 
 
 def main(rounds: int) -> None:
@@ -115,18 +110,7 @@ def main(rounds: int) -> None:
         f"torch {torch.__version__}, transformers {transformers.__version__}, jax {jax.__version__}"
     )
     for name, config in shapes().items():
-        batch = random_batch(config)
-        (ours, our_losses), (theirs, their_losses) = (
-            our_step(config, batch),
-            their_step(config, batch),
-        )
-        seconds = alternate({"ours": ours, "theirs": theirs}, rounds)
-        # Both learn the batch by heart: neither skips its work.
-        assert our_losses[-1] < our_losses[0] and their_losses[-1] < their_losses[0]
         parameters = count_params(config.model)["total"] / 1e6
         tokens = config.data.batch_size * config.data.context_length
-        print(
-            f"{name:<5} {parameters:5.1f}M parameters, {tokens} tokens: "
-            f"ours {milliseconds(seconds['ours'])}, theirs {milliseconds(seconds['theirs'])}, "
-            f"ratio {ratio(seconds['ours'], seconds['theirs'])} (least / median)"
-        )
+        print(f"{name}: {parameters:.1f}M parameters, {tokens} tokens")
+        compare(measure(config, rounds))

@@ -2,24 +2,20 @@
 
 Question: does the answer at 30M parameters hold at four times the size and twice the context?
 
-Cost: 2.5B tokens (about 20 a parameter) are some five hours a member on one H100 at 35% MFU (an
+Cost: 2.5B tokens (about 20 per parameter) are some five hours per member on one H100 at 35% MFU (an
 estimate from FLOPs).
 """
 
-import dataclasses
-
 from configs.base_30m import configs as base_30m
+from configs.changes import change
 from experiment.config import TrainConfig
 
-(small,) = base_30m
-
 configs = [
-    dataclasses.replace(
-        small,
+    change(
+        *base_30m,
         name="base_125m",
         question="Does what bounds a 30M model's context bound a 125M model's too?",
-        model=dataclasses.replace(
-            small.model,
+        model=dict(
             vocab_size=32_000,
             embed_dim=768,
             num_layers=12,
@@ -27,7 +23,7 @@ configs = [
             num_kv_heads=12,
             mlp_dim=2048,
         ),
-        data=dataclasses.replace(small.data, vocab_size=32_000, context_length=4096, batch_size=64),
+        data=dict(vocab_size=32_000, context_length=4096, batch_size=64),
         train=TrainConfig(num_steps=9_600, learning_rate=6e-4, warmup_steps=500, accumulate=4),
     )
 ]

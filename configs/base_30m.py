@@ -3,10 +3,11 @@
 Question: does the effective context of a language model follow the theoretical length of the base
 it was pretrained with, or one of the periods of its slowest pair?
 
-Cost: about 10 minutes a member on one H100 at 300M tokens (an estimate from FLOPs at 20% MFU).
+Cost: about 10 minutes per member on one H100 at 300M tokens (an estimate from FLOPs at 20% MFU).
 head_dim stays 64, as everywhere here: the bound depends on it.
 """
 
+from configs.changes import each
 from data.config import DataConfig
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from model.config import ModelConfig
@@ -16,9 +17,7 @@ configs = [
     ExperimentConfig(
         name="base_30m",
         question="Which length of a base bounds what a 30M model retrieves?",
-        members=tuple(
-            (f"model.rotary.base={base}",) for base in (30, 100, 300, 1_000, 10_000, 1_000_000)
-        ),
+        members=each("model.rotary.base", (30, 100, 300, 1_000, 10_000, 1_000_000)),
         model=ModelConfig(
             vocab_size=8192,
             embed_dim=512,

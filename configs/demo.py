@@ -4,11 +4,12 @@ Six models, trained side by side on the standard library's source and on retriev
 four bases, and two controls whose answer is known (no rotation: no limit; a window of 32 tokens:
 nothing beyond it).
 
-Cost: about five minutes on two cores, for 1M tokens a member. What makes retrieval learnable this
+Cost: about five minutes on two cores, for 1M tokens per member. What makes retrieval learnable this
 quickly is on for every member alike: `shift_keys` and `align_query_key` (see `model.config`), seven
 rows in eight being key-value recall at all distances, and many small steps.
 """
 
+from configs.changes import each
 from data.config import DataConfig
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from model.config import ModelConfig
@@ -19,10 +20,7 @@ configs = [
         name="demo",
         question="How far does a model see, given the RoPE base it was pretrained with?",
         members=(
-            ("model.rotary.base=10",),
-            ("model.rotary.base=30",),
-            ("model.rotary.base=100",),
-            ("model.rotary.base=10000",),
+            *each("model.rotary.base", (10, 30, 100, 10_000)),
             ("model.rotary=nope",),
             ("model.rotary.base=10000", "model.window=32"),
         ),
@@ -47,12 +45,7 @@ configs = [
             retrieval_tasks=("kv",),
         ),
         train=TrainConfig(
-            num_steps=500,
-            learning_rate=3e-3,
-            warmup_steps=20,
-            beta2=0.98,
-            log_every=10,
-            save_every=100,
+            num_steps=500, learning_rate=3e-3, warmup_steps=20, beta2=0.98, save_every=100
         ),
         evals=EvalConfig(tasks=("kv", "perplexity"), documents=64),
     )

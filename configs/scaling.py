@@ -8,55 +8,32 @@ The shapes are Llama 2's (Touvron et al. 2023, arXiv 2307.09288): 7B with as man
 heads, 70B with eight. Batches are of 4 million tokens, as theirs.
 """
 
-import dataclasses
-
-from data.config import DataConfig
-from experiment.config import EvalConfig, ExperimentConfig, MeshConfig, TrainConfig
-from model.config import ModelConfig
+from configs.changes import change
+from configs.paper_2b import configs as paper_2b
 from model.rotary.rope import Rope
 
-scale_7b = ExperimentConfig(
+scale_7b = change(
+    *paper_2b,
     name="scale_7b",
     question="What mesh, memory and time would 7B parameters take?",
-    model=ModelConfig(
+    model=dict(
         vocab_size=32_000,
         embed_dim=4096,
-        num_layers=32,
         num_heads=32,
         num_kv_heads=32,
-        head_dim=128,
         mlp_dim=11_008,
         rotary=Rope(base=10_000.0),
-        tie_embeddings=False,
-        compute_dtype="bfloat16",
-        remat="full",
     ),
-    data=DataConfig(
-        source="redpajama",
-        path="data/redpajama",
-        vocab_size=32_000,
-        context_length=4096,
-        batch_size=1024,
-        num_workers=8,
-    ),
-    train=TrainConfig(num_steps=238_000, learning_rate=3e-4, warmup_steps=2_000, accumulate=8),
-    mesh=MeshConfig(data=1, fsdp=-1),
-    evals=EvalConfig(tasks=("lines", "lagcopy", "perplexity"), documents=256),
+    data=dict(vocab_size=32_000),
+    train=dict(learning_rate=3e-4, accumulate=8),
 )
 
-scale_70b = dataclasses.replace(
+scale_70b = change(
     scale_7b,
     name="scale_70b",
     question="What mesh, memory and time would 70B parameters take?",
-    model=dataclasses.replace(
-        scale_7b.model,
-        embed_dim=8192,
-        num_layers=80,
-        num_heads=64,
-        num_kv_heads=8,
-        mlp_dim=28_672,
-    ),
-    train=dataclasses.replace(scale_7b.train, learning_rate=1.5e-4, accumulate=16),
+    model=dict(embed_dim=8192, num_layers=80, num_heads=64, num_kv_heads=8, mlp_dim=28_672),
+    train=dict(learning_rate=1.5e-4, accumulate=16),
 )
 
 configs = [scale_7b, scale_70b]

@@ -1,38 +1,30 @@
-"""The smallest model that has every part; what tests train.
+"""The smallest model that has every part; what tests train. The demo's data, in smaller pieces.
 
 Cost: seconds on one core.
 """
 
-from data.config import DataConfig
-from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
-from model.config import ModelConfig
-from model.rotary.rope import Rope
+from configs.changes import change
+from configs.demo import configs as demo
+from experiment.config import TrainConfig
 
 configs = [
-    ExperimentConfig(
+    change(
+        *demo,
         name="tiny",
         question="Does everything run? (tests)",
-        model=ModelConfig(
-            vocab_size=512,
+        members=(),
+        model=dict(
             embed_dim=32,
-            num_layers=2,
-            num_heads=2,
             num_kv_heads=1,
             head_dim=16,
             mlp_dim=64,
-            rotary=Rope(base=10_000.0),
+            shift_keys=False,
+            align_query_key=False,
         ),
-        data=DataConfig(
-            source="local",
-            vocab_size=512,
-            context_length=64,
-            batch_size=8,
-            retrieval_fraction=0.25,
-            retrieval_tasks=("kv", "lagcopy"),
-        ),
+        data=dict(context_length=64, retrieval_fraction=0.25, retrieval_tasks=("kv", "lagcopy")),
         train=TrainConfig(
             num_steps=20, learning_rate=3e-3, warmup_steps=2, log_every=1, save_every=5
         ),
-        evals=EvalConfig(tasks=("kv", "lagcopy", "perplexity"), documents=8),
+        evals=dict(tasks=("kv", "lagcopy", "perplexity"), documents=8),
     )
 ]

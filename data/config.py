@@ -3,9 +3,8 @@
 import dataclasses
 from typing import Annotated, Literal
 
+from data import tasks
 from settings.checks import Bounds, Count, Share, check
-
-RETRIEVAL_TASKS = ("kv", "lagcopy", "lines")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +24,8 @@ class DataConfig:
       context_length: tokens of a training row.
       batch_size: rows of a step over all devices.
       retrieval_fraction: share of rows that are retrieval documents.
-      retrieval_tasks: kinds of retrieval documents, drawn with equal weight.
+      retrieval_tasks: kinds of retrieval documents, drawn with equal weight: names of files in
+        `data/tasks`, or a task of the user's own, `path/to/mine.py:Echo(n=2)`.
       seed: decides row order and retrieval documents; not the initialisation.
       on_bad_document: "error" stops at the first broken document, naming file and line; "skip"
         leaves it out and reports it.
@@ -41,7 +41,7 @@ class DataConfig:
     context_length: Count
     batch_size: Count
     retrieval_fraction: Share = 0.0
-    retrieval_tasks: tuple[str, ...] = RETRIEVAL_TASKS
+    retrieval_tasks: tuple[str, ...] = ("kv", "lagcopy", "lines")
     seed: int = 0
     on_bad_document: Literal["error", "skip"] = "error"
     prepared_root: str = "runs/data"
@@ -51,8 +51,7 @@ class DataConfig:
         check(self)
         if self.source in ("jsonl", "redpajama") and self.path is None:
             raise ValueError(f"data.source={self.source} needs data.path=FILE_OR_FOLDER")
-        unknown = set(self.retrieval_tasks) - set(RETRIEVAL_TASKS)
-        if unknown or not self.retrieval_tasks:
-            raise ValueError(
-                f"retrieval_tasks must be some of {RETRIEVAL_TASKS}, got {self.retrieval_tasks}"
-            )
+        if not self.retrieval_tasks:
+            raise ValueError(f"retrieval_tasks must be some of {', '.join(tasks.names())}")
+        for task in self.retrieval_tasks:
+            tasks.check(task)

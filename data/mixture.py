@@ -1,40 +1,36 @@
 """Text rows and retrieval rows, mixed by weight."""
 
-import sys
-from collections.abc import Sequence
+import dataclasses
 
-import grain
 import numpy as np
 
-from data import retrieval
+from data import tasks
 from data.config import DataConfig
+from data.order import interleaved
 from data.packing import Row, TextRows
 from data.store import TokenStore
+from data.task import Asked
 from data.tokenizer import Tokenizer
 
 
 class RetrievalRows:
-    """A grain random-access source, endless: row number i is training document i of one task.
+    """Row number i is document i of one task, endless.
 
     A document has a row to itself, padded with segment 0. The loss is on answers only: the rest of
     it is random, and learning its frequencies would drown the little there is to learn.
     """
 
-    def __init__(self, task: str, tokenizer: Tokenizer, context_length: int, *, seed: int):
-        self._task, self._tokenizer = task, tokenizer
-        self._T, self._seed = context_length, seed
-
-    def __len__(self) -> int:
-        return sys.maxsize
+    def __init__(self, task: str, asked: Asked):
+        # As text: a class of the user's own file would not reach a worker process.
+        self._task, self._asked = task, asked
 
     def __getitem__(self, index: int) -> Row:
-        document = retrieval.make(
-            self._task, self._tokenizer, self._T, seed=self._seed, split="train", index=index
-        )
+        document, *_ = tasks.parse(self._task).documents(self._asked, range(index, index + 1))
+        T = self._asked.length
         count = len(document.tokens) - 1
-        mask = np.zeros(self._T, np.float32)
+        mask = np.zeros(T, np.float32)
         mask[:count] = document.loss_mask()
-        tokens, targets, positions, segment_ids = np.zeros((4, self._T), np.int32)
+        tokens, targets, positions, segment_ids = np.zeros((4, T), np.int32)
         tokens[:count] = document.tokens[:-1]
         targets[:count] = document.tokens[1:]
         positions[:count] = np.arange(count)
@@ -48,18 +44,30 @@ class RetrievalRows:
         }
 
     def __repr__(self) -> str:
-        return f"RetrievalRows({self._task}, context_length={self._T}, seed={self._seed})"
+        length, seed = self._asked.length, self._asked.seed
+        return f"RetrievalRows({self._task}, context_length={length}, seed={seed})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture:
+    """Kinds of rows interleaved evenly, so that every batch holds its share of each."""
+
+    sources: list[TextRows | RetrievalRows]
+    weights: list[float]
+
+    def __getitem__(self, index: int) -> Row:
+        source, own = interleaved(index, self.weights)
+        return self.sources[source][own]
 
 
 def mixture(
-    config: DataConfig, store: TokenStore | None, tokenizer: Tokenizer
-) -> grain.MapDataset[Row]:
-    """All training rows, endless, each found by its number at once.
-
-    The kinds of rows are interleaved evenly, so every batch holds its share of each.
+    config: DataConfig, store: TokenStore | None, tokenizer: Tokenizer, split: str = "train"
+) -> Mixture:
+    """All rows of a split, endless, each found by its number at once.
 
     Args:
-      store: of the text; None where there is none (config.source == "retrieval").
+      store: of the split's text; None where there is none (config.source == "retrieval").
+      split: "train", or anything else for documents that training never holds.
     """
     sources: list[TextRows | RetrievalRows] = []
     weights: list[float] = []
@@ -68,10 +76,16 @@ def mixture(
         sources.append(TextRows(store, config.context_length, seed=config.seed))
         weights.append(1 - fraction)
     if fraction > 0:
+        asked = Asked(
+            data=config,
+            tokenizer=tokenizer,
+            length=config.context_length,
+            seed=config.seed,
+            split=split,
+        )
         for task in config.retrieval_tasks:
-            rows = RetrievalRows(task, tokenizer, config.context_length, seed=config.seed)
+            rows = RetrievalRows(task, asked)
             rows[0]  # a document that cannot fit is refused now, not in a worker later
             sources.append(rows)
             weights.append(fraction / len(config.retrieval_tasks))
-    parts: Sequence[grain.MapDataset[Row]] = [grain.MapDataset.source(s) for s in sources]
-    return grain.MapDataset.mix(parts, weights)
+    return Mixture(sources, weights)

@@ -15,19 +15,17 @@ is found at once, and which host or worker asks makes no difference.
 
 import functools
 import hashlib
-import sys
-from collections.abc import Sequence
 
 import numpy as np
-from grain.experimental import index_shuffle
 
+from data.order import shuffled
 from data.store import TokenStore
 
 Row = dict[str, np.ndarray]  # the batch contract of `data`, without the batch axis
 
 
 class TextRows:
-    """A grain random-access source of packed rows, endless: epoch follows epoch.
+    """Packed rows by their numbers, endless: epoch follows epoch.
 
     Raises:
       ValueError: if the store is shorter than one row.
@@ -45,24 +43,15 @@ class TextRows:
         self.rows_per_epoch = max(1, spare // context_length - 1)
         self._num_offsets = min(context_length, spare - self.rows_per_epoch * context_length + 1)
 
-    def __len__(self) -> int:
-        return sys.maxsize
-
     def __getitem__(self, index: int) -> Row:
-        return self._getitems([index])[0]
-
-    def _getitems(self, indices: Sequence[int]) -> list[Row]:
-        starts = np.array([self.start(index) for index in indices])
-        ids = self._store.read_rows(starts, self._T + 1)
-        columns = pack(ids, self._store.bos_id)
-        return [{name: column[i] for name, column in columns.items()} for i in range(len(ids))]
+        ids = self._store.read(self.start(index), self._T + 1)
+        return {name: column[0] for name, column in pack(ids[None], self._store.bos_id).items()}
 
     def start(self, index: int) -> int:
         """Where row number `index` begins in the stream."""
         epoch, i = divmod(index, self.rows_per_epoch)
         offset, order_seed = self._epoch(epoch)
-        j = index_shuffle(i, max_index=self.rows_per_epoch - 1, seed=order_seed, rounds=4)
-        return offset + j * self._T
+        return offset + shuffled(i, self.rows_per_epoch, order_seed) * self._T
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - a source lives as long as the process
     def _epoch(self, epoch: int) -> tuple[int, int]:

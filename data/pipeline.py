@@ -1,17 +1,25 @@
-"""From prepared data to batches."""
+"""From rows by number to batches by step.
 
+Row r of training is a pure function of (data fingerprint, config.seed, r), and step s consumes rows
+s * batch_size ... (s + 1) * batch_size - 1. So a resumed run continues exactly, and neither the
+number of hosts nor of workers changes the stream.
+"""
+
+import dataclasses
 import hashlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
-import absl.flags
-import grain
 import numpy as np
 
 from data.config import DataConfig
 from data.mixture import mixture
 from data.packing import Row
+from data.prepare import prepare
 from data.store import TokenStore
 from data.tokenizer import Tokenizer
 
@@ -19,40 +27,100 @@ Batch = dict[str, np.ndarray]
 _PREFETCH = 4  # batches built ahead
 
 
-class HostBatches(grain.MapDataset[Batch]):
+class Rows(Protocol):
+    """Rows by their numbers, endless."""
+
+    def __getitem__(self, index: int, /) -> Row: ...
+
+
+class TrainingData(NamedTuple):
+    """All that training asks of data: `open_data` finds it on disk, `rows_in_memory` has it.
+
+    Attributes:
+      config: what it was made from; its batch size and number of workers are read.
+      fingerprint: two runs with equal fingerprint and config see equal rows.
+      tokenizer_path: of the SentencePiece model; None where rows never were text.
+      open_rows: from a split, "train" or "validation", to its rows. Raises ValueError if what is
+        prepared is damaged, or too small for one row.
+    """
+
+    config: DataConfig
+    fingerprint: str
+    tokenizer_path: Path | None
+    open_rows: Callable[[str], Rows]
+
+
+def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
+    """The rows of `config`: packed text, retrieval documents, or a mixture.
+
+    Args:
+      config: what to train on.
+      prepared: what `data.prepare.prepare` returned; None: found, or made, now.
+
+    Raises:
+      ValueError: on bad input, as `FILE:LINE: what is wrong`; if what is prepared is damaged.
+    """
+    prepared = prepare(config) if prepared is None else prepared
+    path, has_text = prepared / "tokenizer.model", config.source != "retrieval"
+    tokenizer = Tokenizer(path)
+
+    def open_rows(split: str) -> Rows:
+        store = TokenStore(prepared / split) if has_text else None
+        return mixture(config, store, tokenizer, split)
+
+    of_text = TokenStore(prepared / "train").fingerprint if has_text else tokenizer.fingerprint
+    return TrainingData(config, of_text, path, open_rows)
+
+
+def rows_in_memory(
+    config: DataConfig, columns: Mapping[str, np.ndarray], held_out: Mapping[str, np.ndarray]
+) -> TrainingData:
+    """Rows that the caller has made, again and again in their order.
+
+    Args:
+      config: its batch size is read; its source is not.
+      columns: the contract of `data`, `[number of rows, T]` each.
+      held_out: the same, of the rows that validation reads.
+    """
+    splits = {"train": columns, "validation": held_out}
+    digest = hashlib.sha256()
+    for name in sorted(columns):
+        digest.update(name.encode() + np.ascontiguousarray(columns[name]).tobytes())
+
+    def open_rows(split: str) -> Rows:
+        return _Columns(splits[split])
+
+    return TrainingData(config, digest.hexdigest(), None, open_rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Columns:
+    columns: Mapping[str, np.ndarray]
+
+    def __getitem__(self, index: int) -> Row:
+        return {name: column[index % len(column)] for name, column in self.columns.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class HostBatches:
     """Batch number s holds rows s * batch_size ...; this host's are some of them, in order."""
 
-    def __init__(
-        self,
-        rows: grain.MapDataset[Row],
-        batch_size: int,
-        *,
-        start_step: int,
-        host_rows: Sequence[int],
-    ):
-        super().__init__(rows)
-        self._batch_size, self._start_step = batch_size, start_step
-        self._host_rows = host_rows
+    rows: Rows
+    batch_size: int
+    start_step: int
+    host_rows: Sequence[int]
 
     def __len__(self) -> int:
-        return sys.maxsize // self._batch_size - self._start_step
+        return sys.maxsize // self.batch_size - self.start_step
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> Batch:
         """The batch `index` steps after the first."""
-        if isinstance(index, slice):
-            return self.slice(index)
-        first = (self._start_step + index) * self._batch_size
-        numbers = [first + row for row in self._host_rows]
-        rows: list = list(self._parent._getitems(numbers))  # grain's batched read
+        first = (self.start_step + index) * self.batch_size
+        numbers = [first + row for row in self.host_rows]
+        rows = [self.rows[number] for number in numbers]
         batch = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-        batch["row_hash"] = np.array(
-            [
-                row_hash(number, tokens)
-                for number, tokens in zip(numbers, batch["tokens"], strict=True)
-            ],
-            np.uint64,
-        )
-        return batch
+        hashes = map(row_hash, numbers, batch["tokens"])
+        return batch | {"row_hash": np.fromiter(hashes, np.uint64)}
 
 
 def row_hash(number: int, tokens: np.ndarray) -> int:
@@ -66,51 +134,49 @@ def row_hash(number: int, tokens: np.ndarray) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def batches(
-    config: DataConfig,
-    prepared: Path,
+def make_batches(
+    data: TrainingData,
     *,
     start_step: int,
     host_rows: Sequence[int] | None = None,
+    split: str = "train",
 ) -> Iterator[Batch]:
     """Endless batches from step `start_step` on: the contract of `data`, this host's rows.
 
-    Row r of training is a pure function of (data fingerprint, config.seed, r), and step s consumes
-    rows s * batch_size ... (s + 1) * batch_size - 1. So a resumed run continues exactly, and
-    neither the number of hosts nor of workers changes the stream.
-
     Args:
-      prepared: what `data.prepare.prepare` returned.
+      data: what rows are read from.
+      start_step: of the first batch.
       host_rows: which rows of each batch are wanted, of 0 ... batch_size - 1; None means all.
+      split: "train" or "validation".
 
     Raises:
-      ValueError: if `prepared` is damaged or too small for one row.
+      ValueError: as `TrainingData.open_rows` does.
     """
-    tokenizer = Tokenizer(prepared / "tokenizer.model")
-    store = None if config.source == "retrieval" else TokenStore(prepared / "train")
-    dataset = HostBatches(
-        mixture(config, store, tokenizer),
-        config.batch_size,
-        start_step=start_step,
-        host_rows=range(config.batch_size) if host_rows is None else host_rows,
-    )
+    size = data.config.batch_size
+    host_rows = range(size) if host_rows is None else host_rows
+    batches = HostBatches(data.open_rows(split), size, start_step, host_rows)
+    if data.config.num_workers:
+        return _from_workers(batches, data.config.num_workers)
+    return _from_a_thread(batches)
+
+
+def _from_a_thread(batches: HostBatches) -> Iterator[Batch]:
+    with ThreadPoolExecutor(1, "data") as thread:
+        ahead = deque(thread.submit(batches.__getitem__, index) for index in range(_PREFETCH))
+        for index in range(_PREFETCH, len(batches)):
+            yield ahead.popleft().result()
+            ahead.append(thread.submit(batches.__getitem__, index))
+
+
+def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:
+    import absl.flags
+    import grain  # nothing but processes needs it
+
+    if not absl.flags.FLAGS.is_parsed():  # grain asks absl for a flag; not all programs use absl
+        absl.flags.FLAGS.mark_as_parsed()
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCH)
-    stream = dataset.to_iter_dataset(options)
-    if config.num_workers:
-        if (
-            not absl.flags.FLAGS.is_parsed()
-        ):  # grain asks absl for a flag; not all programs use absl
-            absl.flags.FLAGS.mark_as_parsed()
-        stream = stream.mp_prefetch(
-            grain.MultiprocessingOptions(
-                num_workers=config.num_workers, per_worker_buffer_size=_PREFETCH
-            )
-        )
-    return iter(stream)
-
-
-def fingerprint(config: DataConfig, prepared: Path) -> str:
-    """Identifies the tokenized data: two runs with equal fingerprint and config see equal rows."""
-    if config.source == "retrieval":
-        return hashlib.sha256((prepared / "tokenizer.model").read_bytes()).hexdigest()
-    return TokenStore(prepared / "train").fingerprint
+    processes = grain.MultiprocessingOptions(
+        num_workers=num_workers, per_worker_buffer_size=_PREFETCH
+    )
+    source = grain.MapDataset.source(batches)
+    return iter(source.to_iter_dataset(options).mp_prefetch(processes))

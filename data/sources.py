@@ -5,6 +5,7 @@ reads decides: `prepare` stops, or leaves it out and says so.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -12,8 +13,6 @@ import sysconfig
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import zstandard
 
 JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 LOCAL_BYTES = 4 << 20  # of the standard library's source: real text, prepared in seconds
@@ -235,9 +234,13 @@ def _chunks(path: Path, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
     with path.open("rb") as file:
         counted = iter(lambda: _read_counted(file, on_bytes), b"")
         if path.suffix == ".zst":
-            yield from _decompressed(counted, zstandard.ZstdDecompressor().decompressobj)
+            import zstandard  # who has no such files need not have it
+
+            make = zstandard.ZstdDecompressor().decompressobj
+            yield from _decompressed(counted, make, zstandard.ZstdError)
         elif path.suffix == ".gz":
-            yield from _decompressed(counted, lambda: zlib.decompressobj(wbits=31))
+            make = functools.partial(zlib.decompressobj, wbits=31)
+            yield from _decompressed(counted, make, zlib.error)
         else:
             yield from counted
 
@@ -248,14 +251,16 @@ def _read_counted(file, on_bytes: Callable[[int], None]) -> bytes:
     return data
 
 
-def _decompressed(chunks: Iterator[bytes], make: Callable) -> Iterator[bytes]:
+def _decompressed(
+    chunks: Iterator[bytes], make: Callable, damage: type[Exception]
+) -> Iterator[bytes]:
     """Unpacks; zstd frames and gzip members may follow one another, as `cat a.gz b.gz` makes."""
     unpacker, whole = make(), True
     for data in chunks:
         while data:
             try:
                 unpacked = unpacker.decompress(data)
-            except (zlib.error, zstandard.ZstdError) as error:
+            except damage as error:
                 raise _DamagedError(f"compressed data is damaged ({error})") from None
             if unpacked:
                 yield unpacked

@@ -16,11 +16,9 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from array_record.python import (
-    array_record_module,  # pyright: ignore[reportAttributeAccessIssue]
-)
 
 from data.files import write_atomically
 
@@ -77,7 +75,7 @@ class TokenStore:
             )
 
     def _open_files(self) -> None:
-        self._readers: dict[int, array_record_module.ArrayRecordReader] = {}
+        self._readers: dict[int, Any] = {}
         self._starts: dict[int, np.ndarray] = {}
 
     def __getstate__(self) -> dict:
@@ -98,40 +96,33 @@ class TokenStore:
         return self._document_ends[-1] if self._document_ends else 0
 
     def read(self, start: int, length: int) -> np.ndarray:
-        """int32 `[length]`: ids start .. start + length - 1 of the stream."""
-        return self.read_rows(np.array([start]), length)[0]
-
-    def read_rows(self, starts: np.ndarray, length: int) -> np.ndarray:
-        """int32 `[len(starts), length]`: one stretch from each of `starts`.
+        """int32 `[length]`: ids start .. start + length - 1 of the stream.
 
         Raises:
-          IndexError: if a stretch leaves the store.
+          IndexError: if they are not all in the store.
           ValueError: naming the file, if a record cannot be read.
         """
-        rows = np.empty((len(starts), length), np.int32)
-        for row, start in zip(rows, starts.tolist(), strict=True):
-            if start < 0 or start + length > self.num_tokens:
-                raise IndexError(
-                    f"ids {start}..{start + length} of a store of {self.num_tokens} ({self.path})"
-                )
-            filled = 0
-            while filled < length:
-                shard = bisect.bisect_right(self._token_ends, start + filled)
-                within = start + filled - (self._token_ends[shard] - self._shards[shard]["tokens"])
-                count = min(length - filled, self._shards[shard]["tokens"] - within)
-                first, last = within // BLOCK, (within + count - 1) // BLOCK
-                ids = np.frombuffer(self._records(shard, first, last + 1), self._dtype)
-                row[filled : filled + count] = ids[within - first * BLOCK :][:count]
-                filled += count
-        return rows
+        if start < 0 or start + length > self.num_tokens:
+            raise IndexError(
+                f"ids {start}..{start + length} of a store of {self.num_tokens} ({self.path})"
+            )
+        found, filled = np.empty(length, np.int32), 0
+        while filled < length:
+            shard = bisect.bisect_right(self._token_ends, start + filled)
+            within = start + filled - (self._token_ends[shard] - self._shards[shard]["tokens"])
+            count = min(length - filled, self._shards[shard]["tokens"] - within)
+            first, last = within // BLOCK, (within + count - 1) // BLOCK
+            ids = np.frombuffer(self._records(shard, first, last + 1), self._dtype)
+            found[filled : filled + count] = ids[within - first * BLOCK :][:count]
+            filled += count
+        return found
 
     def _records(self, shard: int, first: int, end: int) -> bytes:
         path = self.path / f"{self._shards[shard]['name']}.array_record"
         try:
             if shard not in self._readers:
-                # Options for random access: read no more than was asked for.
-                self._readers[shard] = array_record_module.ArrayRecordReader(
-                    str(path), "readahead_buffer_size:0,max_parallelism:0"
+                self._readers[shard] = _open_records(
+                    path, self._shards[shard]["tokens"], self._dtype
                 )
             records = self._readers[shard].read(list(range(first, end)))
         except (RuntimeError, ValueError, IndexError) as error:
@@ -157,6 +148,42 @@ class TokenStore:
         return self.read(start, end - start)
 
 
+def _open_records(path: Path, num_tokens: int, dtype: np.dtype) -> Any:
+    """What reads a shard's records: array_record, or where there is none, `_PlainRecords`."""
+    try:
+        from array_record.python import array_record_module  # pyright: ignore
+    except ImportError:
+        return _PlainRecords(path, num_tokens * dtype.itemsize, BLOCK * dtype.itemsize)
+    # Options for random access: read no more than was asked for.
+    return array_record_module.ArrayRecordReader(
+        str(path), "readahead_buffer_size:0,max_parallelism:0"
+    )
+
+
+class _PlainRecords:
+    """Records of the shards written here, read without array_record and its check of their hashes.
+
+    A file is a string of chunks, the first empty, then one a record: 40 bytes of header, 2 and a
+    varint that give its size, its bytes. Cut into that string at every 64 KiB of the file, from its
+    start on, are 24 bytes of the file's own.
+    """
+
+    def __init__(self, path: Path, num_bytes: int, record_bytes: int):
+        self._file = np.memmap(path, np.uint8, "r")
+        self._num_bytes, self._record_bytes = num_bytes, record_bytes
+
+    def read(self, numbers: Sequence[int]) -> list[bytes]:
+        """Records by their numbers, all but the last `record_bytes` long."""
+        return [self._read(number) for number in numbers]
+
+    def _read(self, number: int) -> bytes:
+        size = min(self._record_bytes, self._num_bytes - number * self._record_bytes)
+        varint_bytes = 1 if size < 128 else 2
+        start = 40 + number * (44 + self._record_bytes) + 42 + varint_bytes
+        place = np.arange(start, start + size)
+        return self._file[place + 24 * (place // (2**16 - 24) + 1)].tobytes()
+
+
 class ShardWriter:
     """Writes one shard; its files appear under their names only when it is complete.
 
@@ -168,6 +195,9 @@ class ShardWriter:
         self._folder, self._name = folder, name
         self._dtype = store_dtype(vocab_size)
         self._part = folder / f"{name}.array_record.part"
+        # Late: who only reads need not have it.
+        from array_record.python import array_record_module  # pyright: ignore
+
         self._writer = array_record_module.ArrayRecordWriter(
             str(self._part), "group_size:1,uncompressed"
         )

@@ -1,25 +1,29 @@
-"""WHAT is asked of a checkpoint: one task a file in `evals.tasks`, found by walking that folder.
+"""WHAT is asked of a checkpoint: one task a file in `evals.tasks` and `data.tasks`.
 
-A task is a frozen dataclass (`evals.task.Task`) that makes documents with questions in them.
-Questions are scored by ids, teacher-forced, in one forward pass (`evals.score`), every answer
-becomes a row of one schema (`evals.rows`), and effective context is estimated from rows alone
-(`evals.estimate`). On a command line and in rows a task is written as an expression,
-`needle(haystack=noise)`: the file's name, then the fields that differ from their defaults.
+A task is a frozen dataclass (`data.task.Task`) that makes documents with questions in them, and
+says what the answers show. Questions are scored by ids, teacher-forced, in one forward pass
+(`evals.score`, led by `evals.runner`), every answer becomes a row of one schema (`evals.rows`), and
+effective context is estimated from these rows alone (`evals.estimate`). On a command line and in
+rows a task is written as an expression, `needle(haystack=noise)`: the file's name, then the fields
+that differ from their defaults; `path/to/mine.py:Echo(n=2)` is a task of the user's own.
 """
 
-import dataclasses
 import functools
+from collections.abc import Callable
 
-import evals.tasks as evals_tasks
-from evals.task import Task
+import data.tasks
+import evals.tasks as asked_tasks
+from data.task import Asked, Task
+from data.tokenizer import Tokenizer
+from experiment.config import ExperimentConfig
 from settings import expressions
 from settings.folders import classes_in
 
 
 @functools.cache
 def all_tasks() -> dict[str, type[Task]]:
-    """Every task by the name of its file."""
-    return classes_in(evals_tasks, Task)
+    """Every task by the name of its file; one of both folders is that of `evals.tasks`."""
+    return classes_in(data.tasks, Task) | classes_in(asked_tasks, Task)
 
 
 @functools.cache
@@ -28,7 +32,31 @@ def parse(text: str) -> Task:
     return expressions.build(text, all_tasks(), Task, kind="task")
 
 
-def expression(task: Task) -> str:
-    """The task as text, defaults left out; `parse` reads it back."""
-    fields = [field.name for field in dataclasses.fields(task)]
-    return expressions.render(type(task).__module__.rpartition(".")[2], task, fields)
+def asked(
+    config: ExperimentConfig,
+    tokenizer: Tokenizer,
+    length: int,
+    distances: tuple[int, int] | None = None,
+) -> Asked:
+    """What a task is to make documents for, when a run is evaluated at `length` tokens."""
+    return Asked(
+        data=config.data,
+        tokenizer=tokenizer,
+        length=length,
+        seed=config.evals.seed,
+        distances=distances,
+    )
+
+
+def while_training(config: ExperimentConfig) -> Callable[..., list[dict[str, float]]] | None:
+    """What asks members of a sweep the config's `train.eval_tasks` while they train.
+
+    Raises:
+      ValueError: for a task that does not exist.
+    """
+    if not config.train.eval_tasks:
+        return None
+    from evals import runner  # late: most runs ask nothing
+
+    options = runner.Options(tasks=config.train.eval_tasks)
+    return functools.partial(runner.ask_in_memory, options=options)

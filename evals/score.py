@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from evals.task import Document
+from data.task import Document
 from model import loss, transformer
 from model.config import ModelConfig
 from model.loss import TokenScores
-from model.positions import PositionTable
+from model.positions import PositionTable, stack_tables
 from model.transformer import Params
 
 # Tokens of a forward pass: enough to fill the matrix units, few enough to stay in small memories.
@@ -25,12 +25,12 @@ _TOKENS_PER_PASS = {"cpu": 2**14}
 _TOKENS_PER_ACCELERATOR_PASS = 2**17
 
 
-class Subject(NamedTuple):
-    """A checkpoint under one schedule.
+class Candidate(NamedTuple):
+    """A checkpoint under one rotary variant.
 
     Attributes:
       params: as `transformer.init` makes them.
-      table_for: from a row's number of tokens to its table; dynamic schedules tell rows apart.
+      table_for: from a row's number of tokens to its table; dynamic variants tell rows apart.
     """
 
     params: Params
@@ -38,7 +38,7 @@ class Subject(NamedTuple):
 
 
 class AnswerScores(NamedTuple):
-    """How subjects do on answers, each field `[subjects, answers]`.
+    """How candidates do on answers, each field `[candidates, answers]`.
 
     Attributes:
       exact_match: bool, every id of the answer is the argmax.
@@ -64,35 +64,35 @@ class Batch(NamedTuple):
 
 def score(
     config: ModelConfig,
-    subjects: Sequence[Subject],
+    candidates: Sequence[Candidate],
     documents: Sequence[Document],
     length: int,
     *,
     advance: Callable[[int], None] = lambda documents_done: None,
 ) -> AnswerScores:
-    """Scores every answer of `documents`, in order, for every subject.
+    """Scores every answer of `documents`, in order, for every candidate.
 
-    A row's scores depend on nothing that shares its batch. On accelerators several subjects take
+    A row's scores depend on nothing that shares its batch. On accelerators several candidates take
     one pass; on a CPU one after another is faster.
 
     Args:
-      config: the network; its schedule and window are not read, the subjects' tables are.
-      subjects: of that network.
+      config: the network; its rotary variant and window are not read, the candidates' tables are.
+      candidates: of that network.
       documents: at most length + 1 ids each.
       length: what every document is padded to, so that there is one compilation.
-      advance: called with the number of documents just done, by one subject.
+      advance: called with the number of documents just done, by one candidate.
 
     Raises:
       ValueError: if a pass would not fit the memory, before it is tried.
     """
-    together, B = _pass_shape(len(subjects), len(documents), length)
+    together, B = _pass_shape(len(candidates), len(documents), length)
     starts = range(0, len(documents), B)
     scores = []
-    for first in range(0, len(subjects), together):
-        chosen = list(subjects[first : first + together])
-        # The last pass may be short of subjects; one compiled program serves it all the same.
+    for first in range(0, len(candidates), together):
+        chosen = list(candidates[first : first + together])
+        # The last pass may be short of candidates; one compiled program serves it all the same.
         padded = chosen + [chosen[-1]] * (together - len(chosen))
-        params = jax.device_put(jax.tree.map(_stack, *(subject.params for subject in padded)))
+        params = jax.device_put(jax.tree.map(_stack, *(candidate.params for candidate in padded)))
         parts = []
         for start in starts:
             rows = documents[start : start + B]
@@ -109,27 +109,29 @@ def score(
 
 
 def check_fits(
-    config: ModelConfig, subjects: Sequence[Subject], num_documents: int, length: int
+    config: ModelConfig, candidates: Sequence[Candidate], num_documents: int, length: int
 ) -> None:
     """Compiles what `score` will run.
 
     Raises:
       ValueError: if it needs more memory than there is; it names a length that would fit.
     """
-    together, B = _pass_shape(len(subjects), num_documents, length)
-    padded = [subjects[0]] * together
-    shapes = jax.eval_shape(lambda: jax.tree.map(_stack, *(subject.params for subject in padded)))
+    together, B = _pass_shape(len(candidates), num_documents, length)
+    padded = [candidates[0]] * together
+    shapes = jax.eval_shape(
+        lambda: jax.tree.map(_stack, *(candidate.params for candidate in padded))
+    )
     batch = Batch(*np.zeros((4, B, length), np.int32))
-    table = subjects[0].table_for(length)
-    tables = PositionTable(*(_stack(*[leaf] * together) for leaf in table))
-    _compiled(config, *_signature(shapes, tables, batch))
+    chosen = [*candidates, *padded][:together]
+    tables = stack_tables([each.table_for(length) for each in chosen])
+    compiled_pass(config, *_signature(shapes, tables, batch))
 
 
-def _pass_shape(num_subjects: int, num_documents: int, length: int) -> tuple[int, int]:
-    """Subjects and documents of one forward pass."""
+def _pass_shape(num_candidates: int, num_documents: int, length: int) -> tuple[int, int]:
+    """Candidates and documents of one forward pass."""
     backend = jax.default_backend()
     tokens = _TOKENS_PER_PASS.get(backend, _TOKENS_PER_ACCELERATOR_PASS)
-    together = 1 if backend == "cpu" else max(1, min(num_subjects, tokens // length))
+    together = 1 if backend == "cpu" else max(1, min(num_candidates, tokens // length))
     # A power of two where documents are few, so that a few more need no other program.
     enough = 2 ** (num_documents - 1).bit_length()
     return together, max(1, min(enough, tokens // (together * length)))
@@ -155,11 +157,13 @@ def _batch(documents: Sequence[Document], B: int, length: int) -> Batch:
     return Batch(tokens_BT[:, :-1], tokens_BT[:, 1:], positions_BT, segment_ids_BT)
 
 
-def _tables(subjects: Sequence[Subject], documents: Sequence[Document], B: int) -> PositionTable:
-    """Tables `[subjects, L, ...]`, or `[subjects, B, L, ...]` where rows have their own."""
+def _tables(
+    candidates: Sequence[Candidate], documents: Sequence[Document], B: int
+) -> PositionTable:
+    """Tables `[candidates, L, ...]`, or `[candidates, B, L, ...]` where rows have their own."""
     sizes = [len(document.tokens) - 1 for document in documents]
     sizes += sizes[:1] * (B - len(sizes))
-    tables = [{size: subject.table_for(size) for size in set(sizes)} for subject in subjects]
+    tables = [{size: candidate.table_for(size) for size in set(sizes)} for candidate in candidates]
 
     def equal(one: PositionTable, other: PositionTable) -> bool:
         return all(map(np.array_equal, one, other))
@@ -167,12 +171,12 @@ def _tables(subjects: Sequence[Subject], documents: Sequence[Document], B: int) 
     if all(equal(table, each[sizes[0]]) for each in tables for table in each.values()):
         stacked = [each[sizes[0]] for each in tables]
     else:
-        stacked = [PositionTable(*map(_stack, *(each[size] for size in sizes))) for each in tables]
-    return PositionTable(*map(_stack, *stacked))
+        stacked = [stack_tables([each[size] for size in sizes]) for each in tables]
+    return stack_tables(stacked)
 
 
 def _program(config: ModelConfig, params: Params, tables: PositionTable, batch: Batch):
-    return _compiled(config, *_signature(params, tables, batch))(params, tables, batch)
+    return compiled_pass(config, *_signature(params, tables, batch))(params, tables, batch)
 
 
 def _signature(params: Params, tables: PositionTable, batch: Batch):
@@ -182,7 +186,8 @@ def _signature(params: Params, tables: PositionTable, batch: Batch):
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled(config: ModelConfig, leaves, structure):
+def compiled_pass(config: ModelConfig, leaves, structure):
+    """The program that scores arrays of these shapes; compiled once."""
     abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
     compiled = jax.jit(functools.partial(_token_scores, config)).lower(*arguments).compile()
@@ -217,9 +222,9 @@ def _available_bytes() -> int | None:
 def _token_scores(
     config: ModelConfig, params: Params, tables: PositionTable, batch: Batch
 ) -> TokenScores:
-    """Scores of every position, `[subjects, B, T]`."""
+    """Scores of every position, `[candidates, B, T]`."""
 
-    def subject(params, table):
+    def candidate(params, table):
         hidden = functools.partial(transformer.hidden, config, params)
         rows = batch.tokens_BT, batch.positions_BT, batch.segment_ids_BT
         if table.window.ndim == 1:
@@ -230,14 +235,14 @@ def _token_scores(
 
     # Accelerators multiply float32 in fewer bits unless told otherwise, and then logits tie.
     with jax.default_matmul_precision("highest"):
-        return jax.vmap(subject)(params, tables)
+        return jax.vmap(candidate)(params, tables)
 
 
 def score_answers(nll, correct, rank, answers) -> AnswerScores:
     """From scores of a document's positions to scores of its answers.
 
     Args:
-      nll, correct, rank: `[subjects, T]`; position p is about id p + 1.
+      nll, correct, rank: `[candidates, T]`; position p is about id p + 1.
       answers: `[Q, 3]`: index of the answer's first id, number of ids, distance.
     """
     first, count = answers[:, 0] - 1, answers[:, 1]

@@ -4,43 +4,43 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from data.prepare import prepare
 from data.store import TokenStore
+from data.task import Asked, Document
 from data.tokenizer import Tokenizer
-from evals.task import Document
-from experiment.config import ExperimentConfig
 
 
-def prepared(config: ExperimentConfig, tokenizer: Tokenizer, *, task: str) -> Path:
+def prepared(asked: Asked, *, task: str) -> Path:
     """The folder of `data.prepare` with what the run was trained on.
 
     Raises:
       ValueError: if that is not to be had here, or is something else here.
     """
     try:
-        folder = prepare(config.data)
+        folder = prepare(asked.data)
     except ValueError as error:
         raise ValueError(f"{task} needs the text the run was trained on: {error}") from error
-    if Tokenizer(folder / "tokenizer.model") != tokenizer:
+    if Tokenizer(folder / "tokenizer.model") != asked.tokenizer:
         raise ValueError(
             f"{task} needs the text the run was trained on, but {folder} has another "
-            f"tokenizer: data.source={config.data.source} is not the same on this machine"
+            f"tokenizer: data.source={asked.data.source} is not the same on this machine"
         )
     return folder
 
 
-def validation(config: ExperimentConfig, tokenizer: Tokenizer, *, task: str) -> TokenStore:
+def validation(asked: Asked, *, task: str) -> TokenStore:
     """The run's held-out documents, tokenized.
 
     Raises:
       ValueError: if the run has no text, or what it was trained on is not to be had here.
     """
-    if config.data.source == "retrieval":
+    if asked.data.source == "retrieval":
         raise ValueError(f"{task} needs text, and data.source=retrieval has none")
-    return TokenStore(prepared(config, tokenizer, task=task) / "validation")
+    return TokenStore(prepared(asked, task=task) / "validation")
 
 
 def order(store: TokenStore, *, seed: int) -> tuple[np.ndarray, np.random.Generator]:
@@ -49,21 +49,36 @@ def order(store: TokenStore, *, seed: int) -> tuple[np.ndarray, np.random.Genera
     return random.permutation(store.num_documents), random
 
 
+class Crop(NamedTuple):
+    """Part of a text.
+
+    Attributes:
+      tokens: int32 `[length + 1]`, BOS in front.
+      sizes: `sizes` of them.
+    """
+
+    tokens: np.ndarray
+    sizes: np.ndarray
+
+
 def crops(
-    config: ExperimentConfig, tokenizer: Tokenizer, length: int, numbers: range, *, task: str
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """One crop of `length` ids from a random place of each of `numbers` held-out documents.
+    asked: Asked, numbers: range, *, task: str, length: int | None = None
+) -> Iterator[tuple[int, Crop]]:
+    """One crop from a random place of each of `numbers` held-out documents.
+
+    Args:
+      length: ids of a crop; None: all that is asked for.
 
     Yields:
-      (number, int32 `[length + 1]` ids, BOS in front, and their `sizes`), documents in an order
-      that `config.evals.seed` decides, the too short ones left out; fewer than asked for where
-      there are no more.
+      Numbers and crops, documents in an order that `asked.seed` decides, the too short ones left
+      out; fewer than asked for where there are no more.
 
     Raises:
       ValueError: as `validation`; if every document is shorter, naming the longest.
     """
-    store = validation(config, tokenizer, task=task)
-    indices, random = order(store, seed=config.evals.seed)
+    length = length or asked.length
+    store = validation(asked, task=task)
+    indices, random = order(store, seed=asked.seed)
     number, longest = 0, 0
     for index in indices.tolist():
         start, end = store.document_span(index)
@@ -76,9 +91,9 @@ def crops(
         if number in numbers:
             # With the id before the crop: whether a word goes on or starts is seen there.
             ids = store.read(place - 1, length + 1)
-            sizes_N2 = sizes(tokenizer, ids)
-            ids[0] = tokenizer.bos_id
-            yield number, ids, sizes_N2
+            sizes_N2 = sizes(asked.tokenizer, ids)
+            ids[0] = asked.tokenizer.bos_id
+            yield number, Crop(ids, sizes_N2)
         number += 1
     if not number:
         raise too_short(task, length, longest)

@@ -32,6 +32,12 @@ class TrainConfig:
       log_every: steps between rows of metrics.jsonl.
       save_every: steps between checkpoints; one is always saved at the end.
       keep: checkpoints kept, newest first.
+      eval_every: steps between losses on held-out rows, `val_loss` in metrics.jsonl (also taken at
+        a stage's end); 0 for none. See `training.validation`.
+      eval_tasks: files of `evals/tasks/` asked then too, `val_TASK` in metrics.jsonl, at the
+        config's `evals.lengths` and with its `evals.documents`.
+      profile_steps: the first and the last step of a profile, written under the run directory's
+        profile/ (a sweep's under its first member's), for XProf or TensorBoard; empty for none.
       tracking: also log to "tensorboard" (under the run directory) or "wandb".
     """
 
@@ -51,9 +57,17 @@ class TrainConfig:
     save_every: Count = 1000
     keep: Count = 2
     tracking: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    eval_every: Annotated[int, Bounds(at_least=0)] = 0
+    eval_tasks: tuple[str, ...] = ()
+    profile_steps: tuple[Count, ...] = ()
 
     def __post_init__(self):
         check(self)
+        steps = self.profile_steps
+        if steps and (len(steps) != 2 or steps[0] > steps[1]):
+            raise ValueError(f"profile_steps={steps} must be the first and the last step, or none")
+        if self.eval_tasks and not self.eval_every:
+            raise ValueError(f"eval_tasks={self.eval_tasks} need eval_every=STEPS")
         if not 0 <= self.warmup_steps <= self.num_steps:
             raise ValueError(
                 f"warmup_steps={self.warmup_steps} must lie in [0, num_steps={self.num_steps}]"

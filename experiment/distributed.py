@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,18 +18,6 @@ from jax.experimental import multihost_utils
 
 # Bytes of a message that one process tells the others.
 _MESSAGE = 1024
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that `initialize` reads."""
-    group = parser.add_argument_group(
-        "several processes",
-        "found by themselves on TPU slices (also of GKE), under SLURM and Open MPI; "
-        "elsewhere start\nthe same command N times, each with",
-    )
-    group.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0, a free port")
-    group.add_argument("--num-processes", type=int, metavar="N", help="how many there are")
-    group.add_argument("--process-id", type=int, metavar="I", help="which this is, from 0")
 
 
 def initialize(arguments: argparse.Namespace) -> None:
@@ -54,12 +43,12 @@ def initialize(arguments: argparse.Namespace) -> None:
         raise ValueError(f"the other processes of this run were not found ({reason})") from error
 
 
-def is_first() -> bool:
+def is_primary_host() -> bool:
     """Whether this process writes files and speaks to the user."""
     return jax.process_index() == 0
 
 
-def wait_for_all(reason: str) -> None:
+def barrier(reason: str) -> None:
     """Goes on once all processes are here; `reason` is the same in all of them."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(reason)
@@ -90,16 +79,23 @@ def refusing_together() -> Iterator[None]:
             raise ValueError(said if process == 0 else f"process {process}: {said}") from own
 
 
-def of_first(value: int) -> int:
+def broadcast_from_primary(value: int) -> int:
     """A number as the first process has it."""
     return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
-def sum_of_all(value: int) -> int:
+def sum_over_hosts(value: int) -> int:
     """Sum over the processes of integers from 0 on, modulo 2^64."""
     words = np.array([value % 2**64], np.uint64).view(np.uint32)  # JAX keeps 32 bits
     every = np.array(multihost_utils.process_allgather(words))
     return int(every.view(np.uint64).sum(dtype=np.uint64))
+
+
+def fetch(tree: Any) -> Any:
+    """Arrays that lie over the devices of all hosts, whole and as numpy, on every host."""
+    if jax.process_count() == 1:
+        return jax.tree.map(np.asarray, tree)
+    return multihost_utils.process_allgather(tree, tiled=True)
 
 
 @contextlib.contextmanager

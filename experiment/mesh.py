@@ -90,6 +90,12 @@ def make_mesh(
     return Mesh(grid, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES))
 
 
+def one_device_mesh() -> Mesh:
+    """This host's first device alone, for what the other devices take no part in."""
+    grid = np.array(jax.local_devices()[:1]).reshape((1,) * len(MESH_AXES))
+    return Mesh(grid, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES))
+
+
 class HostRows(NamedTuple):
     """Rows of a batch that a host reads.
 
@@ -116,7 +122,7 @@ def host_rows(mesh: Mesh, batch_size: int, host: int | None = None) -> HostRows:
     return HostRows(own, np.array([row not in before for row in own]))
 
 
-def to_global(
+def make_global_batch(
     batch: dict[str, np.ndarray], mesh: Mesh, batch_size: int, rows: Sequence[int]
 ) -> dict[str, jax.Array]:
     """This host's rows of a batch, of the numbers `rows`, as part of arrays over the whole mesh."""

@@ -13,6 +13,9 @@ from experiment.dotted import apply
 from settings.expressions import nearest, split_commas
 
 __all__ = [
+    "OVERRIDES_HELP",
+    "SWEEP_HELP",
+    "add_process_arguments",
     "apply",
     "argument_parser",
     "find_config",
@@ -27,7 +30,7 @@ overrides: any field of the config, by its dotted path
   train.num_steps=200                      a number (1e4 and 10_000 are numbers too)
   model.rotary.base=500                    a field of a nested object
   "model.rotary=yarn(base=1e4, factor=8, original_context_length=512)"
-                                           a whole schedule, as an expression
+                                           a whole variant, as an expression
   "model.rotary=[rope(base=1e4),nope]"     a pattern, repeated over the layers
   model.window=32  data.tokenizer=none     an optional value; none leaves it out
   evals.tasks=[kv,lines]                   a list
@@ -35,6 +38,17 @@ overrides: any field of the config, by its dotted path
   start_from=runs/demo/base=10             parameters of another run (runs/...@STEP: of that step)
   "stages=[[data.context_length=512,train.num_steps=200],[...]]"
                                            stages after the first, each with its own changes
+"""
+
+SWEEP_HELP = """
+sweeps: a comma makes members, several commas a grid
+  model.rotary.base=10,100,1e4             three members, base=10, base=100 and base=1e4
+  model.rotary.base=10,1e4 seed=0,1,2      six members
+  "model.rotary=rope(base=500),nope"       two variants
+  train.learning_rate=1e-3,3e-3            two learning rates
+  start_from=RUN model.rotary.base=10,100  all members from the parameters of one run
+Without a comma, the config's own members are used, if it has any.
+Real text: data.source=jsonl data.path=FILE_OR_FOLDER (RedPajama format; .jsonl, .gz, .zst)
 """
 
 
@@ -59,6 +73,18 @@ def argument_parser(
         "overrides", nargs="*", metavar="dotted.field=value", help="changes to the config"
     )
     return parser
+
+
+def add_process_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that `experiment.distributed.initialize` reads."""
+    group = parser.add_argument_group(
+        "several processes",
+        "found by themselves on TPU slices (also of GKE), under SLURM and Open MPI; "
+        "elsewhere start\nthe same command N times, each with",
+    )
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0, a free port")
+    group.add_argument("--num-processes", type=int, metavar="N", help="how many there are")
+    group.add_argument("--process-id", type=int, metavar="I", help="which this is, from 0")
 
 
 def load_configs() -> dict[str, ExperimentConfig]:
@@ -100,12 +126,17 @@ def member_name(varying: Sequence[str]) -> str:
     for override in varying:
         path, _, value = override.partition("=")
         if value.startswith("["):  # checkpoints cannot lie where a path has brackets
-            value = "+".join(split_commas(value.strip("[]")))
+            value = "+".join(map(_unbracketed, split_commas(value[1:-1])))
         parts.append(f"{path.rpartition('.')[2]}={value}")
     name = re.sub(r"[/*?\[\]]", "_", ",".join(parts)).replace(" ", "")
     if len(name) <= 120:
         return name
     return f"{name[:110]}~{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _unbracketed(value: str) -> str:
+    """A list within a list (heads of a layer) as `(a+b)`."""
+    return f"({'+'.join(split_commas(value[1:-1]))})" if value.startswith("[") else value
 
 
 def named(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:

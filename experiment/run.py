@@ -35,7 +35,10 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 class RunDirectory:
-    """One run: config.json, metrics.jsonl, checkpoints/, tokenizer.model, results.jsonl."""
+    """One run: config.json, metrics.jsonl, checkpoints/, tokenizer.model, results.jsonl.
+
+    commands.jsonl beside them holds the shell lines that made all this.
+    """
 
     def __init__(self, path: str | Path):
         """Raises ValueError if checkpoints could not be kept at `path`."""
@@ -125,6 +128,17 @@ class RunDirectory:
         for name in ("config", "_record"):
             self.__dict__.pop(name, None)
 
+    def record_command(self, command: str) -> None:
+        """Adds a shell line to commands.jsonl; one that is there already is not written again."""
+        commands = self.read_commands()
+        if command not in commands:
+            lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]
+            write_atomically(self.path / "commands.jsonl", "".join(lines))
+
+    def read_commands(self) -> list[str]:
+        """The shell lines that trained and evaluated the run, as typed, oldest first."""
+        return [row["command"] for row in read_json_lines(self.path / "commands.jsonl")]
+
     def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
         """`config` with the step in its `start_from`.
 
@@ -185,6 +199,9 @@ _OPERATIONAL = (
     "train.save_every",
     "train.keep",
     "train.tracking",
+    "train.eval_every",
+    "train.eval_tasks",
+    "train.profile_steps",
     "data.num_workers",
     "data.prepared_root",
     "data.on_bad_document",
@@ -194,10 +211,11 @@ _OPERATIONAL = (
 def _essence(config: ExperimentConfig) -> dict[str, Any]:
     """The fields that decide a run's numbers, by dotted name."""
     flat = flatten(to_dict(config))
-    return {name: value for name, value in flat.items() if not _is_operational(name)}
+    return {name: value for name, value in flat.items() if not is_operational(name)}
 
 
-def _is_operational(name: str) -> bool:
+def is_operational(name: str) -> bool:
+    """Whether a dotted field of a config says how a run is kept and watched, no more."""
     return any(name == kept or name.startswith(kept + ".") for kept in _OPERATIONAL)
 
 
@@ -239,19 +257,28 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
     return runs
 
 
+def find_run(path: str | Path) -> RunDirectory:
+    """The run at `path`.
+
+    Raises:
+      ValueError: if there is none, or a sweep: one of its members must be chosen.
+    """
+    if (Path(path) / "sweep.json").exists():
+        members = ", ".join(read_sweep(Path(path))["members"])
+        raise ValueError(f"{path} is a sweep; name one of its members: {members}")
+    (run,) = find_runs([path])
+    return run
+
+
 def find_start(start_from: str) -> tuple[RunDirectory, int]:
     """The run and the step that `start_from` names, `DIR` (its newest checkpoint) or `DIR@STEP`.
 
     Raises:
-      ValueError: if there is no such run or checkpoint, or DIR is a sweep: of its members, one must
-        be chosen.
+      ValueError: if there is no such run or checkpoint.
     """
     head, at, tail = start_from.rpartition("@")
     path, step = (head, int(tail)) if at and tail.isdigit() else (start_from, None)
-    if (Path(path) / "sweep.json").exists():
-        members = ", ".join(read_sweep(Path(path))["members"])
-        raise ValueError(f"start_from={path} is a sweep; start from one of its members: {members}")
-    (run,) = find_runs([path])
+    run = find_run(path)
     return run, run.find_step(step)
 
 
@@ -259,7 +286,7 @@ def is_same_sweep(record: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two contents of sweep.json differ at most in how their runs are kept and watched."""
 
     def essence(record: dict[str, Any]) -> dict[str, Any]:
-        given = [o for o in record["overrides"] if not _is_operational(o.partition("=")[0])]
+        given = [o for o in record["overrides"] if not is_operational(o.partition("=")[0])]
         return {**record, "overrides": given}
 
     return essence(record) == essence(other)

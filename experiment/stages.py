@@ -68,11 +68,13 @@ def split(config: ExperimentConfig) -> tuple[Stage, ...]:
 
 
 # What a run has one of, whatever its stages.
-_OF_THE_RUN = ("train.keep", "train.tracking")
+_OF_THE_RUN = ("train.keep", "train.tracking", "train.eval_tasks")
 
 
 def _check_field(override: str) -> None:
-    path = override.partition("=")[0]
+    path, _, value = override.partition("=")
+    if ".py:" in value:  # it would be run again wherever somebody reads the run
+        raise ValueError(f"{override}: a stage takes nothing from a file of your own")
     part, parts = path.partition(".")[0], ("model", "data", "train", "evals")
     if part not in parts:
         raise ValueError(f"{path} cannot change between stages; {nearest(part, parts)}")

@@ -1,4 +1,4 @@
-"""Grouped-query attention. It reads a layer's position table and never a schedule's name."""
+"""Grouped-query attention. It reads a layer's position table and never a variant's name."""
 
 import math
 
@@ -9,13 +9,13 @@ from flax import nnx
 from model import kernels
 from model.config import ModelConfig
 from model.layers import RMSNorm, linear, normal_param
-from model.positions import PositionTable, rotate
+from model.positions import PositionTable, for_heads, rotate
 
 
 def query_scale(table: PositionTable, positions_BT: jax.Array) -> jax.Array:
-    """Log-n scaling of a query at each position, float32 `[B, T]`; 1 where it is off."""
-    log_position_BT = jnp.log(positions_BT.astype(jnp.float32) + 1)
-    return jnp.maximum(table.query_floor, table.query_slope * log_position_BT)
+    """Log-n scaling of a query at each position, float32 `[B, T, K]`; 1 where it is off."""
+    log_position_BT1 = jnp.log(positions_BT.astype(jnp.float32) + 1)[..., None]
+    return jnp.maximum(table.query_floor, table.query_slope * log_position_BT1)
 
 
 class Attention(nnx.Module):
@@ -42,7 +42,7 @@ class Attention(nnx.Module):
         self,
         x_BTD: jax.Array,
         table: PositionTable,
-        turned: tuple[jax.Array, jax.Array],
+        cos_sin: tuple[jax.Array, jax.Array],
         positions_BT: jax.Array,
         segment_ids_BT: jax.Array,
     ) -> jax.Array:
@@ -51,7 +51,7 @@ class Attention(nnx.Module):
         Args:
           x_BTD: normalized residual stream.
           table: this layer's row of the position table.
-          turned: cosines and sines of this layer, `[B, T, R]`.
+          cos_sin: cosines and sines of this layer, `[B, T, K, R]`.
           positions_BT: int32, place within the document.
           segment_ids_BT: int32, document of each token.
 
@@ -68,12 +68,11 @@ class Attention(nnx.Module):
             k_BSKH = self._shift_keys(k_BSKH, positions_BT)
 
         with jax.named_scope("rope"):
-            cos_BTR, sin_BTR = turned
-            scale_BT = query_scale(table, positions_BT) * table.logit_scale
-            scale_BT /= math.sqrt(self.config.head_dim)
+            scale_BTK = query_scale(table, positions_BT) * table.logit_scale
+            scale_BTK /= math.sqrt(self.config.head_dim)
             # All scales go into the query, in float32, so that every kernel handles them.
-            q_BTNH = rotate(q_BTNH, cos_BTR, sin_BTR) * scale_BT[:, :, None, None]
-            k_BSKH = rotate(k_BSKH, cos_BTR, sin_BTR)
+            q_BTNH = rotate(q_BTNH, *cos_sin) * for_heads(scale_BTK[..., None], q_BTNH.shape[2])
+            k_BSKH = rotate(k_BSKH, *cos_sin)
 
         with jax.named_scope("attention"):
             out_BTNH = kernels.attention(

@@ -15,8 +15,8 @@ class MlaConfig:
     Attributes:
       kv_lora_rank: width of the latent that keys and values are made from.
       q_lora_rank: width of the queries' latent; None makes queries directly.
-      qk_nope_head_dim: features of a head that never turn.
-      qk_rope_head_dim: features of a head that turn, its key shared by all heads; even.
+      qk_nope_head_dim: features of a head that are unrotated.
+      qk_rope_head_dim: features of a head that are rotated, its key shared by all heads; even.
       v_head_dim: features of a value.
     """
 
@@ -42,9 +42,9 @@ class ModelConfig:
       num_kv_heads: key/value heads; divides num_heads (grouped-query attention).
       head_dim: features of a head. Keep it the same across sizes: the bound depends on it.
       mlp_dim: hidden width of the gated MLP.
-      rotary: the schedule of every layer, or several repeated over the layers (local and global
-        bases, no rotation every fourth layer). No default: a run that does not say its base does
-        not start.
+      rotary: the variant of every layer, or several repeated over the layers (local and global
+        bases, no rotation every fourth layer); of a layer, one for all its key/value heads, or
+        several repeated over those. No default: a run that does not say its base does not start.
       window: tokens a query sees, itself included (None: all before it); one, or several repeated
         over the layers. In one layer, a control whose effective context is known.
       mla: makes attention multi-head latent attention; its sizes then stand in for head_dim
@@ -102,15 +102,26 @@ class ModelConfig:
             for name in ("qk_norm", "shift_keys", "align_query_key"):
                 if getattr(self, name):
                     raise ValueError(f"mla has no {name}; set model.{name}=false")
-        rotary_lib.over_layers(self.window, self.num_layers)
-        self.rotary_table(2)  # refuses an odd head, a fraction without a pair, too long a pattern
+        own = rotary_lib.recorded(self.rotary, self.rope_head_dim)
+        object.__setattr__(self, "rotary", own)
+        rotary_lib.repeated(self.window, self.num_layers, "num_layers")
+        # Refuses an odd head, a fraction without a pair, too long a pattern: now, not when
+        # training starts.
+        num_kinds = self.rotary_table(2).inv_freq.shape[1]
+        if self.mla is not None and num_kinds > 1:
+            raise ValueError("mla rotates one key for all heads; rotary cannot differ by head")
 
     @property
     def rope_head_dim(self) -> int:
-        """Features of a head that a schedule sees: all, or MLA's turning part."""
+        """Features of a head that a variant sees: all, or MLA's rotated part."""
         return self.head_dim if self.mla is None else self.mla.qk_rope_head_dim
 
     def rotary_table(self, context_length: int, row_length: int | None = None) -> RotaryTable:
-        """The frequencies of every layer: see `model.rotary.table`."""
-        layers = rotary_lib.over_layers(self.rotary, self.num_layers)
-        return rotary_lib.table(layers, self.rope_head_dim, context_length, row_length)
+        """The frequencies of every layer and head: see `model.rotary.table`."""
+        sizes = rotary_lib.HeadSizes(
+            num_layers=self.num_layers,
+            num_kv_heads=self.num_kv_heads,
+            head_dim=self.rope_head_dim,
+            num_unrotated=self.head_dim - self.rope_head_dim,
+        )
+        return rotary_lib.table(self.rotary, sizes, context_length, row_length)

@@ -1,6 +1,6 @@
 """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, Section 2.1).
 
-Keys and values are made from one narrow latent, and only a part of each head turns: its own
+Keys and values are made from one narrow latent, and only a part of each head is rotated: its own
 features of the query, and one key shared by all heads.
 """
 
@@ -18,7 +18,7 @@ from model.positions import PositionTable, rotate
 
 
 class LatentAttention(nnx.Module):
-    """softmax(q_rest · k_rest + rotate(q_rope) · rotate(k_rope)) v, by way of latents.
+    """softmax(q_nope · k_nope + rotate(q_rope) · rotate(k_rope)) v, by way of latents.
 
     Letters beside those of `model`: A is q_lora_rank, C kv_lora_rank, H qk_nope_head_dim,
     P qk_rope_head_dim, U v_head_dim.
@@ -49,7 +49,7 @@ class LatentAttention(nnx.Module):
         self,
         x_BTD: jax.Array,
         table: PositionTable,
-        turned: tuple[jax.Array, jax.Array],
+        cos_sin: tuple[jax.Array, jax.Array],
         positions_BT: jax.Array,
         segment_ids_BT: jax.Array,
     ) -> jax.Array:
@@ -68,13 +68,13 @@ class LatentAttention(nnx.Module):
         k_rope_BS1P = linear(x_BTD, self.key_rope[...])[:, :, None, :]
 
         with jax.named_scope("rope"):
-            cos_BTR, sin_BTR = turned
-            scale_BT11 = query_scale(table, positions_BT)[:, :, None, None]
+            # All heads share the rotated key, so the table has one row for them (K = 1).
+            scale_BT11 = query_scale(table, positions_BT)[..., None]
             scale_BT11 /= math.sqrt(H + mla.qk_rope_head_dim)
-            q_rope_BTNP = rotate(q_BTNX[..., H:], cos_BTR, sin_BTR) * table.logit_scale
-            q_rest_BTNH = q_BTNX[..., :H].astype(jnp.float32) * table.resting_logit_scale
-            q_BTNX = scale_BT11 * jnp.concatenate([q_rest_BTNH, q_rope_BTNP], axis=-1)
-            k_rope_BS1P = rotate(k_rope_BS1P, cos_BTR, sin_BTR).astype(dtype)
+            q_rope_BTNP = rotate(q_BTNX[..., H:], *cos_sin) * table.logit_scale
+            q_nope_BTNH = q_BTNX[..., :H].astype(jnp.float32) * table.unrotated_logit_scale
+            q_BTNX = scale_BT11 * jnp.concatenate([q_nope_BTNH, q_rope_BTNP], axis=-1)
+            k_rope_BS1P = rotate(k_rope_BS1P, *cos_sin).astype(dtype)
             k_rope_BSNP = jnp.broadcast_to(k_rope_BS1P, (*k_BSNH.shape[:3], k_rope_BS1P.shape[3]))
             k_BSNX = jnp.concatenate([k_BSNH, k_rope_BSNP], axis=-1)
 

@@ -45,11 +45,11 @@ class Block(nnx.Module):
         self.mlp = Mlp(config, rngs=rngs)
 
     def __call__(
-        self, x_BTD, table: PositionTable, turned, positions_BT, segment_ids_BT
+        self, x_BTD, table: PositionTable, cos_sin, positions_BT, segment_ids_BT
     ) -> jax.Array:
-        """One layer; `table` and `turned` are as in `Attention`."""
+        """One layer; `table` and `cos_sin` are as in `Attention`."""
         x_BTD = x_BTD + self.attention(
-            self.attention_norm(x_BTD), table, turned, positions_BT, segment_ids_BT
+            self.attention_norm(x_BTD), table, cos_sin, positions_BT, segment_ids_BT
         )
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))
 
@@ -78,22 +78,22 @@ class Transformer(nnx.Module):
         embedding_VD = over_vocab(self.embedding[...])
         x_BTD = over_tokens(embedding_VD[tokens_BT].astype(self.config.compute_dtype))
         # Outside the scan, or XLA computes every cosine anew for each head that reads it.
-        turned = jax.vmap(cos_sin, in_axes=(0, 0, None))(
-            table.turns_hi, table.turns_lo, positions_BT
+        layers_cos_sin = jax.vmap(cos_sin, in_axes=(0, 0, None))(
+            table.cycles_hi, table.cycles_lo, positions_BT
         )
         block_graph, block_params = nnx.split(self.blocks)
 
         def layer(x_BTD, layer_inputs):
-            params, layer_table, layer_turned = layer_inputs
+            params, layer_table, layer_cos_sin = layer_inputs
             x_BTD = checkpoint_name(x_BTD, "block_input")
             block = nnx.merge(block_graph, params)
-            x_BTD = block(x_BTD, layer_table, layer_turned, positions_BT, segment_ids_BT)
+            x_BTD = block(x_BTD, layer_table, layer_cos_sin, positions_BT, segment_ids_BT)
             return over_tokens(x_BTD), None
 
         if self.config.remat != "none":
             policy = REMAT_POLICIES[self.config.remat]
             layer = jax.checkpoint(layer, policy=policy, prevent_cse=False)
-        x_BTD, _ = jax.lax.scan(layer, x_BTD, (block_params, table, turned))
+        x_BTD, _ = jax.lax.scan(layer, x_BTD, (block_params, table, layers_cos_sin))
         return self.final_norm(x_BTD)
 
 
@@ -107,6 +107,14 @@ def init(config: ModelConfig, seed: jax.Array | int) -> Params:
 def _skeleton(config: ModelConfig):
     """The module's structure, without arrays."""
     return nnx.split(nnx.eval_shape(lambda: Transformer(config, rngs=nnx.Rngs(params=0))))
+
+
+def _module(config: ModelConfig, params: Params) -> Transformer:
+    """The network that holds `params`: the one place where a tree of arrays becomes a module."""
+    graph, state = _skeleton(config)
+    state = nnx.clone(state)  # the skeleton is shared by all who ask for this config
+    nnx.replace_by_pure_dict(state, params)
+    return nnx.merge(graph, state)
 
 
 def abstract_params(config: ModelConfig) -> Params:
@@ -144,10 +152,7 @@ def hidden(
       positions_BT: int32, place within the document.
       segment_ids_BT: int32, document of each token; attention never crosses documents.
     """
-    graph, state = _skeleton(config)
-    state = nnx.clone(state)
-    nnx.replace_by_pure_dict(state, params)
-    return nnx.merge(graph, state)(table, tokens_BT, positions_BT, segment_ids_BT)
+    return _module(config, params)(table, tokens_BT, positions_BT, segment_ids_BT)
 
 
 def output_matrix(config: ModelConfig, params: Params) -> jax.Array:
@@ -177,7 +182,7 @@ def count_params(config: ModelConfig) -> dict[str, int]:
 def count_cached(config: ModelConfig) -> int:
     """Numbers a generation cache keeps of each token, over all layers.
 
-    Keys and values of every key head; for MLA the latent and the one turning key.
+    Keys and values of every key head; for MLA the latent and the one rotated key.
     """
     if config.mla is not None:
         return config.num_layers * (config.mla.kv_lora_rank + config.mla.qk_rope_head_dim)

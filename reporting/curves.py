@@ -1,6 +1,7 @@
 """The figures of curves, one a member: by distance, length, position, context, tokens seen."""
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -10,14 +11,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 import evals
+from data.figures import Curve, Mark, Plot
 from evals import rows as rows_lib
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
-from evals.rows import Rows
-from evals.tasks import fixed_target, lagcopy
-from evals.tasks.fixed_target import FixedTarget
-from evals.tasks.lagcopy import Lagcopy
-from evals.tasks.step1 import Step1
-from reporting.members import Member, at_several_lengths, tasks
+from evals.kinds import KINDS
+from reporting.members import TRAINED, Member, at_several_lengths, tasks
 from reporting.style import (
     FAINT,
     INK,
@@ -26,6 +24,7 @@ from reporting.style import (
     grid,
     hint,
     looks,
+    marked,
     marked_lengths,
     member_legend,
     tag,
@@ -37,59 +36,61 @@ _SIZE = (9.2, 4.3)
 _DOTS = (0, (1, 2))
 
 
+class Panel(NamedTuple):
+    """One panel of a figure of curves.
+
+    Attributes:
+      curves: of each member that has any, by its index; one for each of the plot's `ylabels`.
+      levels: where dotted lines lie.
+      length: context length of the evaluation, tokens; 0: of no single one.
+    """
+
+    title: str
+    curves: dict[int, Sequence[Curve]]
+    levels: set[float]
+    length: int = 0
+
+
 def accuracy_by_distance(members: Sequence[Member]) -> Figure:
     """A panel a task and trained length: exact answers against distance, with 95% intervals."""
-    lengths = sorted({member.trained_length for member in members})
-    found = accuracy_panels(members)
-    figure, panels = grid(len(found), height=3.8, sharey=True)
-    look = looks(members)
-    for ax, ((task, length), shown) in zip(panels, found.items(), strict=True):
-        estimates = [member.estimates[task] for member in shown]
-        for chance in {estimate.chance for estimate in estimates}:
-            ax.axhline(chance, color=FAINT, linewidth=1, linestyle=_DOTS, zorder=1)
-        for member, estimate in zip(shown, estimates, strict=True):
-            _accuracy(ax, member, estimate, look[member.index])
-        ax.set_xscale("log", base=2)
-        shortest = min(max(estimate.shortest, 1) for estimate in estimates)
-        ax.set_xlim(shortest / 1.2, 1.2 * max(estimate.longest for estimate in estimates))
-        token_axis(ax.xaxis, num_ticks=8)
-        ax.set_ylim(-0.03, 1.03)
-        ax.set_title(folded(task) + (f"\ntrained on {length:,}" if len(lengths) > 1 else ""))
-    figure.supxlabel("distance to the answer (tokens, log scale)", fontsize=10)
-    figure.supylabel("accuracy (exact match)", fontsize=10)
-    half = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label="effective context")
-    chance = Line2D([], [], color=FAINT, ls=_DOTS, lw=1, label="chance")
-    member_legend(figure, members, [half, chance])
-    return figure
+    return draw(members, _ACCURACY, accuracy_panels(members))
 
 
-def accuracy_panels(members: Sequence[Member]) -> dict[tuple[str, int], list[Member]]:
+_ACCURACY = Plot(
+    name="accuracy_by_distance",
+    alternative="",
+    caption="",
+    xlabel="distance to the answer (tokens, log scale)",
+    ylabels=("accuracy (exact match)",),
+    mark="effective context",
+    levels="chance",
+    share=True,
+)
+
+
+def accuracy_panels(members: Sequence[Member]) -> list[Panel]:
     """By task and trained length, the members that were asked enough to be drawn."""
-    found: dict[tuple[str, int], list[Member]] = {}
+    several = len({member.trained_length for member in members}) > 1
+    found: dict[str, Panel] = {}
     for task in tasks(members):
         for member in sorted(members, key=lambda member: member.trained_length):
             estimate = member.estimates.get(task)
-            if estimate and any(cell.trials >= MIN_TRIALS for cell in estimate.cells):
-                found.setdefault((task, member.trained_length), []).append(member)
-    return found
+            if estimate and any(each.trials >= MIN_TRIALS for each in estimate.bins):
+                trained = f"\ntrained on {member.trained_length:,}" if several else ""
+                title = f"{folded(task)}{trained}"
+                panel = found.setdefault(title, Panel(title, {}, set()))
+                panel.curves[member.index] = [_accuracy(estimate)]
+                panel.levels.add(estimate.chance)
+    return list(found.values())
 
 
-def _accuracy(ax: Axes, member: Member, estimate: Estimate, look: Look) -> None:
-    cells = [cell for cell in estimate.cells if cell.trials >= MIN_TRIALS]
-    distance = [cell.distance for cell in cells]
-    low, high = ([getattr(cell, end) for cell in cells] for end in ("ci_low", "ci_high"))
-    accuracy = [cell.accuracy for cell in cells]
-    band = ax.fill_between(distance, low, high, color=look.color, alpha=0.14, linewidth=0)
-    line = ax.plot(
-        distance, accuracy, color=look.color, ls=look.linestyle, lw=1.7, marker="o", ms=3.2
-    )
-    tag([band, *line], member)
-    if estimate.verdict == MEASURED:
-        half = estimate.chance + 0.5 * (estimate.ceiling - estimate.chance)
-        mark = ax.plot(
-            estimate.l50, half, marker="D", ms=6.5, mfc="white", mec=look.color, mew=1.6, zorder=5
-        )
-        tag(mark, member)
+def _accuracy(estimate: Estimate) -> Curve:
+    names = ("distance", "accuracy", "ci_low", "ci_high")
+    bins = [each for each in estimate.bins if each.trials >= MIN_TRIALS]
+    x, y, low, high = (np.array([getattr(each, name) for each in bins]) for name in names)
+    half = estimate.chance + 0.5 * (estimate.ceiling - estimate.chance)
+    mark = Mark(estimate.l50, half, f"L50 {estimate}") if estimate.verdict == MEASURED else None
+    return Curve(x, y, low, high, mark)
 
 
 def loss(members: Sequence[Member]) -> Figure:
@@ -104,7 +105,7 @@ def loss(members: Sequence[Member]) -> Figure:
     ax.set_xlim(left=0)
     ax.xaxis.set_major_formatter(FuncFormatter(compact))
     ax.set_xlabel("tokens seen")
-    ax.set_ylabel("training loss (nats/token)")
+    ax.set_ylabel("training loss (nats per token)")
     ax.set_title("Training loss")
     member_legend(figure, members)
     return figure
@@ -116,36 +117,6 @@ def compact(value: float, _=None) -> str:
         if abs(value) >= unit:
             return f"{value / unit:.3g}{name}"
     return f"{value:g}"
-
-
-def perplexity_by_position(members: Sequence[Member]) -> Figure:
-    """Held-out text against the place in the document, a panel a length, with 95% intervals."""
-    lengths = sorted({length for member in members for length in member.perplexity})
-    figure, panels = grid(len(lengths), height=3.9, sharey=True)
-    look = looks(members)
-    shown = [member for member in members if member.perplexity]
-    for ax, length in zip(panels, lengths, strict=True):
-        here = [member for member in shown if length in member.perplexity]
-        for member in here:
-            curve, style = member.perplexity[length], look[member.index]
-            positions = np.maximum(curve.positions, 1)
-            low, high = (np.exp(curve.nll + sign * 1.96 * curve.error) for sign in (-1, 1))
-            band = ax.fill_between(positions, low, high, color=style.color, alpha=0.13, linewidth=0)
-            line = ax.plot(
-                positions, np.exp(curve.nll), color=style.color, ls=style.linestyle, lw=1.7
-            )
-            tag([band, *line], member)
-        ax.set_xscale("log", base=2)
-        token_axis(ax.xaxis, num_ticks=8)
-        ax.set_title(f"context of {length:,}")
-        _trained_lines(ax, here, below=length)
-    # Perplexity near the start of a text is that of single tokens: leave room for the rest.
-    panels[0].set_yscale("log", base=2)
-    token_axis(panels[0].yaxis)
-    figure.supxlabel("position in the document (tokens, log scale)", fontsize=10)
-    figure.supylabel("perplexity of held-out text (log scale)", fontsize=10)
-    member_legend(figure, members)
-    return figure
 
 
 def _trained_lines(ax: Axes, members: Sequence[Member], *, below: float) -> None:
@@ -167,19 +138,10 @@ def _trained_lines(ax: Axes, members: Sequence[Member], *, below: float) -> None
         )
 
 
-VALUES = {  # what `Measurement.value` is, by kind of task
-    "retrieval": "accuracy, mean over distances",
-    "score": "accuracy",
-    "accuracy": "share of tokens that are right",
-    "likelihood": "nats a token",
-}
-
-
 def by_length_tasks(members: Sequence[Member]) -> list[str]:
     """Tasks that a member was asked at several lengths."""
     found = at_several_lengths(members)
-    # The first training rows are others at another length.
-    return [task for task in found if not isinstance(evals.parse(task), Step1)]
+    return [task for task in found if evals.parse(task).compared]
 
 
 def by_length(members: Sequence[Member], task: str) -> Figure:
@@ -208,7 +170,7 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
             ax.axvline(length, color=INK, linewidth=0.9, zorder=1)
         marked_lengths(ax.xaxis, {*lengths, *trained}, dict.fromkeys(trained, "trained"))
         ax.set_xlabel("context length evaluated (tokens)")
-    panels[0].set_title(f"{folded(task)}:\n{VALUES[kind]}", fontsize=10)
+    panels[0].set_title(f"{folded(task)}:\n{KINDS[kind].name}", fontsize=10)
     if kind != "likelihood":
         panels[0].set_ylim(-0.03, 1.03)
     if retrieval:
@@ -275,99 +237,98 @@ def l50_mark(ax: Axes, member: Member, x: float, estimate: Estimate, style: Look
     hint(artists, text, member)
 
 
-def context_gain(members: Sequence[Member]) -> Figure:
-    """Nats that context is worth to the same tokens, a panel a task and length."""
-    keys = context_gain_keys(members)
-    figure, panels = grid(len(keys), height=3.9, sharey=True)
-    look = looks(members)
-    for ax, key in zip(panels, keys, strict=True):
-        task, length = key
+def declared(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
+    """What tasks declare to be drawn, as far as there is something to draw."""
+    asked = {(m.task, m.length) for member in members for m in member.measurements}
+    tasks_of: dict[tuple[str, str, int], list[str]] = {}
+    for name, length in sorted(
+        asked, key=lambda key: (evals.parse(key[0]).order, len(key[0]), key)
+    ):
+        if plot := evals.parse(name).plot:
+            # Whatever has no parameters needs no name.
+            panel = "" if plot.together or name.isidentifier() else f"{folded(name)}\n"
+            tasks_of.setdefault((plot.name, panel, length), []).append(name)
+    found: dict[str, tuple[Plot, list[Panel]]] = {}
+    for (plot_name, title, length), names in tasks_of.items():
+        task, curves = evals.parse(names[0]), {}
         for member in members:
-            if key in member.own:
-                style, gain = look[member.index], fixed_target.context_gain(member.own[key].rows)
-                mean = np.array([each.mean for each in gain.gains])
-                half = 1.96 * np.array([each.standard_error for each in gain.gains])
-                options = {"color": style.color, "alpha": 0.13, "linewidth": 0}
-                band = ax.fill_between(gain.contexts, mean - half, mean + half, **options)
-                line = ax.plot(
-                    gain.contexts, mean, color=style.color, ls=style.linestyle, marker="o", ms=3.2
-                )
-                tag([band, *line], member)
-                if gain.gains[-1].mean <= 0:  # nothing of which there could be 95%
-                    continue
-                mark = ax.plot(
-                    gain.length,
-                    mean[gain.contexts.index(gain.length)],
-                    marker="D",
-                    ms=6.5,
-                    mfc="white",
-                    mec=style.color,
-                    mew=1.6,
-                    zorder=5,
-                )
-                hint(mark, f"{member.label}: 95% of the gain from {gain.length} tokens", member)
+            measured = [m for m in member.measurements if m.task in names and m.length == length]
+            own = [m.rows for m in measured if m.variant == TRAINED]
+            every = [m.rows for m in measured]
+            results = rows_lib.concatenate(own), rows_lib.concatenate(every)
+            if own and (of_member := task.curves(*results)):
+                curves[member.index] = of_member
+        if curves:
+            levels = {0.0} if task.plot and task.plot.levels else set()
+            panel = Panel(f"{title}context of {length:,}", curves, levels, length)
+            assert task.plot
+            found.setdefault(plot_name, (task.plot, []))[1].append(panel)
+    return list(found.values())
+
+
+def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figure:
+    """A figure of curves."""
+    stack = len(plot.ylabels)
+    if stack == 1:
+        figure, places = grid(len(panels), height=3.9, sharey=True)
+        stacks = [places]
+        figure.supylabel(plot.ylabels[0], fontsize=10)
+    else:
+        size = min(10, 5.6 + 2.2 * len(panels)), 2.8 * stack
+        figure = Figure(figsize=size, layout="constrained")
+        stacks = figure.subplots(stack, len(panels), sharex="col", sharey="row", squeeze=False)
+        for row, label in zip(stacks, plot.ylabels, strict=True):
+            row[0].set_ylabel(label)
+    look = looks(members)
+    shown = [m for m in members if any(m.index in panel.curves for panel in panels)]
+    for panel, *column in zip(panels, *stacks, strict=True):
+        here = [member for member in shown if member.index in panel.curves]
+        for member in here:
+            for ax, curve in zip(column, panel.curves[member.index], strict=True):
+                _curve(ax, plot, member, curve, look[member.index])
+        for ax in column:
+            if plot.y_scale == "symlog":
+                ax.set_yscale("symlog", linthresh=0.01)
+            for level in panel.levels:
+                ax.axhline(level, color=FAINT, lw=1, ls=_DOTS, zorder=1)
+            if plot.share:
+                ax.set_ylim(-0.03, 1.03)
+            if plot.trained:
+                _trained_lines(ax, here, below=panel.length)
+        column[0].set_title(panel.title, fontsize=10)
+        _x_axis(column[-1], plot, panel)
+    if plot.y_scale == "log2":
+        for row in stacks:
+            row[0].set_yscale("log", base=2)
+            token_axis(row[0].yaxis)
+    figure.supxlabel(plot.xlabel, fontsize=10)
+    mark = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label=plot.mark)
+    level = Line2D([], [], color=FAINT, ls=_DOTS, lw=1, label=plot.levels)
+    member_legend(figure, shown, [each for each in (mark, level) if each.get_label()], look)
+    return figure
+
+
+def _x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
+    if plot.x_scale == "log2":
         ax.set_xscale("log", base=2)
         token_axis(ax.xaxis, num_ticks=8)
-        ax.axhline(0, color=FAINT, lw=1, ls=_DOTS, zorder=1)
-        ax.set_title(f"{folded(task)}\nat {length:,}", fontsize=10)
-    figure.supxlabel("context before the target (tokens, log scale)", fontsize=10)
-    figure.supylabel("nats a token less than with the shortest context", fontsize=10)
-    enough = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label="95% of the gain")
-    member_legend(figure, members, [enough])
-    return figure
+    else:
+        values = {float(x) for curves in panel.curves.values() for each in curves for x in each.x}
+        ax.set_xscale("log")
+        marked(ax.xaxis, {x: f"{x:,.5g}" if x < 1e5 else f"{x:.0e}" for x in values})
 
 
-def copy_gain(members: Sequence[Member]) -> Figure:
-    """What a first saying of a text is worth to the second, by lag: nats above, share below."""
-    lengths = copy_gain_lengths(members)
-    figure = Figure(figsize=(min(10, 5.6 + 2.2 * len(lengths)), 5.6), layout="constrained")
-    above, below = figure.subplots(2, len(lengths), sharex="col", sharey="row", squeeze=False)
-    look = looks(members)
-    for top, bottom, length in zip(above, below, lengths, strict=True):
-        for member in members:
-            gain = lagcopy.copy_gain(_copied(member, length))
-            for ax, mean, error in (
-                (top, gain.nats, gain.nats_error),
-                (bottom, gain.accuracy, gain.accuracy_error),
-            ):
-                style = look[member.index]
-                low, high = mean - 1.96 * error, mean + 1.96 * error
-                options = {"color": style.color, "alpha": 0.13, "linewidth": 0}
-                band = ax.fill_between(gain.lag, low, high, **options)
-                line = ax.plot(
-                    gain.lag, mean, color=style.color, ls=style.linestyle, marker="o", ms=3.2
-                )
-                tag([band, *line], member)
-        for ax in (top, bottom):
-            ax.axhline(0, color=FAINT, lw=1, ls=_DOTS, zorder=1)
-        bottom.set_xscale("log", base=2)
-        token_axis(bottom.xaxis, num_ticks=8)
-        top.set_title(f"context of {length:,}")
-    figure.supxlabel("lag: tokens from the first saying to the second (log scale)", fontsize=10)
-    above[0].set_ylabel("nats a token less than\nwithout the first saying")
-    below[0].set_ylabel("share of right tokens\nabove that without it")
-    member_legend(figure, members)
-    return figure
-
-
-def copy_gain_lengths(members: Sequence[Member]) -> list[int]:
-    """Lengths at which a member was asked natural text and its control."""
-    lengths = {length for member in members for _, length in member.own}
-    found = ((length, _copied(member, length)) for length in lengths for member in members)
-    return sorted({length for length, rows in found if len(lagcopy.copy_gain(rows).lag)})
-
-
-def _copied(member: Member, length: int) -> Rows:
-    """Its rows of natural text and the control, of all lags."""
-    own = [
-        (evals.parse(task), measured) for (task, at), measured in member.own.items() if at == length
-    ]
-    parts = [m.rows for task, m in own if isinstance(task, Lagcopy) and task.text != "random"]
-    return rows_lib.concatenate(parts)
-
-
-def context_gain_keys(members: Sequence[Member]) -> list[tuple[str, int]]:
-    """(task, length) of what was evaluated with a fixed target."""
-    keys = {key for m in members for key in m.own}
-    found = [key for key in keys if isinstance(evals.parse(key[0]), FixedTarget)]
-    return sorted(found, key=lambda key: (len(key[0]), key))  # target=64 before target=128
+def _curve(ax: Axes, plot: Plot, member: Member, curve: Curve, style: Look) -> None:
+    line: dict[str, Any] = {"color": style.color, "ls": style.linestyle, "marker": "o"}
+    if plot.bars:
+        spread = curve.y - curve.low, curve.high - curve.y
+        bars = ax.errorbar(curve.x, curve.y, np.abs(spread), lw=1.5, ms=4, **line)
+        tag(bars.get_children(), member)
+    else:
+        options = {"color": style.color, "alpha": 0.13, "linewidth": 0}
+        band = ax.fill_between(curve.x, curve.low, curve.high, **options)
+        tag([band, *ax.plot(curve.x, curve.y, lw=1.7, ms=3.2, **line)], member)
+    if curve.mark:
+        style_of_mark = {"mfc": "white", "mec": style.color, "mew": 1.6, "zorder": 5}
+        mark = ax.plot(curve.mark.x, curve.mark.y, "D", ms=6.5, **style_of_mark)
+        hint(mark, f"{member.label}: {curve.mark.text}", member)

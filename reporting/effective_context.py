@@ -5,6 +5,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -17,11 +18,13 @@ from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from model.rotary import Rotary
 from model.rotary.rope import Rope
 from reporting.members import Member, learned, tasks
-from reporting.style import FAINT, INK, looks, tag
-from theory import bound, decay
+from reporting.style import FAINT, INK, looks, marked, tag
+from theory import bound
+from theory.predictions import predict
 
 _DASHED, _DOTTED, _DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))
 _LONGEST_STABLE = 2**13
+
 _THEORY = {  # field of Predictions: (legend, color, linestyle)
     "first_negative": ("theory: first distance with $B_m<0$", INK, "-"),
     "quarter_period": ("quarter period of the slowest pair", FAINT, _DASHED),
@@ -29,8 +32,7 @@ _THEORY = {  # field of Predictions: (legend, color, linestyle)
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Mark:
+class _Mark(NamedTuple):
     """How one task's measurements are drawn: the leading task bold, the others beside it."""
 
     marker: str
@@ -40,19 +42,15 @@ class _Mark:
     shift: float  # to the side, as a share of the distance to the neighbour
 
 
-def _marks(names: Sequence[str]) -> dict[str, _Mark]:
+def _marks(members: Sequence[Member]) -> dict[str, _Mark]:
+    names = drawn(members)
+    sides = max(1, math.ceil((len(names) - 1) / 2))
     marks = {}
     for order, name in enumerate(names):
-        lead = order == 0
         # The leading task on its place, the others alternately left and right of it.
-        steps, all_steps = math.ceil(order / 2), max(1, math.ceil((len(names) - 1) / 2))
-        marks[name] = _Mark(
-            marker="os^DvP"[order % 6],
-            size=7.5 if lead else 5.5,
-            alpha=1.0 if lead else 0.65,
-            width=2.0 if lead else 1.2,
-            shift=0.28 * (-1) ** order * steps / all_steps,
-        )
+        shift = 0.28 * (-1) ** order * math.ceil(order / 2) / sides
+        size, alpha, width = (5.5, 0.65, 1.2) if order else (7.5, 1.0, 2.0)
+        marks[name] = _Mark("os^DvP"[order % 6], size, alpha, width, shift)
     return marks
 
 
@@ -118,16 +116,10 @@ def _trained_length(ax: Axes, members: Sequence[Member], *, labelled: bool) -> N
     for length in lengths:
         ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
         if labelled:
-            ax.annotate(
-                f"trained length {length:,}",
-                (0.01, length),
-                (0, 3),
-                va="bottom",
-                fontsize=8.5,
-                xycoords=("axes fraction", "data"),
-                textcoords="offset points",
-                bbox={"fc": "#f4f5f7", "ec": "none", "pad": 1},
-            )
+            place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+            look = {"fontsize": 8.5, "bbox": {"fc": "#f4f5f7", "ec": "none", "pad": 1}}
+            text = f"trained length {length:,}"
+            ax.annotate(text, (0.01, length), (0, 3), va="bottom", **place, **look)
 
 
 def _draw_based(ax: Axes, based: Sequence[Member], members: Sequence[Member]) -> None:
@@ -136,15 +128,7 @@ def _draw_based(ax: Axes, based: Sequence[Member], members: Sequence[Member]) ->
     margin = max(0.08 * (places[-1] - places[0]), 0.15)
     ax.set_xscale("log")
     ax.set_xlim(10 ** (places[0] - margin), 10 ** (places[-1] + margin))
-    # A tick at every base, a number where there is room.
-    shown, last = [], -math.inf
-    for place in places:
-        roomy = place - last > 0.07 * (places[-1] - places[0] + 2 * margin)
-        shown.append(_base_text(bases[len(shown)]) if roomy else "")
-        last = place if roomy else last
-    ax.xaxis.set_major_locator(FixedLocator(bases))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xticklabels(shown)
+    marked(ax.xaxis, {base: _base_text(base) for base in bases}, columns=1)
     ax.set_xlabel("RoPE base (log scale)")
     _draw_theory(ax, based)
     step = np.diff(places).min(initial=0.2 * (places[-1] - places[0] + 2 * margin))
@@ -175,29 +159,28 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
     for name, (_, color, _) in _THEORY.items():
         for member in based:
             value = getattr(member.theory, name) or math.inf
-            if value < top:
-                assert member.base is not None
+            if member.base is not None and value < top:
                 tag(ax.plot(member.base, value, "_", color=color, ms=13, mew=1.8), member)
     for stable in _stable_bases(based):
         ax.axvline(stable, color=FAINT, linestyle=_DASH_DOTTED, linewidth=1.1, zorder=1.5)
     families = {
-        (dataclasses.replace(rotary, base=2.0), member.config.model.rope_head_dim)
+        (dataclasses.replace(rotary, base=2.0), model.rope_head_dim, model.head_dim)
         for member in based
-        if isinstance(rotary := member.config.model.rotary, Rotary)
+        if isinstance(rotary := (model := member.config.model).rotary, Rotary)
     }
     if len(families) > 1:
         return
-    ((rotary, head_dim),) = families
+    ((family, *_),) = families
+    model, length = based[0].config.model, based[0].trained_length
     left, right = ax.get_xlim()
     bases = np.geomspace(max(left, 1.01), right, 401)
-    between = [dataclasses.replace(rotary, base=float(base)).inv_freq(head_dim) for base in bases]
-    curves = {
-        "first_negative": [decay.first_negative(f, int(4 * top)) or math.nan for f in between],
-        "quarter_period": [decay.quarter_period(f) for f in between],
-        "full_period": [decay.full_period(f) for f in between],
-    }
-    for name, curve in curves.items():
-        _, color, linestyle = _THEORY[name]
+    between = []
+    for base in bases:
+        rotary = dataclasses.replace(family, base=float(base))
+        inv_freq = dataclasses.replace(model, rotary=rotary).rotary_table(length).inv_freq
+        between.append(predict(inv_freq, int(4 * top)))
+    for name, (_, color, linestyle) in _THEORY.items():
+        curve = [getattr(each, name) or math.nan for each in between]
         ax.plot(bases, curve, color=color, linestyle=linestyle, linewidth=1.1, zorder=1.5)
 
 
@@ -206,16 +189,15 @@ def _stable_bases(members: Sequence[Member]) -> list[float]:
 
     Only of plain RoPE, and where it takes seconds to prove.
     """
-    based = [member for member in members if member.base is not None]
-    settings = {
-        (member.trained_length, member.config.model.rope_head_dim, rotary.rotary_fraction)
-        for member in based
-        if isinstance(rotary := member.config.model.rotary, Rope)
-        and member.trained_length <= _LONGEST_STABLE
-    }
-    found = {stable for setting in settings if (stable := _stable_base(*setting))}
-    bases = [member.base or 0.0 for member in based]
-    return [stable for stable in sorted(found) if min(bases) <= stable <= max(bases)]
+    bases, found = [], set()
+    for member in members:
+        model, length = member.config.model, member.trained_length
+        if member.base is not None:
+            bases.append(member.base)
+            if isinstance(model.rotary, Rope) and length <= _LONGEST_STABLE:
+                share = model.rotary.rotary_dim(model.rope_head_dim) / model.head_dim
+                found.add(_stable_base(length, model.head_dim, share))
+    return sorted(base for base in found if base and min(bases) <= base <= max(bases))
 
 
 @functools.cache
@@ -237,14 +219,8 @@ def _draw_controls(ax: Axes, controls: Sequence[Member], members: Sequence[Membe
         window = member.config.model.window
         if isinstance(window, int):  # a pattern has no single limit
             limit = ax.plot([place - 0.38, place + 0.38], [window, window], color=INK, lw=1.1)
-            note = ax.annotate(
-                f"sees {window:,}",
-                (place, window),
-                (0, 7),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-            )
+            style = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+            note = ax.annotate(f"sees {window:,}", (place, window), (0, 7), **style)
             tag([*limit, note], member)
         _draw_member(ax, member, members, lambda shift, place=place: place + shift)
 
@@ -253,86 +229,59 @@ def _draw_member(
     ax: Axes, member: Member, members: Sequence[Member], to_x: Callable[[float], float]
 ) -> None:
     color = looks(members)[member.index].color
-    for task, mark in _marks(drawn(members)).items():
+    for task, mark in _marks(members).items():
         if task in member.estimates:
             _draw_estimate(ax, to_x(mark.shift), member, member.estimates[task], mark, color)
 
 
 def _draw_estimate(
-    ax: Axes, x: float, member: Member, estimate: Estimate, mark: _Mark, color
+    ax: Axes, x: float, member: Member, estimate: Estimate, mark: _Mark, color: str
 ) -> None:
-    bottom = ax.get_ylim()[0]
-    not_learned = ax.get_yticks()[0]
-    dot = Line2D(
-        [x],
-        [estimate.l50],
-        marker=mark.marker,
-        ms=mark.size,
-        color=color,
-        alpha=mark.alpha,
-        ls="none",
-        zorder=4 if mark.shift == 0 else 3.5,
-    )
-    tag([ax.add_line(dot)], member)
+    """A mark with its interval, an arrow to where it lies beyond, or a hollow mark at the foot."""
+    l50, bottom = estimate.l50, ax.get_ylim()[0]
+    style = {"color": color, "alpha": mark.alpha}
+    shape = {"marker": mark.marker, "ms": mark.size, "zorder": 3.5 if mark.shift else 4}
     if estimate.verdict == NOT_LEARNED:
-        dot.set(ydata=[not_learned], markerfacecolor="white", markeredgewidth=1.4)
-        tag([dot], member, "not-learned")
-    elif estimate.verdict == MEASURED:
+        hollow = {"markerfacecolor": "white", "markeredgewidth": 1.4}
+        dot = ax.plot(x, ax.get_yticks()[0], ls="none", **shape, **style, **hollow)
+        tag(dot, member, "not-learned")
+        return
+    tag(ax.plot(x, l50, ls="none", **shape, **style), member)
+    if estimate.verdict == MEASURED:
         low, high = max(estimate.ci_low, bottom), min(estimate.ci_high, estimate.longest)
-        bar = ax.errorbar(
-            x,
-            estimate.l50,
-            [[estimate.l50 - low], [high - estimate.l50]],
-            fmt="none",
-            ecolor=color,
-            alpha=mark.alpha,
-            elinewidth=mark.width,
-            capsize=mark.size / 2,
-            zorder=3,
-        )
+        lines = {"elinewidth": mark.width, "capsize": mark.size / 2, "zorder": 3}
+        bar = ax.errorbar(x, l50, [[l50 - low], [high - l50]], fmt="none", **lines, **style)
         tag(bar.get_children(), member)
         if np.isinf(estimate.ci_high):  # the interval goes on beyond what was asked
-            tag(ax.plot(x, high, "^", color=color, alpha=mark.alpha, ms=0.9 * mark.size), member)
+            tag(ax.plot(x, high, "^", ms=0.9 * mark.size, **style), member)
     else:
-        factor = 2.1 if estimate.verdict.startswith(">") else 1 / 2.1
-        arrow = FancyArrowPatch(
-            (x, estimate.l50),
-            (x, estimate.l50 * factor),
-            arrowstyle="-|>",
-            color=color,
-            alpha=mark.alpha,
-            lw=mark.width,
-            mutation_scale=1.6 * mark.size,
-            shrinkA=0,
-            shrinkB=0,
-            zorder=3,
-        )
+        end = l50 * 2.1 if estimate.verdict.startswith(">") else l50 / 2.1
+        head = {"arrowstyle": "-|>", "mutation_scale": 1.6 * mark.size, "shrinkA": 0, "shrinkB": 0}
+        arrow = FancyArrowPatch((x, l50), (x, end), lw=mark.width, zorder=3, **head, **style)
         tag([ax.add_patch(arrow)], member, "censored")
 
 
 def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
     """Columns of handles: what was measured, how to read it, what theory says."""
     verdicts = {estimate.verdict for estimate in _drawn_estimates(members)}
-    columns = [
-        [
-            _handle(f"measured: {task}", marker=mark.marker, ms=mark.size, alpha=mark.alpha)
-            for task, mark in _marks(drawn(members)).items()
-        ],
-        [
-            _handle(label, color=color, ls=linestyle, lw=1.4)
-            for label, color, linestyle in _THEORY.values()
-            if any(member.base is not None for member in members)
-        ],
-        [],
+    measured = [
+        _handle(f"measured: {task}", marker=mark.marker, ms=mark.size, alpha=mark.alpha)
+        for task, mark in _marks(members).items()
+    ]
+    theory = [
+        _handle(label, color=color, ls=linestyle, lw=1.4)
+        for label, color, linestyle in _THEORY.values()
+        if any(member.base is not None for member in members)
     ]
     if _stable_bases(members):
         label = "every base right of it has $B_m\\geq0$\nat all m below the trained length"
-        columns[1].append(_handle(label, color=FAINT, ls=_DASH_DOTTED, lw=1.4))
+        theory.append(_handle(label, color=FAINT, ls=_DASH_DOTTED, lw=1.4))
+    read = []
     if any(verdict.startswith(">") for verdict in verdicts):
-        columns[2].append(_handle("farther than measured", marker=r"$\uparrow$", ms=9))
+        read.append(_handle("farther than measured", marker=r"$\uparrow$", ms=9))
     if NOT_LEARNED in verdicts:
-        columns[2].append(_handle("task not learned", marker="o", ms=7.5, mfc="white", mew=1.4))
-    return [column for column in columns if column] or [[]]
+        read.append(_handle("task not learned", marker="o", ms=7.5, mfc="white", mew=1.4))
+    return [column for column in (measured, theory, read) if column] or [[]]
 
 
 def _handle(label: str, **style) -> Line2D:

@@ -1,4 +1,4 @@
-"""Figures of cells: accuracy by context length and place, and schedules trained x evaluated."""
+"""Figures of cells: accuracy by context length and place, and variants trained x evaluated."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,17 +12,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import evals
-from evals.estimate import fit
-from evals.estimate.effective_context import MEASURED, NOT_LEARNED
-from evals.tasks.needle import Needle, depth_grid
-from evals.tasks.step1 import Step1
-from reporting.members import TRAINED, Measurement, Member, at_several_lengths, task_order
-from reporting.style import FAINT, INK, folded, grid, hint
+from data.figures import Grid
+from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
+from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
+from reporting.members import TRAINED, Measurement, Member, at_several_lengths, task_order, tasks
+from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, hint
 
 # Lightness rises evenly from dark blue to yellow, and with it the order survives every kind of
 # colour blindness; the papers' green to red does not.
 MAP = matplotlib.colormaps["cividis"]
-_EMPTY = "#eceef1"
 
 
 def _cell(ax: Axes, x: float, y: float, width: float, height: float, color) -> Rectangle:
@@ -47,21 +45,20 @@ def _color_bar(figure: Figure, panels: Sequence[Axes], label: str) -> None:
     figure.colorbar(mappable, ax=list(panels), label=label, shrink=0.8, aspect=30)
 
 
-def depth_tasks(members: Sequence[Member]) -> list[str]:
-    """Needles: accuracy by depth."""
-    return [task for task in _retrieval(members) if isinstance(evals.parse(task), Needle)]
+def place_tasks(members: Sequence[Member]) -> list[str]:
+    """Retrieval tasks that say where in the context they asked."""
+    names = {name for member in members for name, _ in member.own}
+    return [
+        name
+        for name in task_order(name for name in names if evals.parse(name).kind == "retrieval")
+        if any(evals.parse(name).grid(found[0].rows) for _, found in _of(members, name))
+    ]
 
 
 def distance_tasks(members: Sequence[Member]) -> list[str]:
     """The other retrieval tasks that a member was asked at several lengths, by distance."""
-    several = at_several_lengths(members)
-    needles = depth_tasks(members)
-    return [task for task in _retrieval(members) if task in several and task not in needles]
-
-
-def _retrieval(members: Sequence[Member]) -> list[str]:
-    names = {name for member in members for name, _ in member.own}
-    return task_order(name for name in names if evals.parse(name).kind == "retrieval")
+    several, by_place = at_several_lengths(members), place_tasks(members)
+    return [task for task in tasks(members) if task in several and task not in by_place]
 
 
 def _of(members: Sequence[Member], task: str) -> list[tuple[Member, list[Measurement]]]:
@@ -72,79 +69,68 @@ def _of(members: Sequence[Member], task: str) -> list[tuple[Member, list[Measure
     return [(member, measured) for member, measured in found if measured]
 
 
-def depths(members: Sequence[Member], task: str) -> Figure:
-    """A panel a member: needles found, by context length and depth."""
-    shown = _of(members, task)
-    needle = evals.parse(task)
-    assert isinstance(needle, Needle)
+def _by_distance(estimate: Estimate) -> Grid:
+    """By half octaves, on a log axis of tokens."""
+    bins = estimate.bins
+    number = np.array([bin_number(max(each.low, 1)) for each in bins])
+    low, high = (2 ** (each / BINS_PER_OCTAVE) for each in (number, number + 1))
+    names = [f"{each.low} to {each.high} tokens" for each in bins]
+    accuracy, trials = np.array([(each.accuracy, each.trials) for each in bins]).T
+    return Grid(names, low, high, accuracy, trials.astype(int))
+
+
+def places(members: Sequence[Member], task: str) -> Figure:
+    """A panel a member: accuracy by context length and place, or distance with L50 as a line."""
+    shown, lowest, longest = _of(members, task), np.inf, 1.0
     figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
-    edges = np.linspace(0, 1, needle.depths + 1)
+    by_distance = task not in place_tasks(members)
     for ax, (member, found) in zip(panels, shown, strict=True):
         for x, measured in enumerate(found):
-            cells = depth_grid(measured.rows, needle.depths)
-            for place in range(needle.depths):
-                accuracy, count = cells.accuracy[0, place], cells.counts[0, place]
-                patch = _cell(ax, x, edges[place], 1, edges[1], MAP(accuracy) if count else _EMPTY)
+            where = f"{member.label} at {measured.length:,}"
+            cells = evals.parse(task).grid(measured.rows) or _by_distance(measured.estimate)
+            for name, low, high, accuracy, count in zip(*cells, strict=True):
+                patch = _cell(ax, x, low, 1, high - low, MAP(accuracy) if count else EMPTY)
                 text = f"{accuracy:.2f} of {count}" if count else "not asked"
-                where = f"{member.label} at {measured.length:,}, depth {cells.depths[place]:.0%}"
-                hint([patch], f"{where}: {text}", member)
+                hint([patch], f"{where}, {name}: {text}", member)
+            if by_distance:
+                estimate = measured.estimate
+                lowest = min(lowest, float(cells.low.min()))
+                longest = max(longest, estimate.longest)
+                if estimate.verdict == MEASURED:
+                    mark = ax.plot([x, x + 1], [estimate.l50] * 2, color="white", lw=3.2)
+                    mark += ax.plot([x, x + 1], [estimate.l50] * 2, color=INK, lw=1.4)
+                    hint(mark, f"{where}: L50 {estimate}", member)
         _lengths_axis(ax, member, [measured.length for measured in found])
-        ax.set_ylim(1, 0)
-        ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
+        if by_distance:
+            ax.set_facecolor(EMPTY)
+            ax.set_yscale("log", base=2)
+            ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
+        else:
+            ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
+    panels[0].set_ylim(*((lowest, longest * 1.1) if by_distance else (1, 0)))
     figure.supxlabel("context length (tokens)", fontsize=10)
-    figure.supylabel("where the needle stands", fontsize=10)
-    _color_bar(figure, panels, "needles found")
-    return figure
-
-
-def distances(members: Sequence[Member], task: str) -> Figure:
-    """A panel a member: accuracy by context length and distance, half octaves; L50 as a line."""
-    shown = _of(members, task)
-    figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
-    longest = max(measured.estimate.longest for _, found in shown for measured in found)
-    shortest = min(measured.estimate.shortest for _, found in shown for measured in found)
-    number = int(fit.bin_number(np.array(max(shortest, 1)))) // fit.BINS_PER_CELL
-    for ax, (member, found) in zip(panels, shown, strict=True):
-        for x, measured in enumerate(found):
-            estimate = measured.estimate
-            for cell in estimate.cells:
-                place = int(fit.bin_number(np.array(max(cell.low, 1)))) // fit.BINS_PER_CELL
-                low, high = (2 ** (each / fit.CELLS_PER_OCTAVE) for each in (place, place + 1))
-                patch = _cell(ax, x, low, 1, high - low, MAP(cell.accuracy))
-                text = f"{cell.accuracy:.2f} of {cell.trials}"
-                where = f"{member.label} at {measured.length:,}, {cell.low} to {cell.high} tokens"
-                hint([patch], f"{where}: {text}", member)
-            if estimate.verdict == MEASURED:
-                mark = ax.plot([x, x + 1], [estimate.l50] * 2, color="white", lw=3.2)
-                mark += ax.plot([x, x + 1], [estimate.l50] * 2, color=INK, lw=1.4)
-                hint(mark, f"{member.label} at {measured.length:,}: L50 {estimate}", member)
-        _lengths_axis(ax, member, [measured.length for measured in found])
-        ax.set_facecolor(_EMPTY)
-        ax.set_yscale("log", base=2)
-        ax.set_ylim(2 ** (number / fit.CELLS_PER_OCTAVE), longest * 1.1)
-        ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
-    figure.supxlabel("context length (tokens)", fontsize=10)
-    figure.supylabel("distance to the answer (tokens)", fontsize=10)
+    label = "distance to the answer (tokens)" if by_distance else "place in the context"
+    figure.supylabel(label, fontsize=10)
     _color_bar(figure, panels, "accuracy (exact match)")
     return figure
 
 
 def matrix_keys(members: Sequence[Member]) -> list[tuple[str, int]]:
-    """(task, length) of what was evaluated under several schedules."""
-    schedules: dict[tuple[str, int], set[str]] = {}
+    """(task, length) of what was evaluated under several variants."""
+    variants: dict[tuple[str, int], set[str]] = {}
     for member in members:
         for measured in member.measurements:
-            if not isinstance(evals.parse(measured.task), Step1):  # it has a figure of its own
-                schedules.setdefault((measured.task, measured.length), set()).add(measured.schedule)
-    several = [key for key, names in schedules.items() if len(names) > 1]
+            if evals.parse(measured.task).compared:
+                variants.setdefault((measured.task, measured.length), set()).add(measured.variant)
+    several = [key for key, names in variants.items() if len(names) > 1]
     tasks = task_order(task for task, _ in several)
     return sorted(several, key=lambda key: (tasks.index(key[0]), key[1]))
 
 
 def cells(members: Sequence[Member], task: str, length: int) -> dict[tuple[int, str], Measurement]:
-    """Measurements by (index of the member trained, schedule evaluated with)."""
+    """Measurements by (index of the member trained, variant evaluated with)."""
     return {
-        (member.index, measured.schedule): measured
+        (member.index, measured.variant): measured
         for member in members
         for measured in member.measurements
         if (measured.task, measured.length) == (task, length)
@@ -169,40 +155,44 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
     """Trained with (rows) x evaluated with (columns): brighter is better."""
     found = cells(members, task, length)
     shown = [member for member in members if any(index == member.index for index, _ in found)]
-    schedules = list(dict.fromkeys([TRAINED, *(schedule for _, schedule in found)]))
-    schedules = [each for each in schedules if any(each == name for _, name in found)]
+    variants = list(dict.fromkeys([TRAINED, *(variant for _, variant in found)]))
+    variants = [each for each in variants if any(each == name for _, name in found)]
     color = _colors(list(found.values()))
-    roomy = len(schedules) < 5
-    names = [folded(schedule, 22 if roomy else 12) for schedule in schedules]
+    roomy = len(variants) < 5
+    names = [folded(variant, 22 if roomy else 12) for variant in variants]
     lines = max(name.count("\n") for name in names)
-    width, height = 2.8 + 1.5 * len(schedules), 1.1 + 0.14 * lines + 0.52 * len(shown)
+    width, height = 2.8 + 1.5 * len(variants), 1.1 + 0.14 * lines + 0.52 * len(shown)
     figure = Figure(figsize=(min(10, width), height), layout="constrained")
     ax = figure.subplots()
-    for (index, schedule), measured in found.items():
+    for (index, variant), measured in found.items():
         member = next(member for member in shown if member.index == index)
-        x, y = schedules.index(schedule), shown.index(member)
+        x, y = variants.index(variant), shown.index(member)
         fill = color(measured)
         patch = _cell(ax, x, y, 1, 1, fill)
         dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.5
         value, _, interval = cell_text(measured).partition("\n")
-        ink: dict[str, Any] = {"color": "white" if dark else INK, "ha": "center", "va": "center"}
+        ink: dict[str, Any] = {
+            "color": ON_DARK if dark else ON_BRIGHT,
+            "ha": "center",
+            "va": "center",
+        }
         middle = y + (0.36 if interval else 0.5)
         texts = [ax.text(x + 0.5, middle, value, fontsize=10, **ink)]
         if interval:
             texts.append(ax.text(x + 0.5, y + 0.72, interval, fontsize=7.5, **ink))
         said = str(measured.estimate) if measured.kind == "retrieval" else f"{measured.value:.4f}"
-        where = f"trained {member.label}, evaluated {schedule}"
+        where = f"trained {member.label}, evaluated {variant}"
         hint([patch, *texts], f"{where}: {said}", member)
-    ax.set_xlim(0, len(schedules))
+    ax.set_xlim(0, len(variants))
     ax.set_ylim(len(shown), 0)
-    ax.set_xticks(np.arange(len(schedules)) + 0.5, names, fontsize=8.5 if roomy else 7.5)
+    ax.set_xticks(np.arange(len(variants)) + 0.5, names, fontsize=8.5 if roomy else 7.5)
     ax.set_yticks(np.arange(len(shown)) + 0.5, [member.label for member in shown], fontsize=9)
     ax.xaxis.tick_top()
     ax.tick_params(length=0)
     ax.grid(visible=False)
     for spine in ax.spines.values():
         spine.set_visible(False)
-    ax.set_facecolor(_EMPTY)
+    ax.set_facecolor(EMPTY)
     ax.set_ylabel("trained with")
     ax.set_xlabel(f"evaluated with ({task} at {length:,})", color=FAINT)
     return figure
@@ -212,8 +202,8 @@ def said(members: Sequence[Member], task: str, length: int) -> str:
     """The matrix in words, for who cannot see it."""
     names = {member.index: member.label for member in members}
     return "; ".join(
-        f"{names[index]} with {schedule} {' '.join(cell_text(measured).split())}"
-        for (index, schedule), measured in cells(members, task, length).items()
+        f"{names[index]} with {variant} {' '.join(cell_text(measured).split())}"
+        for (index, variant), measured in cells(members, task, length).items()
     )
 
 

@@ -1,62 +1,44 @@
 """What is shown of each member: its measurements, and the theory of its own frequencies."""
 
-import collections
 import dataclasses
 import functools
-import itertools
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 import evals
 from evals import rows as rows_lib
-from evals.estimate import effective_context, summaries, thresholds
+from evals.estimate import effective_context
 from evals.estimate.effective_context import NOT_LEARNED, Estimate
+from evals.kinds import KINDS
 from evals.rows import Rows
 from experiment import stages
-from experiment.config import ExperimentConfig, MeshConfig
+from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
+from reporting.labels import labels, setting
 from reporting.tables import relative
 from theory.predictions import Predictions, predict
 
-PERPLEXITY = "perplexity"
 TRAINED = "trained"
-TASK_ORDER = ("kv", "lagcopy", "lines")  # the first one that was evaluated leads the page
 
 LOSS_POINTS = 150
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PerplexityCurve:
-    """Mean nats a token by place in the document, over all documents and seeds.
-
-    Attributes:
-      positions: int `[P]`, first position of each bin, tokens.
-      nll, error: `[P]`, nats a token and its standard error over documents.
-    """
-
-    positions: np.ndarray
-    nll: np.ndarray
-    error: np.ndarray
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Measurement:
-    """What one member answered under one schedule, on one task at one context length.
+    """What one member answered under one variant, on one task at one context length.
 
     Attributes:
       task: as an expression.
       length: context length of the evaluation, tokens.
-      schedule: evaluated with, relative to training: "trained", or as `tables.relative` says it.
+      variant: evaluated with, relative to training: "trained", or as `tables.relative` says it.
       rotary: the same as a whole expression.
       rows: of all seeds, at the last checkpoint evaluated.
     """
 
     task: str
     length: int
-    schedule: str
+    variant: str
     rotary: str
     rows: Rows
 
@@ -81,32 +63,8 @@ class Measurement:
 
     @functools.cached_property
     def value(self) -> float:
-        """Share of right answers (retrieval: mean over distances), or nats a token."""
-        return value(self.kind, self.rows)
-
-
-def value(kind: str, rows: Rows) -> float:
-    """Share of right answers (retrieval: mean over distances), or nats a token."""
-    if kind == "likelihood":
-        return summaries.mean_nll(rows)
-    if kind == "accuracy":
-        return summaries.share(rows).mean
-    return thresholds.mean_accuracy(rows)
-
-
-class Evaluation(NamedTuple):
-    """Rows that one command made, of one run: `documents` of them at one task and length.
-
-    Attributes:
-      rotary: the schedule evaluated with, a whole expression.
-    """
-
-    run: RunDirectory
-    task: str
-    length: int
-    rotary: str
-    step: int
-    documents: int
+        """The one number of it, as `evals.kinds` says."""
+        return KINDS[self.kind].value(self.rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,13 +73,13 @@ class Member:
 
     Attributes:
       index: place in the page's order, from 0: bases ascending, then controls.
-      label: the run directory's name without its seed; with the step where several stages are here.
+      label: what tells it apart from the others (`reporting.labels`); with the step where several
+        stages are here.
       runs: one run directory a seed.
       config: of the first run, in force in the stage.
       superseded: whether training has gone on to another stage.
       theory: of the configuration's own frequencies.
-      measurements: all that was evaluated; "trained" is the first of the schedules.
-      evaluations: what the rows of all runs and checkpoints are from.
+      measurements: all that was evaluated; "trained" is the first of the variants.
       losses: (tokens seen, training loss in nats/token) of each run that has metrics, at most
         `LOSS_POINTS` of them, each the mean of the records it stands for. All stages' are the
         last one's.
@@ -134,12 +92,11 @@ class Member:
     superseded: bool
     theory: Predictions
     measurements: tuple[Measurement, ...]
-    evaluations: tuple[Evaluation, ...]
     losses: tuple[tuple[np.ndarray, np.ndarray], ...]
 
     @property
     def base(self) -> float | None:
-        """The base of its schedule; None for a control, which has none or a window."""
+        """The base of its variant; None for a control, which has none or a window."""
         return None if self.config.model.window else getattr(self.config.model.rotary, "base", None)
 
     @property
@@ -149,11 +106,11 @@ class Member:
 
     @functools.cached_property
     def own(self) -> dict[tuple[str, int], Measurement]:
-        """Under the schedule it was trained with, by task and length (ascending)."""
-        return {(m.task, m.length): m for m in self.measurements if m.schedule == TRAINED}
+        """Under the variant it was trained with, by task and length (ascending)."""
+        return {(m.task, m.length): m for m in self.measurements if m.variant == TRAINED}
 
     def nearest(self, task: str) -> Measurement | None:
-        """Under its own schedule, at the trained length or the evaluated one nearest to it."""
+        """Under its own variant, at the trained length or the evaluated one nearest to it."""
         found = [measured for (name, _), measured in self.own.items() if name == task]
         return min(found, key=lambda m: abs(m.length - self.trained_length), default=None)
 
@@ -167,56 +124,26 @@ class Member:
             if measured and measured.kind == "retrieval"
         }
 
-    @functools.cached_property
-    def perplexity(self) -> dict[int, PerplexityCurve]:
-        """By context length, ascending."""
-        return {
-            length: _perplexity(measured.rows)
-            for (task, length), measured in self.own.items()
-            if task == PERPLEXITY
-        }
-
 
 def read(runs: Sequence[RunDirectory]) -> list[Member]:
     """Groups runs that differ in seed or machine only, and reads what was measured."""
-    groups: dict[ExperimentConfig, list[RunDirectory]] = {}
-    for run in runs:
-        groups.setdefault(_setting(run), []).append(run)
+    groups: dict[tuple, list[RunDirectory]] = {}
+    # Once, however many of the paths lead to it.
+    for run in {run.path.resolve(): run for run in runs}.values():
+        groups.setdefault(tuple(setting(run.config).items()), []).append(run)
     members = [member for group in groups.values() for member in _members(tuple(group))]
-    labels = [member.label for member in members]
-    members = [
-        dataclasses.replace(member, label=f"{_folder(member.runs)}/{member.label}")
-        if labels.count(member.label) > 1
-        else member
-        for member in members
-    ]
     members.sort(key=_order)
-    return [dataclasses.replace(member, index=index) for index, member in enumerate(members)]
+    names = labels([member.config for member in members])
+    return [
+        dataclasses.replace(member, index=index, label=name + member.label)
+        for index, (member, name) in enumerate(zip(members, names, strict=True))
+    ]
 
 
 def _order(member: Member) -> tuple:
     config = member.config.model
     base = member.base is None, member.base or 0, config.window is not None
     return *base, member.trained_length
-
-
-def _setting(run: RunDirectory) -> ExperimentConfig:
-    """What seeds of one setting have in common."""
-    config = run.config
-    data = dataclasses.replace(config.data, seed=0)
-    # Seeds that go on from the seeds of another run differ in where that one lies.
-    start = config.start_from and re.sub(r"\bseed=\d+", "", config.start_from)
-    return dataclasses.replace(
-        config, name="", seed=0, data=data, mesh=MeshConfig(), start_from=start
-    )
-
-
-def _folder(runs: Sequence[RunDirectory]) -> str:
-    """The folder of a member's runs; of several, the words that their names begin with alike."""
-    names = [run.path.resolve().parent.name for run in runs]
-    words = [re.split(r"(?=[-_,. ])", name) for name in dict.fromkeys(names)]
-    alike = itertools.takewhile(lambda each: len(set(each)) == 1, zip(*words, strict=False))
-    return "".join(each[0] for each in alike) or names[0]
 
 
 def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
@@ -233,22 +160,19 @@ def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
     newest = max(first.steps(), default=0)
     last = stages.at(first.config, newest)
     numbers = sorted({*stage_of.values(), last.number})
-    parts = first.path.resolve().name.split(",")
-    name = ",".join(part for part in parts if not part.startswith("seed=")) or first.config.name
     for number in numbers:
         steps = [step for step, stage in stage_of.items() if stage == number] or [newest]
         config = first.config_at(max(steps))
-        rows = {run: _at(steps, of_run) for run, of_run in found.items()}
+        rows = [_at(steps, of_run) for of_run in found.values()]
         superseded = number != last.number
         yield Member(
             index=0,
-            label=f"{name}@{max(steps)}" if len(numbers) > 1 else name,
+            label=f"@{max(steps)}" if len(numbers) > 1 else "",
             runs=runs,
             config=config,
             superseded=superseded,
             theory=predict(config.model.rotary_table(config.data.context_length).inv_freq),
-            measurements=tuple(_measurements(rows_lib.concatenate(list(rows.values())), config)),
-            evaluations=tuple(each for run, own in rows.items() for each in _evaluations(own, run)),
+            measurements=tuple(_measurements(rows_lib.concatenate(rows), config)),
             losses=() if superseded else tuple(filter(None, map(_loss, runs))),
         )
 
@@ -269,22 +193,12 @@ def _measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:
                     Measurement(
                         task=task,
                         length=length,
-                        schedule=relative(rotary, config),
+                        variant=relative(rotary, config),
                         rotary=rotary,
                         rows=rows_lib.select(latest, length=length),
                     )
                 )
-    return sorted(found, key=lambda measured: measured.schedule != TRAINED)
-
-
-def _evaluations(rows: Rows, run: RunDirectory) -> list[Evaluation]:
-    columns = (rows[name].tolist() for name in ("task", "length", "rotary", "step", "document"))
-    documents = dict.fromkeys(zip(*columns, strict=True))
-    counts = collections.Counter(key[:-1] for key in documents)
-    return [
-        Evaluation(run, task, length, rotary, step, count)
-        for (task, length, rotary, step), count in counts.items()
-    ]
+    return sorted(found, key=lambda measured: measured.variant != TRAINED)
 
 
 def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:
@@ -302,27 +216,13 @@ def _latest(rows: Rows) -> Rows:
     return rows_lib.select(rows, step=rows["step"].max(initial=-1))
 
 
-def _perplexity(rows: Rows) -> PerplexityCurve:
-    positions, place = np.unique(rows["distance"], return_inverse=True)
-    count, tokens = np.bincount(place), rows["num_tokens"]
-    mean = np.bincount(place, rows["nll"]) / count
-    variance = np.bincount(place, (rows["nll"] - mean[place]) ** 2) / count
-    return PerplexityCurve(
-        positions=positions,
-        nll=np.bincount(place, rows["nll"] * tokens) / np.bincount(place, tokens),
-        error=np.sqrt(variance / count),
-    )
-
-
 def task_order(names: Iterable[str]) -> list[str]:
-    """Tasks in the page's order: the known ones, then the others by name."""
-    names = set(names)
-    known = [task for task in TASK_ORDER if task in names]
-    return known + sorted(names - set(known))
+    """Tasks in the page's order: as they say themselves, then by name."""
+    return sorted(set(names), key=lambda name: (evals.parse(name).order, name))
 
 
 def at_several_lengths(members: Sequence[Member]) -> list[str]:
-    """Tasks that a member was asked at several lengths, under its own schedule."""
+    """Tasks that a member was asked at several lengths, under its own variant."""
     found = set()
     for member in members:
         asked = [task for task, _ in member.own]

@@ -1,49 +1,22 @@
 """The page's tables, one a question; a cell says as much as its rows can."""
 
-import html
 from collections.abc import Iterable, Sequence
-
-import numpy as np
 
 import evals
 from evals import rows as rows_lib
 from evals.estimate import summaries, thresholds
 from evals.estimate.summaries import MeanWithError
 from evals.rows import Rows
-from evals.tasks.step1 import Step1
-from reporting import predictors, text
+from reporting import predictors
 from reporting.members import Member, learned, task_order
-from reporting.page import Table
-from reporting.tables import ALSO
+from reporting.page import Table, words
+from reporting.tables import likelihoods
 
 NONE = "–"
 
-RULES = (
-    "Other rules for the same rows. L85: where accuracy is still 0.85 of the way from chance to "
-    "its ceiling. Visual edge: the longest distance with half of the answers right, whatever lies "
-    "before it; median over context lengths (Men et al., arXiv 2405.14591, Figure 7). The others: "
-    "the longest context up to which accuracy, mean over distances, stays above 0.85 of that at "
-    "the shortest context (NoLiMa), above RULER's threshold for base models, and above that for "
-    "models that chat (arXiv 2404.06654; both are Llama 2 7B's scores on RULER's own 13 tasks and "
-    "mean little on others). Contexts evaluated: {lengths} tokens."
-)
-SCORES = (
-    "Per cent of answers given exactly, the right ones before them given, ± 1.96 standard errors "
-    "over documents."
-)
-TEXT = (
-    "Nats a token: every token of the text counts the same. Bits a byte and perplexity of words "
-    "are comparable between tokenizers."
-)
-SU = (
-    "Per cent of next tokens that are the most likely one, ± 1.96 standard errors over documents: "
-    "at the trained length T; beyond it, where the first T (T/2) tokens are said again and again; "
-    "and beyond it in the text as it is (Su Jianlin, kexue.fm/archives/9706)."
-)
-
 
 def trained_lengths(members: Sequence[Member], task: str) -> Table:
-    """Effective context by schedule and trained length."""
+    """Effective context by variant and trained length."""
     series = predictors.by_trained_length(members, task)
     lengths = sorted({member.trained_length for each in series for member in each})
     rows = []
@@ -51,9 +24,9 @@ def trained_lengths(members: Sequence[Member], task: str) -> Table:
         cells = {member.trained_length: str(member.estimates[task]) for member in each}
         rows.append((None, [predictors.name(each), *(cells.get(n, NONE) for n in lengths)]))
     return Table(
-        heads=["schedule", *(f"trained on {length:,}" for length in lengths)],
-        rows=rows,
-        caption=f"Effective context on {html.escape(task)} in tokens, with 95% intervals.",
+        heads=["variant", *(f"trained on {length:,}" for length in lengths)],
+        lines=rows,
+        caption=words("trained_lengths", task=task)["caption"],
     )
 
 
@@ -87,7 +60,7 @@ def _rules(members: Sequence[Member], task: str) -> Table:
     heads = ["member", *(["L50 [95% CI]", "L85", "visual edge"] if retrieval else [])]
     heads += ["0.85 of the shortest", "above 0.794", "above 0.856"]
     said = ", ".join(f"{length:,}" for length in sorted(lengths))
-    return Table(heads=heads, rows=shown, caption=RULES.format(lengths=said))
+    return Table(heads=heads, lines=shown, caption=words("rules", lengths=said)["caption"])
 
 
 def _passes(members: Sequence[Member], task: str) -> bool:
@@ -97,7 +70,7 @@ def _passes(members: Sequence[Member], task: str) -> bool:
 
 
 def _rows(member: Member, task: str) -> Rows:
-    """Those under its own schedule, at all lengths."""
+    """Those under its own variant, at all lengths."""
     return rows_lib.concatenate([m.rows for (name, _), m in member.own.items() if name == task])
 
 
@@ -116,46 +89,58 @@ def scores(members: Sequence[Member]) -> Table | None:
             )
             rows.append((member.index, [member.label, *shares]))
     heads = [f"{task} at {length:,}" for task, length in keys]
-    return Table(heads=["member", *heads], rows=rows, caption=SCORES)
+    return Table(heads=["member", *heads], lines=rows, caption=words("scores")["caption"])
 
 
 def texts(members: Sequence[Member]) -> dict[str, Table]:
     """Likelihood of text by every measure that its rows allow, by task."""
     tasks = (task for task in task_order(_asked(members, "likelihood")))
-    return {task: _text(members, task) for task in tasks if evals.parse(task) != Step1()}
+    return {task: _text(members, task) for task in tasks if evals.parse(task).compared}
 
 
 def _text(members: Sequence[Member], task: str) -> Table:
-    also = ALSO.get(task.partition("(")[0])
-    rows = []
-    for member in members:
-        for (name, length), measured in member.own.items():
-            if name == task:
-                chosen = measured.rows
-                has_bytes, has_words = chosen["num_bytes"].any(), chosen["num_words"].any()
-                cells = [
-                    member.label,
-                    f"{length:,}",
-                    f"{len(np.unique(chosen['document'])):,}",
-                    f"{summaries.mean_nll(chosen):.4f}",
-                    f"{summaries.perplexity(chosen):.2f}",
-                    f"{summaries.bits_per_byte(chosen):.4f}" if has_bytes else NONE,
-                    f"{summaries.word_perplexity(chosen):,.4g}" if has_words else NONE,
-                ]
-                rows.append((member.index, cells + ([also(chosen)] if also else [])))
-    heads = ["member", "length", "documents", "nats a token", "perplexity", "bits a byte"]
-    heads += ["perplexity of words", *(["also"] if also else [])]
-    return Table(heads=heads, rows=rows, caption=TEXT)
+    asked = [
+        (member, measured, likelihoods(measured.rows, measured.rows))
+        for member in members
+        for (name, _), measured in member.own.items()
+        if name == task
+    ]
+    heads = list(dict.fromkeys(head for _, _, measures in asked for head in measures))
+    lines = []
+    for member, measured, measures in asked:
+        cells = [measures.get(head, NONE) for head in heads]
+        lines.append((member.index, [member.label, f"{measured.length:,}", *cells]))
+    return Table(heads=["member", "length", *heads], lines=lines, caption=words("texts")["caption"])
 
 
-def su(found: Sequence[tuple[Member, str, dict[str, MeanWithError]]]) -> Table:
-    """Su's table at one length."""
-    rows = []
-    for member, schedule, columns in found:
-        cells = (_percent(share) if share else NONE for share in map(columns.get, text.SU_COLUMNS))
-        rows.append((member.index, [member.label, schedule, *cells]))
-    heads = ["trained with", "evaluated with", "trained length", *text.SU_COLUMNS[1:]]
-    return Table(heads=heads, rows=rows, caption=SU)
+def shares(members: Sequence[Member]) -> dict[str, dict[str, Table]]:
+    """Tables that tasks declare, by their section and by length."""
+    found: dict[str, dict[str, Table]] = {}
+    asked = [(member, measured) for member in members for measured in member.measurements]
+    declared = {evals.parse(measured.task).shares: measured.task for _, measured in asked}
+    for table, task in declared.items():
+        if table is None:
+            continue
+        lines: dict[int, list[tuple[int, list[str]]]] = {}
+        for member in members:
+            own = [m for m in member.measurements if evals.parse(m.task).shares == table]
+            results = rows_lib.concatenate([measured.rows for measured in own])
+            variants = {measured.rotary: measured.variant for measured in own}
+            for length in sorted({measured.length for measured in own}):
+                columns = evals.parse(task).share_columns(results, length)
+                for rotary, of_variant in columns.items():
+                    cells = [
+                        _percent(of_variant[head]) if head in of_variant else NONE
+                        for head in table.heads
+                    ]
+                    line = member.index, [member.label, variants[rotary], *cells]
+                    lines.setdefault(length, []).append(line)
+        heads = ["trained with", "evaluated with", *table.heads]
+        found[table.section] = {
+            f"at {length:,}": Table(heads=heads, lines=lines[length], caption=table.caption)
+            for length in sorted(lines)
+        }
+    return {section: tables for section, tables in found.items() if tables}
 
 
 def _asked(members: Sequence[Member], *kinds: str) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""results.csv: the numbers of the page, one line a member, schedule, task and length.
+"""results.csv: the numbers of the page, one line a member, variant, task and length.
 
 Where a member has several seeds, a retrieval task has one more line for each of them. A cell is
 empty where a number does not exist for its task.
@@ -7,9 +7,9 @@ empty where a number does not exist for its task.
     task              as an expression
     kind              retrieval, score, accuracy or likelihood
     length            context length of the evaluation, tokens
-    schedule          evaluated with, relative to training; "trained" is the schedule of training
+    schedule          evaluated with, relative to training; "trained" is the variant of training
     rotary            the same as a whole expression
-    trained_rotary    schedule of training
+    trained_rotary    variant of training
     base              RoPE base of training; empty for controls
     trained_length    tokens of a training row
     step              checkpoint
@@ -29,21 +29,17 @@ empty where a number does not exist for its task.
     effective_length  longest context up to which the score exceeds 0.85 of that at the shortest
                       one evaluated, tokens; of all lengths of the task; 0 if none
     visual_edge       longest distance with half of the answers right, tokens; median over lengths
-    nll               nats a token
+    nll               nats per token
     perplexity        exp(nll)
     bits_per_byte, word_perplexity    comparable between tokenizers
-    book_perplexity   pg19: mean over books
-    window_mean_nll   sliding_window: YaRN's number, nats
-    context_gain      fixed_target: nats a token that the longest context is worth
-    context_gain_length    fixed_target: shortest context with 95% of that (L_ppl), tokens
-    first_loss, first_loss_error    step1: nats a token above the trained schedule's, and standard
-                      error
-    theory_length     first distance with B_m < 0 of the schedule evaluated with, tokens
+    book_perplexity, window_mean_nll, context_gain, context_gain_length, first_loss,
+                      first_loss_error    what one task alone has to say: its file in evals/tasks,
+                      or your own, whose `columns` come last
+    theory_length     first distance with B_m < 0 of the variant evaluated with, tokens
     quarter_period, full_period    of its slowest pair that turns, tokens
 """
 
 import csv
-import dataclasses
 import io
 import math
 from collections.abc import Iterator, Sequence
@@ -55,14 +51,9 @@ import evals
 from evals import rows as rows_lib
 from evals.estimate import summaries, thresholds
 from evals.estimate.effective_context import Estimate
-from evals.tasks.fixed_target import FixedTarget, context_gain
-from evals.tasks.pg19 import Pg19, mean_book_perplexity
-from evals.tasks.sliding_window import SlidingWindow, window_mean_nll
-from evals.tasks.step1 import Step1
 from model import rotary as rotary_lib
-from reporting import text
+from reporting import tables
 from reporting.members import Measurement, Member
-from theory.predictions import Predictions, predict
 
 COLUMNS = (
     *("member", "task", "kind", "length", "schedule", "rotary", "trained_rotary", "base"),
@@ -77,12 +68,13 @@ COLUMNS = (
 
 def to_csv(members: Sequence[Member]) -> str:
     """The file's text; numbers with six significant digits."""
+    found = [line for member in members for line in lines(member)]
+    own = dict.fromkeys(name for line in found for name in line)  # of tasks, besides the common
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(buffer, dict.fromkeys([*COLUMNS, *own]), lineterminator="\n")
     writer.writeheader()
-    for member in members:
-        for line in lines(member):
-            writer.writerow({name: _cell(value) for name, value in line.items()})
+    for line in found:
+        writer.writerow({name: _cell(value) for name, value in line.items()})
     return buffer.getvalue()
 
 
@@ -94,11 +86,9 @@ def _cell(value: Any) -> Any:
 
 def lines(member: Member) -> Iterator[dict[str, Any]]:
     """Values by column, of those columns that exist for the line."""
-    first_losses = text.first_losses(member)
     whole_task = _of_all_lengths(member)
     for measured in member.measurements:
         line = _common(member, measured)
-        task = evals.parse(measured.task)
         if measured.kind == "likelihood":
             line |= _likelihood(measured)
         else:
@@ -106,16 +96,8 @@ def lines(member: Member) -> Iterator[dict[str, Any]]:
             line |= whole_task[measured.task, measured.rotary]
         if measured.kind == "retrieval":
             line |= _context(measured.estimate)
-        if isinstance(task, FixedTarget):
-            gain = context_gain(measured.rows)
-            line["context_gain"], line["context_gain_length"] = gain.gains[-1].mean, gain.length
-        if isinstance(task, Pg19):
-            line["book_perplexity"] = mean_book_perplexity(measured.rows)
-        if isinstance(task, SlidingWindow):
-            line["window_mean_nll"] = window_mean_nll(measured.rows)
-        change = first_losses.get(measured.length, {}).get(measured.schedule)
-        if change and isinstance(task, Step1):
-            line["first_loss"], line["first_loss_error"] = change.mean, change.standard_error
+        own = member.own.get((measured.task, measured.length))
+        line |= evals.parse(measured.task).columns(measured.rows, own and own.rows)
         yield line
         if measured.kind == "retrieval" and len(measured.by_seed) > 1:
             for seed, estimate in measured.by_seed.items():
@@ -129,13 +111,14 @@ def lines(member: Member) -> Iterator[dict[str, Any]]:
 
 
 def _common(member: Member, measured: Measurement) -> dict[str, Any]:
-    rows, theory = measured.rows, _theory(member, measured)
+    rows = measured.rows
+    theory = tables.theory(member.config, measured.rotary, measured.length)
     return {
         "member": member.label,
         "task": measured.task,
         "kind": measured.kind,
         "length": measured.length,
-        "schedule": measured.schedule,
+        "schedule": measured.variant,
         "rotary": measured.rotary,
         "trained_rotary": rotary_lib.expression(member.config.model.rotary),
         "base": member.base,
@@ -149,15 +132,6 @@ def _common(member: Member, measured: Measurement) -> dict[str, Any]:
         "quarter_period": theory.quarter_period,
         "full_period": theory.full_period,
     }
-
-
-def _theory(member: Member, measured: Measurement) -> Predictions:
-    """Of the schedule evaluated with, at that length: dynamic ones depend on it."""
-    if measured.schedule == "trained" and measured.length == member.trained_length:
-        return member.theory
-    schedule = rotary_lib.parse_pattern(measured.rotary)
-    model = dataclasses.replace(member.config.model, rotary=schedule)
-    return predict(model.rotary_table(member.trained_length, measured.length).inv_freq)
 
 
 def _context(estimate: Estimate) -> dict[str, Any]:
@@ -187,7 +161,7 @@ def _likelihood(measured: Measurement) -> dict[str, Any]:
 
 
 def _of_all_lengths(member: Member) -> dict[tuple[str, str], dict[str, Any]]:
-    """Effective lengths by (task, schedule)."""
+    """Effective lengths by (task, variant)."""
     found = {}
     for key in dict.fromkeys((m.task, m.rotary) for m in member.measurements):
         asked = [m for m in member.measurements if (m.task, m.rotary) == key]

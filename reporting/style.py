@@ -13,13 +13,20 @@ import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axis import Axis
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from reporting.members import Member
 
-INK, FAINT = "#1c2026", "#6a717c"
+# What figures are drawn with, and the name of each in templates/page.css, which has darker ones for
+# a dark page. Colours that are not here, those of cells, stay what they are.
+INK, FAINT, PAPER, WASH, EMPTY = "#1c2026", "#6a717c", "#ffffff", "#f4f5f7", "#eceef1"
+_GRID = "#e8eaee"
+_NAMED = {INK: "ink", FAINT: "mark", PAPER: "paper", WASH: "wash", EMPTY: "empty", _GRID: "grid"}
+# Text in a cell, whatever the page: on a dark one, on a bright one.
+ON_DARK, ON_BRIGHT = "#fefefe", "#1c2027"
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -33,7 +40,7 @@ STYLE: dict[Any, Any] = {
     "axes.titleweight": "bold",
     "axes.axisbelow": True,
     "axes.grid": True,
-    "grid.color": "#e8eaee",
+    "grid.color": _GRID,
     "grid.linewidth": 0.7,
     "xtick.color": FAINT,
     "ytick.color": FAINT,
@@ -50,31 +57,61 @@ _CONTROL_DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Look:
-    """How a member is drawn in every figure, as matplotlib's color and linestyle."""
+    """How a member is drawn in every figure.
 
-    color: tuple | str
+    Attributes:
+      color, dark: as `#rrggbb`, on white and on a dark page.
+      linestyle: matplotlib's.
+    """
+
+    color: str
+    dark: str
     linestyle: tuple | str
+
+    @property
+    def dashed(self) -> bool:
+        """Whether its line is not a whole one."""
+        return self.linestyle != "-"
 
 
 def looks(members: Sequence[Member]) -> dict[int, Look]:
     """The look of each member, by its index."""
     bases = sorted({member.base for member in members if member.base is not None})
-    colors = matplotlib.colormaps["plasma"](np.linspace(0.02, 0.78, max(len(bases), 2)))
+    # On a dark page the colours begin where they are bright enough to be seen.
+    light, dark = (_colors(len(bases), *ends) for ends in ((0.02, 0.78), (0.4, 0.95)))
     drawn: dict[float | None, int] = {}
     result = {}
     for member in members:
         # Members that share a base, or have none, are told apart by their dashes.
         again = drawn[member.base] = drawn.get(member.base, -1) + 1
         if member.base is None:
-            result[member.index] = Look(
-                color=FAINT, linestyle=_CONTROL_DASHES[again % len(_CONTROL_DASHES)]
-            )
+            color, dark_color, styles = FAINT, "var(--mark)", _CONTROL_DASHES
         else:
-            result[member.index] = Look(
-                color=tuple(colors[bases.index(member.base)]),
-                linestyle=("-", *_CONTROL_DASHES)[again % (1 + len(_CONTROL_DASHES))],
-            )
+            place = bases.index(member.base)
+            color, dark_color, styles = light[place], dark[place], ("-", *_CONTROL_DASHES)
+        result[member.index] = Look(
+            color=color, dark=dark_color, linestyle=styles[again % len(styles)]
+        )
     return result
+
+
+def _colors(count: int, first: float, last: float) -> list[str]:
+    plasma = matplotlib.colormaps["plasma"]
+    return [to_hex(color) for color in plasma(np.linspace(first, last, max(count, 2)))]
+
+
+def for_page(svg: str, members: Sequence[Member]) -> str:
+    """A figure whose colours are the page's, so that they change with it."""
+    names = _NAMED | {
+        look.color: f"member-{index}"
+        for index, look in looks(members).items()
+        if look.color not in _NAMED
+    }
+    return re.sub(
+        "#[0-9a-f]{6}",
+        lambda found: f"var(--{names[found[0]]})" if found[0] in names else found[0],
+        svg,
+    )
 
 
 def tag(artists: Iterable[Artist], member: Member, role: str = "") -> None:
@@ -108,15 +145,19 @@ def marked_lengths(
     marked(axis, {n: f"{n:,.5g}" + (f"\n{notes[n]}" if n in notes else "") for n in lengths})
 
 
-def marked(axis: Axis, names: Mapping[float, str]) -> None:
-    """Marks a log axis at these values, with their names; crowded ones go unnamed."""
+def marked(axis: Axis, names: Mapping[float, str], *, columns: int = 3) -> None:
+    """Marks a log axis at these values, with their names; crowded ones go unnamed.
+
+    `columns` is how many such panels fill the width of a page.
+    """
     values = sorted(names)
     axis.set_major_locator(FixedLocator(values))
     axis.set_minor_locator(NullLocator())
     places, shown, free = np.log2(values), [], -np.inf
     for place, value in zip(places, values, strict=True):
-        # Half of a name in a panel a third of the page wide, as a share of the axis.
-        half = (0.015 + 0.018 * max(map(len, names[value].split("\n")))) * (places[-1] - places[0])
+        # Half of a name, as a share of the axis.
+        half = columns * (0.005 + 0.006 * max(map(len, names[value].split("\n"))))
+        half *= places[-1] - places[0]
         shown.append(names[value] if place - half >= free else "")
         free = place + half if shown[-1] else free
     axis.set_major_formatter(FixedFormatter(shown))

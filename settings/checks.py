@@ -32,7 +32,9 @@ class Bounds:
         return value > self.above and self.at_least <= value <= self.at_most
 
     def __str__(self):
-        low = f"above {self.above:g}" if self.above > -math.inf else f"at least {self.at_least:g}"
+        low = (
+            f"above {self.above:g}" if self.above > -math.inf else f"of at least {self.at_least:g}"
+        )
         if self.at_most == math.inf:
             return low
         opening = "(" if self.above > -math.inf else "["

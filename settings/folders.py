@@ -2,7 +2,9 @@
 
 import importlib
 import importlib.util
+import inspect
 import pkgutil
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +15,9 @@ T = TypeVar("T")
 
 def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
     """The subclass of `base` that each module of `package` defines, by the module's name."""
-    names = (info.name for info in pkgutil.iter_modules(package.__path__))
+    # A package's `__main__` is a command: it may stand on what the package does not know.
+    infos = pkgutil.iter_modules(package.__path__)
+    names = (info.name for info in infos if info.name != "__main__")
     modules = (importlib.import_module(f"{package.__name__}.{name}") for name in names)
     return {
         module.__name__.rpartition(".")[2]: own
@@ -23,25 +27,26 @@ def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
 
 
 def _defined(module: ModuleType, base: type[T]) -> Iterable[type[T]]:
-    """A module's own subclasses, not those it imports to build on."""
+    """A module's own whole subclasses, not those it imports or leaves abstract to build on."""
     for value in vars(module).values():
         own = isinstance(value, type) and value.__module__ == module.__name__
-        if own and issubclass(value, base) and value is not base:
+        if own and issubclass(value, base) and not inspect.isabstract(value) and value is not base:
             yield value
 
 
 def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
     """The subclass `name` of `base` in a file of the user's own: reading it runs its code.
 
+    Its module is called as the file is, path and all, so that `name_of` can write it again.
+
     Raises:
       ValueError: if there is no such file, it fails, or it has no such class.
     """
     if not path.is_file():
         raise ValueError(f"no file {path}")
-    module_name = f"_own_{path.stem}"
-    spec = importlib.util.spec_from_file_location(module_name, path)
+    spec = importlib.util.spec_from_file_location(str(path), path)
     assert spec and spec.loader  # a path that ends in .py has both
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[str(path)] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -50,3 +55,9 @@ def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
     if name not in found:
         raise ValueError(f"{path} has no {base.__name__} {name!r}; it has {sorted(found)}")
     return found[name]
+
+
+def name_of(cls: type) -> str:
+    """How expressions call a class: its file's name, or the path of a user's own file."""
+    module = cls.__module__
+    return f"{module}:{cls.__name__}" if module.endswith(".py") else module.rpartition(".")[2]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a job of slurm/submit.sh runs: one process a GPU, and back to the queue if it had to stop.
+# What a job of slurm/submit.sh runs: one process per GPU, and back to the queue if it had to stop.
 #
 # usage: sbatch [flags] slurm/job.sh PROGRAM ARGUMENTS...
 #

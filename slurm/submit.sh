@@ -21,7 +21,7 @@
 #   slurm/submit.sh sweep --nodes 2 base_125m --workdir runs/bases mesh.sweep=2 \
 #     model.rotary.base=1e2,1e4
 #
-# DIR is to lie on a disk that all nodes see. One process a GPU, found by jax.distributed. A job that
+# DIR is to lie on a disk that all nodes see. One process per GPU; jax.distributed finds the others. A job that
 # is preempted or runs out of time saves, goes back to the queue and goes on where it was.
 # Python is .venv/bin/python, or $PYTHON.
 

@@ -1,19 +1,19 @@
 import dataclasses
 import json
+import shlex
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rich.console import Console
 
 import evaluate as cli
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
-from evals import rows
+from data.task import Document
+from evals import rows, runner
 from evals import score as score_lib
 from evals.estimate import effective_context
-from evals.task import Document
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from experiment.run import RunDirectory, find_runs
@@ -21,6 +21,7 @@ from model import loss, transformer
 from model.config import ModelConfig
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
+from tests.evals import oracles
 
 CONFIG = ExperimentConfig(
     name="test",
@@ -39,6 +40,10 @@ CONFIG = ExperimentConfig(
     train=TrainConfig(num_steps=4, learning_rate=1e-3),
     evals=EvalConfig(tasks=("kv", "perplexity"), documents=3),
 )
+
+
+def evaluate(paths, **options):
+    return runner.evaluate(paths, runner.Options(**options))
 
 
 def with_model(**changes):
@@ -99,11 +104,11 @@ def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, stat
         for length in lengths
     }
 
-    def subject_of(text):
-        [member] = cli._members([run], [text], None, Console(quiet=True))
-        return member, cli._subject(member, *member.schedules)
+    def candidate_of(text):
+        [member] = runner._load([run], runner.Options(variants=[text]), print)
+        return member, member.candidate(*member.variants)
 
-    member, subject = subject_of(f"{dynamic}(base=100,original_context_length=16)")
+    member, candidate = candidate_of(f"{dynamic}(base=100,original_context_length=16)")
     random = np.random.default_rng(0)
     documents = [
         Document(
@@ -113,33 +118,33 @@ def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, stat
         )
         for number, length in enumerate(lengths)
     ]
-    network = cli._network(member.config.model)
-    together = score_lib.score(network, [subject], documents, 64)
+    network = runner.network(member.config.model)
+    together = score_lib.score(network, [candidate], documents, 64)
     for index, (length, each) in enumerate(zip(lengths, documents, strict=True)):
-        _, alone = subject_of(texts[length])
+        _, alone = candidate_of(texts[length])
         expected = score_lib.score(network, [alone], [each], 64)
         np.testing.assert_allclose(together.nll[:, index], expected.nll[:, 0], atol=1e-5)
         assert together.rank[0, index] == expected.rank[0, 0]
     # A table a row only where rows differ in theirs.
-    assert score_lib._tables([subject], documents[::2], 2).window.ndim == 2
-    assert score_lib._tables([subject], documents[:2], 2).window.ndim == 3
+    assert score_lib._tables([candidate], documents[::2], 2).window.ndim == 2
+    assert score_lib._tables([candidate], documents[:2], 2).window.ndim == 3
 
 
 def test_every_member_gets_the_rows_it_gets_alone(sweep, monkeypatch):
     side_by_side = []
 
-    def score(config, subjects, *args, **kwargs):
-        side_by_side.append(len(subjects))
-        return score_lib.score(config, subjects, *args, **kwargs)
+    def score(config, candidates, *args, **kwargs):
+        side_by_side.append(len(candidates))
+        return score_lib.score(config, candidates, *args, **kwargs)
 
-    monkeypatch.setattr(cli, "score", score)
-    results = cli.evaluate([sweep, sweep / "base=10"], tasks=["kv", "lagcopy"])
+    monkeypatch.setattr(runner, "score", score)
+    results = evaluate([sweep, sweep / "base=10"], tasks=["kv", "lagcopy"])
     assert side_by_side == [3, 3, 1, 1]  # the wider one is another network
     assert [run.name for run, _, _ in results] == list(MEMBERS)
     for run, _, _ in results:
         written = rows.read(run.results_path)
         run.results_path.unlink()
-        [(_, _, alone)] = cli.evaluate([run.path], tasks=["kv", "lagcopy"])
+        [(_, _, alone)] = evaluate([run.path], tasks=["kv", "lagcopy"])
         for name in set(rows.SCHEMA) - {"nll"}:
             assert written[name].tolist() == alone[name].tolist() or name == "base", name
         np.testing.assert_allclose(written["nll"], alone["nll"], atol=1e-4)
@@ -167,14 +172,14 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
         return {key: keys.count(key) for key in sorted(set(keys))}
 
     run = [tmp_path / "run"]
-    cli.evaluate(run, tasks=["kv"], documents=2)
-    cli.evaluate(run, tasks=["lagcopy"], documents=1)
+    evaluate(run, tasks=["kv"], documents=2)
+    evaluate(run, tasks=["lagcopy"], documents=1)
     before = evaluations()
     assert before.pop(("kv", 96, 4, "rope(base=10000)")) == 48
-    cli.evaluate(run, tasks=["kv"], documents=1)
-    cli.evaluate(run, tasks=["kv"], documents=1, step=2)
-    cli.evaluate(run, tasks=["kv"], documents=1, lengths=[64, 32])
-    cli.evaluate(run, tasks=["kv"], documents=1, schedules=["nope"])
+    evaluate(run, tasks=["kv"], documents=1)
+    evaluate(run, tasks=["kv"], documents=1, step=2)
+    evaluate(run, tasks=["kv"], documents=1, lengths=[64, 32])
+    evaluate(run, tasks=["kv"], documents=1, variants=["nope"])
     assert evaluations() == before | {
         ("kv", 32, 4, "rope(base=10000)"): 8,
         ("kv", 64, 4, "rope(base=10000)"): 16,
@@ -184,11 +189,11 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
     }
 
 
-def test_another_schedule_at_evaluation_is_that_schedule(sweep):
+def test_another_variant_at_evaluation_is_that_schedule(sweep):
     """The members start from the same parameters, so base 10 read as NoPE is NoPE."""
     runs = [sweep / "base=10", sweep / "rotary=nope"]
-    [(_, _, as_nope), _] = cli.evaluate(runs, tasks=["kv"], schedules=["nope"])
-    [(_, _, nope)] = cli.evaluate(runs[1:], tasks=["kv"])
+    [(_, _, as_nope), _] = evaluate(runs, tasks=["kv"], variants=["nope"])
+    [(_, _, nope)] = evaluate(runs[1:], tasks=["kv"])
     np.testing.assert_allclose(as_nope["nll"], nope["nll"], atol=1e-5)
     assert set(as_nope["rotary"]) == {"nope"} and np.isnan(as_nope["base"]).all()
 
@@ -212,6 +217,8 @@ def test_train_with_a_evaluate_with_b_is_a_matrix(sweep, capsys):
     assert "yarn" in captured.out and "(base=500)" in captured.out
     row = next(line for line in captured.out.splitlines() if line.strip().startswith("rotary=nope"))
     assert row.count("NOT_LEARNED") == 2
+    (typed,) = RunDirectory(sweep / "rotary=nope").read_commands()
+    assert shlex.split(typed) == ["python", "evaluate.py", *paths, *arguments]
 
 
 def test_precision_asks_on_near_the_fall_until_it_is_known(tmp_path, tokenizer_bytes, monkeypatch):
@@ -233,8 +240,8 @@ def test_precision_asks_on_near_the_fall_until_it_is_known(tmp_path, tokenizer_b
     monkeypatch.setattr(loss, "token_scores", token_scores)
     make_run(tmp_path / "run", with_model(norm_epsilon=0.75), tokenizer_bytes)
     arguments = {"tasks": ["kv"], "lengths": [256], "documents": 8}
-    [(_, _, few)] = cli.evaluate([tmp_path / "run"], **arguments)
-    [(_, _, many)] = cli.evaluate([tmp_path / "run"], **arguments, precision=0.2)
+    [(_, _, few)] = evaluate([tmp_path / "run"], **arguments)
+    [(_, _, many)] = evaluate([tmp_path / "run"], **arguments, precision=0.2)
     wide, narrow = map(effective_context.estimate, (few, many))
     assert wide.octaves > 0.2 >= narrow.octaves
     assert abs(np.log2(narrow.l50 / 40)) < 0.2
@@ -248,8 +255,8 @@ def test_precision_asks_on_near_the_fall_until_it_is_known(tmp_path, tokenizer_b
     assert near > 1.5 * np.mean((few["distance"] >= 20) & (few["distance"] <= 80))
 
 
-def test_step1_lists_the_trained_schedule_then_the_candidates():
-    assert cli.candidates("base=1e3,500,ntk_aware(factor=4)") == [
+def test_step1_lists_the_trained_variant_then_the_candidates():
+    assert runner.Options().with_step1("base=1e3,500,ntk_aware(factor=4)").variants == [
         "trained",
         "rope(base=1000)",
         "rope(base=500)",
@@ -261,23 +268,7 @@ def test_a_window_of_33_tokens_has_an_effective_context_of_32(
     tmp_path, tokenizer_bytes, monkeypatch, capsys
 ):
     """The whole chain on a model whose reach is known: right within its window, blind beyond."""
-
-    def hidden(config, params, table, tokens_BT, positions_BT, segment_ids_BT):
-        T = tokens_BT.shape[1]
-        distance_TS = jnp.arange(T)[:, None] - jnp.arange(T)
-        # What followed an id is distance - 1 away, and the window counts the query itself.
-        seen_TS = (distance_TS > 0) & (distance_TS - 1 < table.window[0])
-        seen_BTS = (tokens_BT[:, :, None] == tokens_BT[:, None, :]) & seen_TS
-        latest_BT = jnp.max(jnp.where(seen_BTS, jnp.arange(T), -1), axis=-1)
-        following_BT = jnp.take_along_axis(tokens_BT, latest_BT + 1, axis=1)
-        return jnp.where(latest_BT < 0, -1, following_BT)
-
-    def token_scores(config, params, expected_BT, targets_BT):
-        correct_BT = expected_BT == targets_BT
-        return loss.TokenScores(9.0 * ~correct_BT, correct_BT, 99 * ~correct_BT)
-
-    monkeypatch.setattr(transformer, "hidden", hidden)
-    monkeypatch.setattr(loss, "token_scores", token_scores)
+    oracles.stand_in_for_the_model(monkeypatch)
     # jit remembers what it traced, so these have a network of their own.
     make_run(tmp_path / "all", with_model(norm_epsilon=0.5), tokenizer_bytes)
     make_run(tmp_path / "window", with_model(norm_epsilon=0.5, window=33), tokenizer_bytes)
@@ -326,10 +317,10 @@ def test_nothing_to_ask_is_a_mistake(tmp_path, tokenizer_bytes, capsys):
         (["--precision=0"], "precision must be a positive number of octaves, got 0"),
         (["--documents=0"], "documents must be at least 1, got 0"),
         (["--step=3"], "has no checkpoint of step 3; it has [4]"),
-        (["--rotary=ropee(base=10)"], "unknown rotary schedule 'ropee'; did you mean 'rope'?"),
+        (["--rotary=ropee(base=10)"], "unknown rotary variant 'ropee'; did you mean 'rope'?"),
         (["--rotary=ntk_aware"], "ntk_aware needs factor: write ntk_aware(factor=...)"),
         (["--rotary=nope,yarn"], "yarn needs factor"),
-        (["--step1=base=10", "--tasks=kv"], "--step1 chooses its own task and schedules"),
+        (["--step1=base=10", "--tasks=kv"], "--step1 chooses its own task and variants"),
     ],
 )
 def test_mistakes_are_named_on_one_line(tmp_path, tokenizer_bytes, capsys, arguments, message):

@@ -1,18 +1,23 @@
+import dataclasses
 import html.parser
 import json
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 import report
 from experiment.run import find_runs
 from model import rotary
+from model.config import MlaConfig
 from reporting import members as members_lib
-from reporting import style
+from reporting import style as style_lib
 from reporting.curves import compact
 from reporting.effective_context import effective_context
+from reporting.writing import page_of
 from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep
 from theory.predictions import predict
 
@@ -20,7 +25,7 @@ from theory.predictions import predict
 @pytest.fixture(autouse=True, scope="module")
 def coarse_pictures():
     patch = pytest.MonkeyPatch()
-    patch.setitem(style.STYLE, "savefig.dpi", 40)
+    patch.setitem(style_lib.STYLE, "savefig.dpi", 40)
     yield
     patch.undo()
 
@@ -95,6 +100,16 @@ def parsed(text) -> _Tables:
     return tables
 
 
+def headings(text) -> list[str]:
+    return re.findall(r"<h2[^>]*>([^<]*)", text)
+
+
+def section(text, title) -> str:
+    """What stands under a heading."""
+    start = text.index(f">{title}</h2>")
+    return text[start : text.index("</section>", start)]
+
+
 def numbers(text) -> dict[str, list[str]]:
     """The rows of the first table by member."""
     found = {}
@@ -115,7 +130,7 @@ def test_the_table_says_theory_in_plain_numbers(page):
 
 def test_the_table_says_what_was_measured(page):
     table = numbers(page)
-    for member, last_right in (("base=10", 19), ("base=30", 59), ("window=32", 31)):
+    for member, last_right in (("base=10", 19), ("base=30", 59), ("base=10000,window=32", 31)):
         l50, low, high = map(float, re.findall(r"[\d.]+", table[member][0]))
         assert last_right - 0.5 < l50 < last_right + 1.5
         assert low <= l50 <= high
@@ -137,7 +152,14 @@ def test_the_leading_task_is_kv_and_others_follow(page):
 
 def test_members_stand_in_order_of_base_then_controls(page):
     members = [row[0] for row in parsed(page).rows if row][2:8]
-    assert members == ["base=10", "base=30", "base=100", "base=10000", "rotary=nope", "window=32"]
+    assert members == [
+        "base=10",
+        "base=30",
+        "base=100",
+        "base=10000",
+        "rotary=nope",
+        "base=10000,window=32",
+    ]
 
 
 def test_the_page_needs_nothing_else(page):
@@ -150,6 +172,36 @@ def test_ids_are_unique_and_every_reference_has_its_target(page):
     ids = parsed(page).ids
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'(?:url\(|href=")#([^")]+)', page)) <= set(ids)
+
+
+def test_every_section_is_linked_to(page):
+    contents = page[page.index("<nav") : page.index("</nav>")]
+    assert re.findall(r'<a href="#[^"]*">([^<]*)', contents) == headings(page)
+
+
+def test_figures_are_drawn_in_colours_of_the_page_which_has_others_when_dark(page, members):
+    """No colour of a figure on white is left, and each has two values; members can be seen."""
+    style, _, body = page.partition("</style>")
+    assert not re.findall(f"{style_lib.INK}|{style_lib.FAINT}|#ffffff", body)
+    used = set(re.findall(r"var\((--[\w-]+)\)", body))
+    assert {"--ink", "--grid", "--member-0", "--member-3"} <= used
+    assert all(f"{name}:" in style and style.count(f"{name}:") == 2 for name in used)
+
+    def luminance(color):
+        parts = np.array(to_rgb(color))
+        linear = np.where(parts > 0.04045, ((parts + 0.055) / 1.055) ** 2.4, parts / 12.92)
+        return linear @ (0.2126, 0.7152, 0.0722)
+
+    (paper,) = re.findall(r"--paper: (#\w{6});", style)  # the other is #fff
+    for look in style_lib.looks(members[:4]).values():
+        assert (luminance(look.dark) + 0.05) / (luminance(paper) + 0.05) > 3  # WCAG 1.4.11
+
+
+def test_wide_tables_are_scrolled_in_a_box_and_their_captions_are_not(page):
+    boxes = re.findall(r'<div class="scroll"[^>]*>(.*?)</div>', page, re.DOTALL)
+    assert len(boxes) == page.count("<table") > 3
+    assert all("<table" in box and "<caption" not in box for box in boxes)
+    assert "</div>\n<figcaption>Effective context: the distance in tokens" in page
 
 
 def test_text_of_the_configuration_is_escaped(page):
@@ -184,7 +236,10 @@ def test_what_is_drawn_where(members):
     assert marks["member-3", "o", 10000.0] == pytest.approx(127)
     theory = [y for (gid, marker, _), y in marks.items() if (gid, marker) == ("member-3", "_")]
     assert theory == [725]  # the periods lie above the figure
-    assert [label.get_text() for label in controls.get_xticklabels()] == ["nope", "window=32"]
+    assert [label.get_text() for label in controls.get_xticklabels()] == [
+        "nope",
+        "base=10000\nwindow=32",
+    ]
     assert [LENGTH, LENGTH] in [list(line.get_ydata()) for line in based.get_lines()]
     assert [32, 32] in [list(line.get_ydata()) for line in controls.get_lines()]
     # The lowest number, theory's 5, stands above the tick of 4; a row below is for the unlearned.
@@ -227,29 +282,28 @@ def test_the_stable_base_is_a_line(members):
 
 
 def test_bases_get_lighter_in_order_and_controls_are_grey(members):
-    look = style.looks(members)
-    luminance = [np.dot(look[i].color[:3], (0.2126, 0.7152, 0.0722)) for i in range(4)]
-    assert np.all(np.diff(luminance) > 0.05)
-    assert {look[4].color, look[5].color} == {style.FAINT}
+    look = style_lib.looks(members)
+    for colors in ([look[i].color for i in range(4)], [look[i].dark for i in range(4)]):
+        luminance = [np.dot(to_rgb(color), (0.2126, 0.7152, 0.0722)) for color in colors]
+        assert np.all(np.diff(luminance) > 0.05)
+    assert {look[4].color, look[5].color} == {style_lib.FAINT}
     assert look[4].linestyle != look[5].linestyle
 
 
 def test_only_fields_that_differ_are_in_the_open(page):
-    shown, folded = page.split("<details><summary>Configuration shared")
-    shown = shown[shown.index("What differs between members") :]
+    different = section(page, "What differs between members")
+    shown, folded = different.split("<details><summary>Configuration shared")
     assert "model.rotary" in shown and "model.window" in shown
     assert "train.learning_rate" not in shown
     assert "train.learning_rate" in folded
 
 
 def test_commands_repeat_the_experiment(sweep, page):
-    assert f"python sweep.py tiny --workdir {sweep} model.rotary.base=10,30,100,1e4\n" in page
-    four = " ".join(f"{sweep}/base={base}" for base in (10000, 10, 30, 100))
     assert (
-        f"python evaluate.py {sweep} --tasks kv --documents 8\n"
-        f"python evaluate.py {four} --tasks lines,perplexity --documents 8\n"
+        f"<pre>python sweep.py tiny --workdir {sweep} model.rotary.base=10,30,100,1e4\n"
+        f"python evaluate.py {sweep}\n"
         f"python report.py {sweep}</pre>"
-    ) in page
+    ) in section(page, "How to repeat it")
 
 
 def test_runs_that_saw_the_same_rows_are_said_to(page):
@@ -261,20 +315,19 @@ def test_runs_that_saw_different_rows_are_said_to(tmp_path):
     make_run(tmp_path / "a", experiment("rope(base=10)"), digest=1)
     make_run(tmp_path / "b", experiment("rope(base=30)"), digest=2)
     assert run_report(tmp_path / "a", tmp_path / "b") == 0
-    assert "Runs consumed different rows" in (tmp_path / "a" / "report.html").read_text()
+    text = (tmp_path / "report-a+b" / "report.html").read_text()
+    assert "Runs consumed different rows" in text
 
 
 def test_without_results_the_page_says_how_to_get_them(tmp_path):
     make_run(tmp_path, experiment("rope(base=10)"), overrides=["seed=3"])
     assert run_report(tmp_path) == 0
     text = (tmp_path / "report.html").read_text()
-    name = tmp_path.name
-    assert (
-        f"<p>Not evaluated yet: {name}. Run:</p>\n<pre>python evaluate.py {tmp_path}</pre>" in text
-    )
+    run = f"<p>Not evaluated yet: base=10. Run:</p>\n<pre>python evaluate.py {tmp_path}</pre>"
+    assert run in text
     assert f"python train.py tiny --workdir {tmp_path} seed=3\n" in text
     assert "Nothing has been measured yet." in text
-    assert numbers(text)[name] == ["5", "15", "58"]
+    assert numbers(text)["base=10"] == ["5", "15", "58"]
     assert (tmp_path / "loss.png").exists()
     assert not (tmp_path / "accuracy_by_distance.png").exists()
 
@@ -293,23 +346,26 @@ def test_a_member_without_checkpoint_or_perplexity_is_named(tmp_path):
 
 
 def test_sections_are_there_when_their_rows_are(sweep, page, tmp_path):
-    assert re.findall(r"<h2 id[^>]*>([^<]*)", page) == [
+    assert headings(page) == [
+        "The numbers",
         "Effective context by other rules",
         "Against what the frequencies predict",
         "Accuracy by distance",
         "Perplexity in numbers",
         "Perplexity and context",
         "Training loss",
+        "What else can be measured here",
+        "What differs between members",
+        "How to repeat it",
     ]
-    assert "What else can be measured here" in page
     assert f"python evaluate.py {sweep} --lengths 128,256,512</pre>" in page
     config = experiment("rope(base=10)")
     rows = answers(config, 20, documents=2) + answers(config, 20, length=256, documents=2)
-    rows += answers(config, 40, schedule="rope(base=500)", documents=2)
+    rows += answers(config, 40, variant="rope(base=500)", documents=2)
     make_run(tmp_path, config, rows)
     assert run_report(tmp_path) == 0
     text = (tmp_path / "report.html").read_text()
-    assert re.findall(r"<h2 id[^>]*>([^<]*)", text) == [
+    assert headings(text)[1:-3] == [
         "Effective context by other rules",
         "Accuracy by distance",
         "By context length",
@@ -327,10 +383,10 @@ def test_pointing_at_a_cell_shows_its_number(tmp_path):
     """Of the cell of 16 to 22 tokens, 4 of 7 distances are below 20."""
     config = experiment("rope(base=10)")
     rows = answers(config, 20, documents=2) + answers(config, 20, length=256, documents=2)
-    run = make_run(tmp_path / "a<b", config, rows)
+    run = make_run(tmp_path / "run", config, rows)
     assert run_report(run.path) == 0
     text = (run.path / "report.html").read_text()
-    assert '<g class="member-0"><title>a&lt;b at 256, 16 to 22 tokens: 0.57 of 14</title>' in text
+    assert '<g class="member-0"><title>base=10 at 256, 16 to 22 tokens: 0.57 of 14</title>' in text
     assert " title:" not in text
 
 
@@ -338,7 +394,7 @@ def test_a_task_of_the_config_without_rows_is_named(page, sweep):
     assert "<p>No lagcopy yet: all 6 members. Run:" in page
     assert f"<pre>python evaluate.py {sweep} --tasks lagcopy</pre>" in page
     assert "No kv yet" not in page
-    assert "No lines yet: rotary=nope, window=32." in page
+    assert "No lines yet: rotary=nope, base=10000,window=32." in page
 
 
 def test_seeds_of_a_setting_are_one_member(tmp_path):
@@ -354,43 +410,32 @@ def test_seeds_of_a_setting_are_one_member(tmp_path):
     assert len(members[0].losses) == 2
 
 
-def test_only_the_last_checkpoint_under_the_trained_schedule_counts(tmp_path):
+def test_only_the_last_checkpoint_under_the_trained_variant_counts(tmp_path):
     """`evaluate.py --rotary` and earlier steps leave rows in the same file."""
     config = experiment("rope(base=10)")
-    rows = answers(config, 1000, schedule="nope") + answers(config, 1000, step=5)
+    rows = answers(config, 1000, variant="nope") + answers(config, 1000, step=5)
     make_run(tmp_path, config, rows + answers(config, 20))
     (member,) = members_lib.read(find_runs([tmp_path]))
     assert 19 <= member.estimates["kv"].l50 <= 20
 
 
-def test_members_of_two_sweeps_keep_their_names_apart(tmp_path):
+def test_members_of_two_sweeps_are_called_by_what_differs(tmp_path):
     for name, fraction in (("half", 0.5), ("full", 1.0)):
         config = experiment(f"rope(base=10,rotary_fraction={fraction})")
         make_run(make_sweep(tmp_path / name, ["base=10"]) / "base=10", config)
     members = members_lib.read(find_runs([tmp_path / "half", tmp_path / "full"]))
-    assert {member.label for member in members} == {"half/base=10", "full/base=10"}
-    # Half of the pairs at rest: B_m cannot be negative.
+    # Half of the pairs are not rotated: B_m cannot be negative.
     bounds = {member.label: member.theory.first_negative for member in members}
-    assert bounds == {"half/base=10": None, "full/base=10": 5}
+    assert bounds == {"base=10,rotary_fraction=0.5": None, "base=10": 5}
 
 
 def test_theory_of_unlike_layers_is_that_of_the_farthest():
     ten = rotary.parse("rope(base=10)").inv_freq(64)
     hundred = rotary.parse("rope(base=100)").inv_freq(64)
-    both = predict(np.stack([ten, hundred, ten]))
+    both = predict(np.stack([ten, hundred, ten])[:, None])
     assert both.first_negative == 46
     assert both.full_period == pytest.approx(544, abs=0.5)
-    assert predict(np.stack([ten, np.zeros(32)])).first_negative is None
-
-
-def test_perplexity_is_weighted_by_tokens(tmp_path):
-    config = experiment("rope(base=10)")
-    rows = answers(config, 1000, task="perplexity", documents=2)
-    for row in rows:
-        row["nll"], row["num_tokens"] = (1.0, 30) if row["document"] else (5.0, 10)
-    make_run(tmp_path, config, rows)
-    (member,) = members_lib.read(find_runs([tmp_path]))
-    np.testing.assert_allclose(member.perplexity[LENGTH].nll, 2.0)  # (1 * 30 + 5 * 10) / 40
+    assert predict(np.stack([ten, np.zeros(32)])[:, None]).first_negative is None
 
 
 def test_long_losses_are_averaged_in_blocks(tmp_path):
@@ -410,6 +455,36 @@ def test_the_page_can_be_put_elsewhere(tmp_path):
     assert run_report(tmp_path / "run", "--out", out) == 0
     assert out.exists() and (out.parent / "effective_context.png").exists()
     assert f"python report.py {tmp_path / 'run'} --out {out}" in out.read_text()
+
+
+def test_a_page_of_several_directories_replaces_none_of_theirs(tmp_path, monkeypatch):
+    """Neither the pages, nor the figures and numbers beside them."""
+    runs = [make_run(tmp_path / n, experiment(f"rope(base={n})")).path for n in ("10", "30")]
+    for run in runs:
+        assert run_report(run) == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.chdir(tmp_path)
+    assert run_report("10", "30") == 0
+    assert all(path.read_bytes() == content for path, content in before.items())
+    both = tmp_path / "report-10+30"
+    assert (both / "results.csv").exists() and (both / "effective_context.png").exists()
+    assert {"base=10", "base=30"} <= numbers((both / "report.html").read_text()).keys()
+    # A directory given twice is one.
+    assert run_report("10", "30", "10") == run_report("10", runs[0]) == 0
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("report")] == [
+        "report-10+30"
+    ]
+
+
+def test_where_a_page_goes():
+    here, paths = Path("runs"), [f"T{n}" for n in range(60)]
+    assert page_of([here / "a"]) == here / "a" / "report.html"
+    assert page_of([here / "a", here / "b" / "c"]) == here / "report-a+b-c" / "report.html"
+    # A sweep and one of its members.
+    assert page_of([here / "a", here / "a" / "x"]) == here / "report-a+a-x" / "report.html"
+    long, other = (page_of([here / name for name in each]) for each in (paths, paths[:-1]))
+    assert re.fullmatch(r"runs/report-T0\+59-[0-9a-f]{8}/report.html", str(long))
+    assert long != other
 
 
 def test_mistakes_exit_2_with_one_line(tmp_path, capsys):
@@ -436,3 +511,26 @@ def test_token_counts_are_written_short():
         "2.5M",
         "3B",
     ]
+
+
+def test_a_setting_that_one_member_lacks_leaves_its_cell_empty(tmp_path):
+    """MLA has sizes of its own, and an override may leave a list empty: no cell moves left."""
+    plain = experiment("rope(base=10)")
+    mla = MlaConfig(kv_lora_rank=8, qk_nope_head_dim=48, qk_rope_head_dim=16, v_head_dim=32)
+    latent = dataclasses.replace(plain, model=dataclasses.replace(plain.model, mla=mla))
+    listed = experiment("rope(base=30)")
+    listed = dataclasses.replace(listed, evals=dataclasses.replace(plain.evals, lengths=(64, 128)))
+    for name, config in (("plain", plain), ("latent", latent), ("listed", listed)):
+        make_run(tmp_path / name, config)
+    folders = [tmp_path / name for name in ("plain", "latent", "listed")]
+    assert run_report(*folders, "--out", tmp_path / "page.html") == 0
+    text = (tmp_path / "page.html").read_text()
+    rows = parsed(section(text, "What differs between members")).rows
+    heads, *members = rows[:4]
+    assert {len(row) for row in rows[:4]} == {len(heads)}
+    cells = {row[0]: dict(zip(heads, row, strict=True)) for row in members}
+    first, second, third = (cells[row[0]] for row in members)
+    assert third["evals.lengths"] == "64,128"
+    assert first["evals.lengths"] == second["evals.lengths"] == ""
+    assert second["model.mla.qk_rope_head_dim"] == "16"
+    assert first["model.mla.qk_rope_head_dim"] == third["model.mla.qk_rope_head_dim"] == ""

@@ -1,7 +1,6 @@
 """`python -m theory COMMAND ...`: what the papers' bound says of a base, schedule or run."""
 
 import argparse
-import inspect
 import json
 import math
 import sys
@@ -16,7 +15,7 @@ from rich.table import Table
 from model import rotary
 from model.rotary.rope import Rope
 from settings.expressions import nearest
-from theory import asymptotic, bound, decay, family, figures, published
+from theory import asymptotic, bound, decay, family, figures, predictions, published
 
 OPEN = "?"  # stands for the number to be found in a schedule's expression
 
@@ -62,7 +61,7 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     if args.rotary:
         if args.rotary_fraction != 1:
             raise ValueError("with --rotary, write rotary_fraction=... in the expression")
-        open_family, name, fraction = _open_schedule(args.rotary, args.head_dim)
+        open_family, name, fraction = _open_variant(args.rotary, args.head_dim)
     else:
         open_family = family.rope_base(args.head_dim, args.rotary_fraction)
         name, fraction = "base", args.rotary_fraction
@@ -115,38 +114,13 @@ def advice(open_family: family.Family, number: float, length: int) -> str:
     return repr(number)
 
 
-_FAMILIES = {
-    ("rope", "base"): family.rope_base,
-    ("position_interpolation", "base"): family.interpolation_base,
-    ("position_interpolation", "factor"): family.interpolation_factor,
-    ("ntk_aware", "base"): family.ntk_aware_base,
-    ("ntk_aware", "factor"): family.ntk_aware_factor,
-    ("yarn", "base"): family.yarn_base,
-    ("yarn", "factor"): family.yarn_factor,
-}
-
-
-def _open_schedule(text: str, head_dim: int) -> tuple[family.Family, str, float]:
+def _open_variant(text: str, head_dim: int) -> tuple[family.Family, str, float]:
     """The family of an expression with one `?`, the name of that number, and the fraction."""
     if text.count(OPEN) != 1:
         raise ValueError(f"--rotary must have one number open, like rope(base=?), got {text!r}")
-    schedule = rotary.parse(text.replace(OPEN, "2"))
-    name = type(schedule).__module__.rpartition(".")[2]
+    variant = rotary.parse(text.replace(OPEN, "2"))
     number = text.split(OPEN)[0].rstrip(" =").rpartition("(")[2].rpartition(",")[2].strip()
-    if (name, number) not in _FAMILIES:
-        valid = ", ".join(f"{schedule}({parameter}=?)" for schedule, parameter in _FAMILIES)
-        raise ValueError(f"no bound is known for {number} of {name} (valid: {valid})")
-    builder = _FAMILIES[name, number]
-    taken = inspect.signature(builder).parameters
-    built = builder(head_dim, **{k: v for k, v in vars(schedule).items() if k in taken})
-    # A parameter the family knows nothing of would make it another schedule's.
-    turning = built[0].inv_freq(math.log(2)) if len(built) == 1 else None
-    expected = schedule.inv_freq(head_dim)
-    if getattr(schedule, "truncate", True) is not True or not (
-        turning is None or np.allclose(turning, expected[: turning.size], rtol=1e-9, atol=0)
-    ):
-        raise ValueError(f"no bound is known for {text} with these parameters")
-    return built, number, schedule.rotary_fraction
+    return family.opened(variant, number, head_dim), number, variant.rotary_fraction
 
 
 # --- length --------------------------------------------------------------------------------------
@@ -161,10 +135,10 @@ def length_command(args: argparse.Namespace) -> tuple[dict, str]:
     if args.rotary and args.rotary_fraction != 1:
         raise ValueError("with --rotary, write rotary_fraction=... in the expression")
     if args.rotary:
-        schedule = rotary.parse(args.rotary)
+        schedule = rotary.parse(args.rotary, own_files=True)
     else:
         schedule = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
-    (first,) = bound.length_of(schedule.inv_freq(args.head_dim), args.limit)
+    first = decay.first_negative(schedule.inv_freq(args.head_dim), args.limit)
     result = {
         "rotary": rotary.expression(schedule),
         "head_dim": args.head_dim,
@@ -179,16 +153,24 @@ def _length_of_run(path: Path, limit: int) -> tuple[dict, str]:
     from experiment.run import RunDirectory
 
     model, data = (config := RunDirectory(path).config).model, config.data
-    layers = bound.length_of(model.rotary_table(data.context_length).inv_freq, limit)
-    reaches = [first for first in layers if first is not None]
-    first = max(reaches) if len(reaches) == len(layers) else None
+    heads = predictions.by_layer(model.rotary_table(data.context_length).inv_freq, limit)
+    layers = [predictions.farthest(layer) for layer in heads]
+    first = predictions.farthest(layers)
     result = {
         "run": str(path),
-        "head_dim": model.rope_head_dim,
-        "first_violation": first,  # of the layer that sees farthest
+        "head_dim": model.head_dim,
+        "first_violation": first,  # of the head that sees farthest
         "checked_up_to": limit - 1 if first is None else first,
         "layers": layers,
     }
+    if len(heads[0]) > 1:
+        result["heads"] = heads
+        lines = [
+            f"layer {index}, head {head}: {_first(found, limit)}"
+            for index, layer in enumerate(heads)
+            for head, found in enumerate(layer)
+        ]
+        return result, "\n".join(lines)
     if len(set(layers)) == 1:
         return result, _first(first, limit)
     lines = [f"layer {index}: {_first(layer, limit)}" for index, layer in enumerate(layers)]
@@ -312,7 +294,7 @@ def models_command(args: argparse.Namespace) -> tuple[dict, str]:
 def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
     """B_m of several schedules over distance, drawn."""
     schedules = [Rope(base=base) for base in args.base or []]
-    schedules += [rotary.parse(text) for text in args.rotary or []]
+    schedules += [rotary.parse(text, own_files=True) for text in args.rotary or []]
     if not schedules:
         raise ValueError("give --base 1e4,1e6 or --rotary EXPR, as often as you like")
     bound.check_length(args.length)

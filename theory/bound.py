@@ -123,8 +123,8 @@ class _Taylor:
         self.curvatures = s * s * moved * np.sqrt(1 + moved * moved)
         relative = 8 * (np.abs(piece.offset) + s * x) + 32
         angle = m[:, 0] * (inv_freq * relative).sum(axis=1)
-        self.value = self.terms.sum(axis=1) + piece.at_rest
-        self.value_error = _UNIT * (angle + n * (24 + n) + n * piece.at_rest)
+        self.value = self.terms.sum(axis=1) + piece.unrotated
+        self.value_error = _UNIT * (angle + n * (24 + n) + n * piece.unrotated)
         self.rate = self.rates.sum(axis=1)
         speed = s * moving * (relative + 24 + n)
         twist = s * moving * inv_freq * relative
@@ -158,7 +158,7 @@ def _values(piece: Piece, x: float, first: int, length: int):
     exactly_one = (exponent == 0) & (piece.constant == 0)
     relative = np.where(exactly_one, 0, 8 * exponent + 32)
     drift = _UNIT * float((inv_freq * relative).sum())
-    resting = np.concatenate([inv_freq, np.zeros(piece.at_rest)])
+    resting = np.concatenate([inv_freq, np.zeros(piece.unrotated)])
     for start, values, error in decay.scan(resting, first, length):
         yield start, values, error + drift * np.arange(start, start + values.size)
 
@@ -256,7 +256,7 @@ def surely_feasible(family: Family, number: float, length: int) -> bool:
 
 def _all_positive(piece: Piece) -> bool:
     """Whether the pairs at rest outweigh all others: Su's observation on partial rotation."""
-    return piece.at_rest >= piece.slope.size
+    return piece.unrotated >= piece.slope.size
 
 
 def _surely_positive(piece: Piece, x: float, length: int) -> int:
@@ -268,7 +268,7 @@ def _surely_positive(piece: Piece, x: float, length: int) -> int:
     """
     moving = np.exp(piece.offset - piece.slope * x)
     fixed = (piece.slope == 0) | (piece.constant > 0)
-    least = float(piece.at_rest)
+    least = float(piece.unrotated)
     if fixed.any():
         limit = (np.where(piece.slope == 0, moving, 0) + piece.constant)[fixed]
         still = np.where(piece.slope == 0, 0, moving)[fixed].sum()
@@ -322,7 +322,7 @@ def is_feasible(
             return False
         for index in np.flatnonzero(values <= error).tolist():
             angles = _power_angles(base, piece.slope.size, start + index)
-            if exact.sign_of_cosine_sum(angles, piece.at_rest) < 0:
+            if exact.sign_of_cosine_sum(angles, piece.unrotated) < 0:
                 return False
     return True
 
@@ -393,7 +393,7 @@ def _range(piece: Piece, x: float, half: float, m: np.ndarray) -> tuple[np.ndarr
     swing = np.abs(taylor.rate) * half + taylor.curvature * quadratic + error
     # In wide cells it is better to bound each cosine alone, and none goes below -1.
     swings = np.abs(taylor.rates) * half + taylor.curvatures * (quadratic * (1 + 1e-9))
-    each = np.maximum(taylor.terms - swings, -1).sum(axis=1) + piece.at_rest - error
+    each = np.maximum(taylor.terms - swings, -1).sum(axis=1) + piece.unrotated - error
     return np.maximum(taylor.value - swing, each), taylor.value + swing
 
 
@@ -461,18 +461,6 @@ def smallest_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0
         that no base covers (a single turning pair).
     """
     return smallest(rope_base(head_dim, rotary_fraction), [length])[0]
-
-
-def length_of(inv_freq: np.ndarray, limit: int = decay.LONGEST) -> list[int | None]:
-    """The first violation of every layer of a model, in tokens; None if there is none.
-
-    Args:
-      inv_freq: float64 `[L, R]`, one schedule a layer, or `[R]`, one for all.
-      limit: distances below this are tested.
-    """
-    layers = [tuple(layer) for layer in np.atleast_2d(inv_freq).tolist()]
-    found = {layer: decay.first_negative(np.array(layer), limit) for layer in set(layers)}
-    return [found[layer] for layer in layers]
 
 
 def stable_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0) -> StableBase:

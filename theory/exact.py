@@ -46,13 +46,13 @@ def _cosine(angle: int, bits: int) -> int:
     return total
 
 
-def sign_of_cosine_sum(angles: Angles, at_rest: int = 0, max_bits: int = 2**14) -> int:
-    """+1 or -1, the sign of at_rest + Σ cos(angle_i).
+def sign_of_cosine_sum(angles: Angles, unrotated: int = 0, max_bits: int = 2**14) -> int:
+    """+1 or -1, the sign of unrotated + Σ cos(angle_i).
 
     Args:
       angles: gives all angles at a precision of `bits`: integers n_i with the angle within
         2**-bits radians of n_i / 2**bits.
-      at_rest: how many further terms are exactly 1.
+      unrotated: how many further terms are exactly 1.
 
     Raises:
       ArithmeticError: if `max_bits` do not decide, which the theorem above excludes in the limit.
@@ -61,7 +61,7 @@ def sign_of_cosine_sum(angles: Angles, at_rest: int = 0, max_bits: int = 2**14) 
     while bits <= max_bits:
         turn = two_pi(bits + 64)
         numerators = angles(bits)
-        total = at_rest << bits
+        total = unrotated << bits
         for numerator in numerators:
             reduced = (numerator << 64) % turn
             reduced = reduced - turn if 2 * reduced > turn else reduced

@@ -1,6 +1,7 @@
-"""The lengths a rotary table predicts, whatever its schedules."""
+"""The lengths a rotary table predicts, whatever its variants."""
 
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,11 +15,12 @@ HORIZON = 2**20
 class Predictions:
     """What the frequencies alone predict, in tokens.
 
-    Where layers differ, the layer that reaches farthest counts: a model may use any of them.
+    A head is what a base bounds. Where layers or heads differ, the one that reaches farthest
+    counts: a model may use any of them.
 
     Attributes:
-      first_negative: first distance with B_m < 0; None if there is none below `HORIZON`.
-      quarter_period, full_period: of the slowest turning pair; inf where nothing turns.
+      first_negative: first distance with B_m < 0; None if none was found below the limit.
+      quarter_period, full_period: of the slowest rotated pair; inf where nothing rotates.
     """
 
     first_negative: int | None
@@ -26,12 +28,34 @@ class Predictions:
     full_period: float
 
 
-def predict(inv_freq: np.ndarray) -> Predictions:
-    """What the frequencies of a rotary table, float64 `[L, R]`, radians per token, predict."""
-    layers = np.unique(inv_freq, axis=0)
-    bounds = [decay.first_negative(layer, HORIZON) for layer in layers]
+def predict(inv_freq: np.ndarray, limit: int = HORIZON) -> Predictions:
+    """What the frequencies of a rotary table predict.
+
+    Args:
+      inv_freq: float64 `[L, K, R]`, radians per token.
+      limit: a first violation is looked for below this distance, tokens.
+    """
+    heads = np.unique(inv_freq.reshape(-1, inv_freq.shape[-1]), axis=0)
     return Predictions(
-        first_negative=None if None in bounds else max(bound for bound in bounds if bound),
-        quarter_period=max(decay.quarter_period(layer) for layer in layers),
-        full_period=max(decay.full_period(layer) for layer in layers),
+        first_negative=farthest(decay.first_negative(head, limit) for head in heads),
+        quarter_period=max(decay.quarter_period(head) for head in heads),
+        full_period=max(decay.full_period(head) for head in heads),
     )
+
+
+def farthest(firsts: Iterable[int | None]) -> int | None:
+    """The last of first violations; None, which stands for never, comes after all of them."""
+    found = list(firsts)
+    return None if None in found else max(first for first in found if first is not None)
+
+
+def by_layer(inv_freq: np.ndarray, limit: int) -> list[list[int | None]]:
+    """The first violation of every head of a rotary table, in tokens; None if there is none.
+
+    Args:
+      inv_freq: float64 `[L, K, R]`, radians per token.
+      limit: distances below this are tested.
+    """
+    heads = {tuple(head) for layer in inv_freq.tolist() for head in layer}
+    found = {head: decay.first_negative(np.array(head), limit) for head in heads}
+    return [[found[tuple(head)] for head in layer] for layer in inv_freq.tolist()]

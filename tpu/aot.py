@@ -2,8 +2,8 @@
 
     python -m tpu.aot paper_2b --topology v5p:4x4x4 [dotted.field=value ...]
 
-The program is train.py's own (`train.train_step`, the same shardings, the same kernels), compiled
-by libtpu (the `tpu` extra) for the slice's chips. Printed are memory per chip and whether it fits,
+The program is train.py's own (`training.step`, the same shardings, the same kernels), compiled by
+libtpu (the `tpu` extra) for the slice's chips. Printed are memory per chip and whether it fits,
 collectives beside the least that the sharding needs, FLOPs, and an estimate of a step's time:
 
     compute      FLOPs of the step over the chips' dense bfloat16 peak. Matrix products of the
@@ -34,17 +34,17 @@ from jax.sharding import Mesh
 from rich.console import Console
 from rich.table import Table
 
-import train
 from experiment import metrics, overrides
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh, mesh_sizes
 from experiment.stages import split
 from model import sharding
-from model.transformer import abstract_params
 from tpu import topology as topology_lib
 from tpu.hlo import Collective, Program
-from tpu.plan import amount, command_line, notes
-from tpu.topology import Topology
+from tpu.plan import amount, command_line, make_table, notes
+from tpu.topology import Chip, Topology
+from training.members import abstract_state, member_arrays
+from training.step import compile_step
 
 
 class Report(NamedTuple):
@@ -80,6 +80,15 @@ class Report(NamedTuple):
         """Bytes of HBM in all."""
         return sum(filter(None, (self.arguments, self.temporary, self.code)))
 
+    @property
+    def received(self) -> float:
+        """Bytes that a chip receives in all."""
+        return sum(one.wire_bytes for one in self.collectives)
+
+    def fits(self, topology: Topology) -> bool:
+        """Whether a chip of the slice holds the step."""
+        return self.problem is None and self.peak <= topology.chip.memory
+
 
 def compile_devices(topology: Topology) -> list[Any]:
     """The slice's chips, as devices that programs can be compiled for and not run on.
@@ -107,9 +116,9 @@ def compile_devices(topology: Topology) -> list[Any]:
 
 
 def step_arguments(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tuple:
-    """What `train.train_stage` gives its step, as shapes with shardings."""
+    """What `training.loop` gives its step, as shapes with shardings."""
     (stage, *_) = split(config)
-    state = train.abstract_state(config, num_members, mesh)
+    state = abstract_state(config, num_members, mesh)
     shape = (config.data.batch_size, config.data.context_length)
     rows = sharding.batch_sharding(mesh)
     dtypes = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), np.int32)
@@ -117,7 +126,7 @@ def step_arguments(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tu
         name: jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
         for name, dtype in {**dtypes, "loss_mask": np.float32}.items()
     }
-    return state, train.stack_members([stage] * num_members), batch, np.int32(0)
+    return state, member_arrays([stage] * num_members), batch, np.int32(0)
 
 
 def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) -> Report:
@@ -129,7 +138,7 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
     mesh = make_mesh(config, num_members, compile_devices(topology))
     arguments = step_arguments(config, mesh, num_members)
     shardings = jax.tree.map(lambda leaf: leaf.sharding, arguments[0])
-    step = train.compiled_step(config, num_members, mesh, shardings)
+    step = compile_step(config, num_members, mesh, shardings)
     started = time.monotonic()
     with jax.set_mesh(mesh):
         traced = step.trace(*arguments)
@@ -143,27 +152,31 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
                 raise
             compiled, problem = None, str(error)
     compile_seconds = time.monotonic() - started
-    collectives, memory_traffic, stats = [], 0.0, None
+    memory = dict.fromkeys(("arguments", "temporary", "code"))
+    collectives, memory_traffic = [], 0.0
     if compiled is not None:
         program = Program(compiled.as_text() or "", data_trips)
         collectives, memory_traffic = program.collectives(), program.memory_bytes()
         stats = compiled.memory_analysis()
+        made = stats.temp_size_in_bytes + stats.output_size_in_bytes
+        memory = {
+            "arguments": stats.argument_size_in_bytes,
+            "temporary": made - stats.alias_size_in_bytes,  # donated arguments are written over
+            "code": stats.generated_code_size_in_bytes,
+        }
+    flops /= mesh.size
     tokens = config.data.batch_size * config.data.context_length
     chip = topology.chip
-    peak = metrics.PEAK_FLOPS[chip.device_kind]
     return Report(
-        arguments=stats and stats.argument_size_in_bytes,
-        temporary=stats
-        and (stats.temp_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes),
-        code=stats and stats.generated_code_size_in_bytes,
+        **memory,
         problem=problem,
         collectives=collectives,
-        bound=least_traffic(config, mesh, shardings.params, num_members),
-        flops=flops / mesh.size,
+        bound=least_traffic(config, mesh, arguments[0].params),
+        flops=flops,
         model_flops=num_members * tokens * metrics.flops_per_token(config) / mesh.size,
         memory_traffic=memory_traffic,
         seconds={
-            "compute": flops / mesh.size / peak,
+            "compute": flops / metrics.PEAK_FLOPS[chip.device_kind],
             "memory": memory_traffic / chip.memory_bandwidth,
             "network": sum(c.wire_bytes / bandwidth(topology, c.group) for c in collectives),
         },
@@ -228,9 +241,7 @@ def _kernel_flops(equation: Any) -> float:
     return 0.5 * blocks * count_flops(equation.params["jaxpr"], 1)
 
 
-def least_traffic(
-    config: ExperimentConfig, mesh: Mesh, shardings: Any, num_members: int
-) -> dict[str, float]:
+def least_traffic(config: ExperimentConfig, mesh: Mesh, params: Any) -> dict[str, float]:
     """Wire bytes a chip cannot do without under FSDP: each microbatch gathers the parameters for
     the forward and for the backward pass, and scatters their gradients, in the compute dtype.
 
@@ -238,12 +249,11 @@ def least_traffic(
     """
     fsdp = mesh.shape["fsdp"]
     width = jnp.dtype(config.model.compute_dtype).itemsize
-    abstract = abstract_params(config.model)
-    gathered = 0
-    for leaf, where in zip(jax.tree.leaves(abstract), jax.tree.leaves(shardings), strict=True):
-        if "fsdp" in where.spec:
-            shape = (num_members, *leaf.shape) if num_members > 1 else leaf.shape
-            gathered += math.prod(where.shard_shape(shape)) * fsdp * width
+    gathered = sum(
+        math.prod(leaf.sharding.shard_shape(leaf.shape)) * fsdp * width
+        for leaf in jax.tree.leaves(params)
+        if "fsdp" in leaf.sharding.spec
+    )
     once = config.train.accumulate * gathered * (fsdp - 1) / fsdp
     return {"all-gather": 2 * once, "reduce-scatter": once}
 
@@ -263,47 +273,45 @@ def bandwidth(topology: Topology, group: int) -> float:
     return max(1, links) * topology.chip.link_bandwidth
 
 
-def advice(
-    config: ExperimentConfig, topology: Topology, num_members: int, report: Report
-) -> list[str]:
-    """What to change if a step does not fit: the cheapest first."""
-    if report.problem is None and report.peak <= topology.chip.memory:
-        return []
-    sizes = mesh_sizes(config, num_members, topology.num_chips)
+def advice(config: ExperimentConfig, sizes: dict[str, int]) -> str:
+    """What to change of a step that does not fit: the cheapest first."""
     more = {"full": "offload", "offload": None}.get(config.model.remat, "full")
     found = [f"model.remat={more}"] if more else []
     if config.data.batch_size // config.train.accumulate > sizes["data"] * sizes["fsdp"]:
         found.append(f"train.accumulate={2 * config.train.accumulate}")
     else:
         found += [f"mesh.{axis}={2 * sizes[axis]}" for axis in ("sequence", "tensor")]
-    return [*found, "a larger slice"]
+    return ", or ".join([*found, "a larger slice"])
 
 
 def show(
     config: ExperimentConfig, topology: Topology, num_members: int, report: Report, console: Console
 ) -> None:
     """Prints a report."""
-    chip = topology.chip
     console.print(f"compiled in {report.compile_seconds:.0f} s")
     if report.problem is not None:
         used = next((x for x in report.problem.splitlines() if "Used" in x), report.problem)
         console.print(f"does not fit: {used.strip()[:200]}")
     else:
         for name in ("arguments", "temporary", "code"):
-            console.print(f"{name:<12} {amount(getattr(report, name) or 0):>12} a chip")
-        fits = "fits" if report.peak <= chip.memory else "does not fit"
-        console.print(f"{'in all':<12} {amount(report.peak):>12} of {amount(chip.memory)}: {fits}")
-    changes = advice(config, topology, num_members, report)
-    if changes:
-        console.print(f"to make it fit: {', or '.join(changes)}")
-    for note in notes(topology, mesh_sizes(config, num_members, topology.num_chips)):
+            console.print(f"{name:<12} {amount(getattr(report, name) or 0):>12} per chip")
+        fits = "fits" if report.fits(topology) else "does not fit"
+        memory = amount(topology.chip.memory)
+        console.print(f"{'in all':<12} {amount(report.peak):>12} of {memory}: {fits}")
+    sizes = mesh_sizes(config, num_members, topology.num_chips)
+    if not report.fits(topology):
+        console.print(f"to make it fit: {advice(config, sizes)}")
+    for note in notes(topology, sizes):
         console.print(f"note: {note}")
-    if report.problem is not None:
-        return
-    console.print()
-    table = Table(title="a step's collectives, per chip", title_justify="left", box=None)
-    for column in ("kind", "count", "arrays", "received", "FSDP: 2 gathers, 1 scatter"):
-        table.add_column(column, justify="left" if column == "kind" else "right")
+    if report.problem is None:
+        console.print("", _collectives_table(report), "", sep="\n")
+        for line in _times(topology.chip, report):
+            console.print(line)
+
+
+def _collectives_table(report: Report) -> Table:
+    right = ("count", "arrays", "received", "FSDP: 2 gathers, 1 scatter")
+    table = make_table("a step's collectives, per chip", ("kind",), right)
     for kind in sorted({c.kind for c in report.collectives} | set(report.bound)):
         own = [c for c in report.collectives if c.kind == kind]
         table.add_row(
@@ -313,27 +321,27 @@ def show(
             amount(sum(c.wire_bytes for c in own)),
             amount(report.bound[kind]) if kind in report.bound else "-",
         )
-    received, least = sum(c.wire_bytes for c in report.collectives), sum(report.bound.values())
-    ratio = f" ({received / least:.2f}x)" if least else ""
-    table.add_row("in all", "", "", amount(received) + ratio, amount(least))
-    console.print(table)
-    console.print()
+    least = sum(report.bound.values())
+    ratio = f" ({report.received / least:.2f}x)" if least else ""
+    table.add_row("in all", "", "", amount(report.received) + ratio, amount(least))
+    return table
+
+
+def _times(chip: Chip, report: Report) -> Iterator[str]:
+    """The three least times of a step, and what they make of it."""
     peak = metrics.PEAK_FLOPS[chip.device_kind]
-    console.print(
-        f"compute {report.seconds['compute']:8.3f} s  {report.flops:.3e} FLOP a chip, "
-        f"{report.flops / report.model_flops:.2f}x the model's, at {peak / 1e12:.0f} TFLOP/s"
-    )
-    console.print(
-        f"memory  {report.seconds['memory']:8.3f} s  {amount(report.memory_traffic)} a chip, "
-        f"at {chip.memory_bandwidth / 1e9:.0f} GB/s"
-    )
-    console.print(
-        f"network {report.seconds['network']:8.3f} s  {amount(received)} a chip, "
-        f"at {chip.link_bandwidth / 1e9:.0f} GB/s a link"
-    )
+    memory_rate, link_rate = chip.memory_bandwidth / 1e9, chip.link_bandwidth / 1e9
+    ratio = f"{report.flops / report.model_flops:.2f}x the model's"
+    details = {
+        "compute": f"{report.flops:.3e} FLOP per chip, {ratio}, at {peak / 1e12:.0f} TFLOP/s",
+        "memory": f"{amount(report.memory_traffic)} per chip, at {memory_rate:.0f} GB/s",
+        "network": f"{amount(report.received)} per chip, at {link_rate:.0f} GB/s per link",
+    }
+    for name, detail in details.items():
+        yield f"{name:<7} {report.seconds[name]:8.3f} s  {detail}"
     best, worst = max(report.seconds.values()), sum(report.seconds.values())
     ideal = report.model_flops / peak
-    console.print(
+    yield (
         f"a step takes {best:.3f} s (MFU {ideal / best:.0%}) if these overlap, "
         f"{worst:.3f} s (MFU {ideal / worst:.0%}) if not"
     )
@@ -355,7 +363,7 @@ def main() -> int:
         print(json.dumps(report._asdict() | {"collectives": collectives}))
     else:
         show(config, topology, arguments.members, report, Console(highlight=False, width=100))
-    return 0 if report.problem is None and report.peak <= topology.chip.memory else 1
+    return 0 if report.fits(topology) else 1
 
 
 if __name__ == "__main__":

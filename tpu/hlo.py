@@ -42,8 +42,8 @@ class Collective:
         """
         if self.kind == "collective-permute":
             return self.count * self.num_bytes
-        turns = 2 if self.kind == "all-reduce" else 1
-        return self.count * turns * self.num_bytes * (self.group - 1) / self.group
+        passes = 2 if self.kind == "all-reduce" else 1
+        return self.count * passes * self.num_bytes * (self.group - 1) / self.group
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,14 @@ class Program:
             elif " = " in line and line.startswith(" "):
                 current.append(_parse(line))
         self._runs = self._count_runs()
+        # Computations that are the inside of one instruction.
+        self._fused = {
+            called
+            for instructions in self._computations.values()
+            for instruction in instructions
+            if instruction.opcode not in _CALLS
+            for called in _called(instruction)
+        }
 
     def _count_runs(self) -> dict[str, int]:
         """How often each computation runs in a step."""
@@ -84,7 +92,7 @@ class Program:
             for instruction in self._computations[name]:
                 again = times
                 if instruction.opcode == "while":
-                    again = times * self._trips(_attribute(instruction, "condition"))
+                    again = times * self._trips(*_called(instruction, "condition"))
                 for called in _called(instruction):
                     visit(called, again)
 
@@ -96,16 +104,6 @@ class Program:
         text = " ".join(i.rest for i in self._computations[condition] if i.opcode == "constant")
         return max(map(int, re.findall(r"constant\((\d+)\)", text)), default=self._data_trips)
 
-    def _fused(self) -> set[str]:
-        """Computations that are the inside of one instruction."""
-        return {
-            called
-            for instructions in self._computations.values()
-            for instruction in instructions
-            if instruction.opcode not in ("while", "conditional", "call")
-            for called in _called(instruction)
-        }
-
     def collectives(self) -> list[Collective]:
         """The program's collectives.
 
@@ -113,7 +111,6 @@ class Program:
         its end: all have one channel.
         """
         found: dict[str, Collective] = {}
-        fused = self._fused()
         for name, times in self._runs.items():
             # How libtpu writes a reduce-scatter: an all-reduce of which each chip keeps a slice.
             scatters = name.startswith("all-reduce-scatter")
@@ -133,7 +130,7 @@ class Program:
                 else:
                     num_bytes = sum(sizes)
                 channel = re.search(r"channel_id=(\d+)", instruction.rest)
-                same = channel[0] if channel and name in fused else instruction.name
+                same = channel[0] if channel and name in self._fused else instruction.name
                 found[same] = Collective(
                     kind=kind, count=times, num_bytes=num_bytes, group=_group(instruction.rest)
                 )
@@ -146,9 +143,8 @@ class Program:
         operand reads the slice.
         """
         total = 0.0
-        fused = self._fused()
         for name, times in self._runs.items():
-            if name in fused:
+            if name in self._fused:
                 continue
             types = {i.name: i.type for i in self._computations[name]}
             for instruction in self._computations[name]:
@@ -240,24 +236,19 @@ def _balanced(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def _attribute(instruction: _Instruction, name: str) -> str:
-    match = re.search(rf"{name}=%?([\w.\-]+)", instruction.rest)
-    return match[1] if match else ""
+# Where an instruction names the computations that it runs; not the additions of its reductions.
+_CALLS = {
+    "while": "body",
+    "conditional": "branch_computations|true_computation|false_computation",
+    "call": "to_apply",
+}
 
 
-def _called(instruction: _Instruction) -> list[str]:
-    """Computations that an instruction runs; not the additions of its reductions."""
-    if instruction.opcode == "while":
-        return [_attribute(instruction, "body")]
-    if instruction.opcode == "conditional":
-        branches = re.search(r"branch_computations=\{([^}]*)\}", instruction.rest)
-        named = branches[1] if branches else instruction.rest
-        pattern = r"%([\w.\-]+)" if branches else r"(?:true|false)_computation=%?([\w.\-]+)"
-        return re.findall(pattern, named)
-    if instruction.opcode == "call":
-        return [_attribute(instruction, "to_apply")]
-    called = _attribute(instruction, "calls")
-    return [called] if called else []
+def _called(instruction: _Instruction, attributes: str = "") -> list[str]:
+    """Computations named by some attributes of an instruction; by default, those it runs."""
+    attributes = attributes or _CALLS.get(instruction.opcode, "calls")
+    values = re.findall(rf"\b(?:{attributes})=(\{{[^}}]*\}}|[^\s,]+)", instruction.rest)
+    return re.findall(r"[\w.\-]+", " ".join(values))
 
 
 def _sizes(text: str) -> Iterator[tuple[int, bool]]:

@@ -12,55 +12,64 @@ import re
 import string
 import sys
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import sweep
 from experiment import overrides
 from tpu import topology as topology_lib
 from tpu.topology import Topology
+from training.sweep import make_members
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
 
-def manifest(
-    *,
-    name: str,
-    member: str,
-    command: list[str],
-    topology: Topology,
-    image: str,
-    claim: str,
-    spot: bool,
-    restarts: int,
-) -> str:
-    """One JobSet as YAML.
+class Job(NamedTuple):
+    """What runs on one slice.
 
-    Args:
+    Attributes:
       name: of the JobSet, a DNS label.
       member: written into the annotations: a label could not hold its commas and parentheses.
       command: program and arguments, which no shell sees.
+    """
+
+    name: str
+    member: str
+    command: list[str]
+
+
+class Cluster(NamedTuple):
+    """Where jobs run, and from what.
+
+    Attributes:
       topology: the slice.
       image: container image with the repository in /ropewalk and its packages installed.
       claim: the persistentVolumeClaim that becomes /runs.
       spot: on spot nodes.
       restarts: of the whole JobSet before it counts as failed.
     """
+
+    topology: Topology
+    image: str
+    claim: str
+    spot: bool
+    restarts: int
+
+
+def manifest(job: Job, cluster: Cluster) -> str:
+    """One JobSet as YAML."""
+    topology = cluster.topology
     selector = {
         "cloud.google.com/gke-tpu-accelerator": topology.chip.gke_accelerator,
         "cloud.google.com/gke-tpu-topology": topology.shape,
     }
-    if spot:
+    if cluster.spot:
         selector["cloud.google.com/gke-spot"] = "true"
-    values: dict[str, Any] = {
-        "name": name,
-        "member": member,
-        "restarts": restarts,
+    values = job._asdict() | {
+        "restarts": cluster.restarts,
         "hosts": topology.num_hosts,
         "node_selector": selector,
-        "image": image,
-        "command": command,
+        "image": cluster.image,
         "chips_per_host": topology.chips_per_host,
-        "claim": claim,
+        "claim": cluster.claim,
     }
     # JSON is YAML: whatever a name holds, it stays one value.
     text = TEMPLATE.read_text(encoding="utf-8")
@@ -73,10 +82,8 @@ def job_name(workdir: str, number: int | None = None) -> str:
     return "-".join(filter(None, ["ropewalk", slug, "" if number is None else str(number)]))
 
 
-def commands(
-    mode: str, config_name: str, workdir: str, given: list[str]
-) -> list[tuple[str, str, list[str]]]:
-    """JobSet's name, member and command of every job.
+def make_jobs(mode: str, config_name: str, workdir: str, given: list[str]) -> list[Job]:
+    """The jobs of a run or a sweep.
 
     Raises:
       ValueError: for a config, an override or a sweep that `train.py` or `sweep.py` would refuse.
@@ -85,24 +92,20 @@ def commands(
     arguments = [config_name, "--workdir", workdir, *given]
     if mode == "run":
         overrides.apply(config, given)
-        return [(job_name(workdir), config_name, ["python", "train.py", *arguments])]
-    members = sweep.make_members(config, given)
+        return [Job(job_name(workdir), config_name, ["python", "train.py", *arguments])]
+    names = [name for name, _, _ in make_members(config, given)]
+    program = ["python", "sweep.py"]
     if mode == "sweep":
-        names = "; ".join(name for name, _, _ in members)
-        return [(job_name(workdir), names, ["python", "sweep.py", *arguments])]
+        return [Job(job_name(workdir), "; ".join(names), [*program, *arguments])]
     return [
-        (
-            job_name(workdir, number),
-            name,
-            ["python", "sweep.py", "--member", str(number), *arguments],
-        )
-        for number, (name, _, _) in enumerate(members)
+        Job(job_name(workdir, number), name, [*program, "--member", str(number), *arguments])
+        for number, name in enumerate(names)
     ]
 
 
 def main() -> int:
     """Command line; exit status 2 after one line for a user's mistake."""
-    parser = overrides.argument_parser("python -m tpu.jobset", __doc__, sweep.SWEEP_HELP)
+    parser = overrides.argument_parser("python -m tpu.jobset", __doc__, overrides.SWEEP_HELP)
     parser.add_argument(
         "--mode",
         choices=("members", "sweep", "run"),
@@ -121,24 +124,14 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     try:
         topology = topology_lib.find(arguments.topology)
-        jobs = commands(arguments.mode, arguments.config, arguments.workdir, arguments.overrides)
+        jobs = make_jobs(arguments.mode, arguments.config, arguments.workdir, arguments.overrides)
     except ValueError as error:
         parser.exit(2, f"tpu.jobset: error: {error}\n")
-    for name, member, command in jobs:
-        print("---")
-        print(
-            manifest(
-                name=name,
-                member=member,
-                command=command,
-                topology=topology,
-                image=arguments.image,
-                claim=arguments.claim,
-                spot=arguments.spot,
-                restarts=arguments.restarts,
-            ),
-            end="",
-        )
+    cluster = Cluster(
+        topology, arguments.image, arguments.claim, arguments.spot, arguments.restarts
+    )
+    for job in jobs:
+        print("---", manifest(job, cluster), sep="\n", end="")
     return 0
 
 

@@ -12,23 +12,22 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax.sharding import AbstractMesh, PartitionSpec
+from jax.tree_util import keystr, tree_leaves_with_path
 from rich.console import Console
 from rich.table import Table
 
 from experiment import overrides
 from experiment.config import ExperimentConfig
 from experiment.mesh import mesh_sizes
-from model import sharding
 from model.axes import RULES, TOKENS
 from model.config import ModelConfig
 from model.loss import MAX_LOGITS
 from model.transformer import describe_size, parameter_axes
 from tpu import topology as topology_lib
 from tpu.topology import Topology
-from train import fresh_state
+from training.members import abstract_state
 
 
 class Leaf(NamedTuple):
@@ -53,46 +52,31 @@ class Leaf(NamedTuple):
 
 def leaves(config: ExperimentConfig, mesh: Any, num_members: int) -> list[Leaf]:
     """Parameters and optimizer state on a mesh; an abstract mesh will do."""
-    stacked = num_members > 1
-    leading = (num_members,) if stacked else ()
-    state = jax.eval_shape(lambda: fresh_state(config, jnp.uint32(0)))
-    shardings = sharding.parameter_shardings(config.model, mesh, members=stacked)
-    named_axes = {
+    is_axes = lambda node: isinstance(node, tuple)  # noqa: E731
+    axes_of = {
         _name(path): axes
-        for path, axes in jax.tree_util.tree_leaves_with_path(
-            parameter_axes(config.model), is_leaf=lambda node: isinstance(node, tuple)
-        )
+        for path, axes in tree_leaves_with_path(parameter_axes(config.model), is_leaf=is_axes)
     }
     found = []
-    for part, arrays, where in (
-        ("params", state.params, shardings),
-        (
-            "opt_state",
-            state.opt_state,
-            sharding.like_parameters(shardings, state.opt_state, mesh, members=stacked),
-        ),
-    ):
-        flat = jax.tree_util.tree_leaves_with_path(arrays)
-        for (path, array), placed in zip(flat, jax.tree.leaves(where), strict=True):
-            name = f"{part}.{_name(path)}"
-            axes = next((a for n, a in named_axes.items() if name.endswith(f".{n}")), ())
-            shape = (*leading, *array.shape)
-            size = array.dtype.itemsize
-            found.append(
-                Leaf(
-                    name=name,
-                    shape=shape,
-                    axes=(*(["members"] if stacked else []), *axes),
-                    spec=placed.spec,
-                    num_bytes=math.prod(shape) * size,
-                    device_bytes=math.prod(placed.shard_shape(shape)) * size,
-                )
+    for path, array in tree_leaves_with_path(abstract_state(config, num_members, mesh)):
+        name, size = _name(path), array.dtype.itemsize
+        # Moments lie as their parameter does, whose path theirs ends in.
+        axes = next((axes for known, axes in axes_of.items() if name.endswith(f".{known}")), ())
+        found.append(
+            Leaf(
+                name=name,
+                shape=array.shape,
+                axes=(*["members"] * (array.ndim - len(axes)), *axes),
+                spec=array.sharding.spec,
+                num_bytes=array.size * size,
+                device_bytes=math.prod(array.sharding.shard_shape(array.shape)) * size,
             )
+        )
     return found
 
 
 def _name(path) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator=".")
+    return keystr(path, simple=True, separator=".")
 
 
 def activations(
@@ -123,6 +107,8 @@ def activations(
     logits = min(MAX_LOGITS, tokens * model.vocab_size // tensor)
     if model.loss_chunk:
         logits = min(logits, rows * model.loss_chunk * model.vocab_size // tensor)
+    # The cosines of heads that rotate alike are kept once.
+    rotated = model.rotary_table(2).logit_scale.size * (model.rope_head_dim // 2)
     here = num_members // sizes["sweep"]
     estimate = {
         f"kept of {model.num_layers} layers (remat={model.remat})": (
@@ -130,21 +116,21 @@ def activations(
         ),
         # Forward once more, and a gradient for each array.
         "one layer at work": 2 * tokens * (products + everything) * width,
-        "cosines and sines": 2 * 4 * model.num_layers * tokens * (model.rope_head_dim // 2),
+        "cosines and sines": 2 * 4 * tokens * rotated,
         "logits and their gradient": 2 * 4 * logits,
     }
     return {name: here * num_bytes for name, num_bytes in estimate.items()}
 
 
 def _layer_features(model: ModelConfig) -> tuple[int, int]:
-    """Features a token of a layer's split matrix products, and of what lies between them."""
+    """Features per token of a layer's split matrix products, and of what lies between them."""
     N, K, H, F = model.num_heads, model.num_kv_heads, model.head_dim, model.mlp_dim
     value_dim = H if model.mla is None else model.mla.v_head_dim
     queries_keys = (N + K) * H
     products = queries_keys + K * value_dim + 2 * F
     if model.mla is not None:
         products += model.mla.kv_lora_rank + (model.mla.q_lora_rank or 0)
-    # Turned queries and keys, attention's output, the MLP's gated product.
+    # Rotated queries and keys, attention's output, the MLP's gated product.
     return products, queries_keys + N * value_dim + F
 
 
@@ -159,11 +145,19 @@ def notes(topology: Topology, sizes: dict[str, int]) -> list[str]:
     return []
 
 
+def make_table(title: str, left: Sequence[str], right: Sequence[str] = ()) -> Table:
+    """An empty table without lines: words on the left, numbers on the right."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in left:
+        table.add_column(column, overflow="fold")
+    for column in right:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
 def rules_table(sizes: dict[str, int]) -> Table:
     """What shards over what: `model.axes`, with the sizes of this mesh."""
-    table = Table(title="what lies over what", title_justify="left", box=None, pad_edge=False)
-    for column in ("axis of", "is split over", "in parts"):
-        table.add_column(column)
+    table = make_table("what lies over what", ("axis of", "is split over", "in parts"))
     split = {f"parameters: {axis}": mesh for axis, mesh in RULES.items() if axis}
     split |= {"a sweep: members": "sweep"}
     split |= dict(zip(("a batch: rows", "a batch: tokens"), TOKENS, strict=True))
@@ -176,11 +170,8 @@ def rules_table(sizes: dict[str, int]) -> Table:
 
 def leaves_table(found: Sequence[Leaf]) -> Table:
     """A line for each array."""
-    table = Table(title="training state", title_justify="left", box=None, pad_edge=False)
-    for column in ("array", "shape", "axes", "mesh axes"):
-        table.add_column(column, overflow="fold")
-    for column in ("bytes", "on a device"):
-        table.add_column(column, justify="right", no_wrap=True)
+    columns = ("array", "shape", "axes", "mesh axes"), ("bytes", "on a device")
+    table = make_table("training state", *columns)
     for leaf in found:
         spec = [*leaf.spec, *[None] * (len(leaf.shape) - len(leaf.spec))]
         table.add_row(
@@ -239,20 +230,16 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     console.print(f"{config.name} on {topology.name}: {describe_size(config.model)}")
     console.print("mesh: " + ", ".join(f"{axis}={size}" for axis, size in sizes.items()))
-    console.print()
-    console.print(rules_table(sizes))
-    console.print()
-    console.print(leaves_table(found))
-    console.print()
+    console.print("", rules_table(sizes), "", leaves_table(found), "", sep="\n")
     for part in ("params", "opt_state"):
         own = [leaf for leaf in found if leaf.name.startswith(f"{part}.")]
         total, here = sum(leaf.num_bytes for leaf in own), sum(leaf.device_bytes for leaf in own)
-        console.print(f"{part:<44} {amount(total):>12} {amount(here):>12} a device")
+        console.print(f"{part:<44} {amount(total):>12} {amount(here):>12} per device")
     state = sum(leaf.device_bytes for leaf in found)
     gradients = sum(leaf.device_bytes for leaf in found if leaf.name.startswith("params."))
     rough = {"gradients": gradients} | activations(config, sizes, arguments.members)
     for name, num_bytes in rough.items():
-        console.print(f"{'about, ' + name:<57} {amount(num_bytes):>12} a device")
+        console.print(f"{'about, ' + name:<57} {amount(num_bytes):>12} per device")
     total, memory = state + sum(rough.values()), topology.chip.memory
     console.print(f"{'about, in all':<57} {amount(total):>12} of {amount(memory)}")
     for note in notes(topology, sizes):

@@ -12,102 +12,78 @@ import difflib
 import math
 import re
 import sys
+from collections.abc import Iterator
+from typing import NamedTuple
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Chip:
+class Chip(NamedTuple):
     """A generation of TPU, from docs.cloud.google.com/tpu/docs/{v4,v5e,v5p,v6e}.
 
     Attributes:
       name: as in the name of a slice.
       device_kind: what JAX calls it; the key of `experiment.metrics.PEAK_FLOPS`.
+      accelerator: Google's accelerator type without its number.
+      runtime: the software version for JAX, from cloud.google.com/tpu/docs/runtimes.
+      gke_accelerator: GKE's node label cloud.google.com/gke-tpu-accelerator.
       memory: bytes of HBM.
       memory_bandwidth: bytes/s of HBM.
       link_bandwidth: bytes/s of one link to a neighbour, in each direction: the sheet's
         bidirectional figure of a chip, halved, over its links.
-      links: two for each dimension of the torus.
-      shapes: the slices that can be had, one for each number of chips.
       cores: per chip, which Google's accelerator types of this chip count.
-      accelerator: the accelerator type without its number.
-      runtime: the software version for JAX, from cloud.google.com/tpu/docs/runtimes.
-      gke_accelerator: GKE's node label cloud.google.com/gke-tpu-accelerator.
+      shapes: the slices that can be had, one for each number of chips.
     """
 
     name: str
     device_kind: str
-    memory: int
-    memory_bandwidth: float
-    link_bandwidth: float
-    links: int
-    shapes: tuple[str, ...]
-    cores: int
     accelerator: str
     runtime: str
     gke_accelerator: str
+    memory: int
+    memory_bandwidth: float
+    link_bandwidth: float
+    cores: int
+    shapes: tuple[str, ...]
+
+    @property
+    def links(self) -> int:
+        """Two for each dimension of the torus."""
+        return 2 * len(self.shapes[0].split("x"))
 
 
-_FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
-_SOLID = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16")
-_SOLID += ("8x16x16",)
-_GIB = 2**30
+_FLAT = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16"
+_SOLID = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16 8x16x16"
+_SHAPES = {"v4": _SOLID, "v5e": _FLAT, "v5p": _SOLID + " 16x16x16 16x16x24", "v6e": _FLAT}
 
-CHIPS = {
-    chip.name: chip
-    for chip in (
-        Chip(
-            name="v4",
-            device_kind="TPU v4",
-            memory=32 * _GIB,
-            memory_bandwidth=1228e9,
-            link_bandwidth=50e9,  # 300 GB/s in each direction over six links
-            links=6,
-            shapes=_SOLID,
-            cores=2,
-            accelerator="v4",
-            runtime="tpu-ubuntu2204-base",
-            gke_accelerator="tpu-v4-podslice",
-        ),
-        Chip(
-            name="v5e",
-            device_kind="TPU v5 lite",
-            memory=16 * _GIB,
-            memory_bandwidth=819e9,
-            link_bandwidth=50e9,  # 400 GB/s both ways over four links
-            links=4,
-            shapes=_FLAT,
-            cores=1,
-            accelerator="v5litepod",
-            runtime="v2-alpha-tpuv5-lite",
-            gke_accelerator="tpu-v5-lite-podslice",
-        ),
-        Chip(
-            name="v5p",
-            device_kind="TPU v5",
-            memory=95 * _GIB,
-            memory_bandwidth=2765e9,
-            link_bandwidth=100e9,  # 1200 GB/s both ways over six links
-            links=6,
-            shapes=(*_SOLID, "16x16x16", "16x16x24"),
-            cores=2,
-            accelerator="v5p",
-            runtime="v2-alpha-tpuv5",
-            gke_accelerator="tpu-v5p-slice",
-        ),
-        Chip(
-            name="v6e",
-            device_kind="TPU v6 lite",
-            memory=32 * _GIB,
-            memory_bandwidth=1600e9,
-            link_bandwidth=100e9,  # 800 GB/s both ways over four links
-            links=4,
-            shapes=_FLAT,
-            cores=1,
-            accelerator="v6e",
-            runtime="v2-alpha-tpuv6e",
-            gke_accelerator="tpu-v6e-slice",
-        ),
-    )
-}
+# HBM in GiB, its bandwidth and that of a link in GB/s. The sheets say 300 GB/s in each direction
+# over six links of a v4; both ways 400 over the four of a v5e, 1200 over the six of a v5p, 800 over
+# the four of a v6e. Columns are two spaces apart.
+_SHEET = """
+v4   TPU v4       v4         tpu-ubuntu2204-base  tpu-v4-podslice       32  1228  50   2
+v5e  TPU v5 lite  v5litepod  v2-alpha-tpuv5-lite  tpu-v5-lite-podslice  16  819   50   1
+v5p  TPU v5       v5p        v2-alpha-tpuv5       tpu-v5p-slice         95  2765  100  2
+v6e  TPU v6 lite  v6e        v2-alpha-tpuv6e      tpu-v6e-slice         32  1600  100  1
+"""
+
+
+def _read_sheet() -> Iterator[Chip]:
+    for line in _SHEET.strip().splitlines():
+        name, kind, accelerator, runtime, label, *numbers = re.split("  +", line)
+        memory, memory_rate, link_rate, cores = map(int, numbers)
+        yield Chip(
+            name=name,
+            device_kind=kind,
+            accelerator=accelerator,
+            runtime=runtime,
+            gke_accelerator=label,
+            memory=memory * 2**30,
+            memory_bandwidth=memory_rate * 1e9,
+            link_bandwidth=link_rate * 1e9,
+            cores=cores,
+            shapes=tuple(_SHAPES[name].split()),
+        )
+
+
+CHIPS = {chip.name: chip for chip in _read_sheet()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -158,12 +134,10 @@ def find(name: str) -> Topology:
     if kind in CHIPS and shape in CHIPS[kind].shapes:
         return Topology(chip=CHIPS[kind], shape=shape)
     # The nearest chip by its letters, then its slice nearest in size (v5e-64, v5p:64, v5p:4x4).
-    numbers = re.findall(r"\d+", shape or name.partition("-")[2])
     letters = re.split("[:-]", name)[0].replace("v5litepod", "v5e")
-    matches = difflib.get_close_matches(letters, CHIPS, n=1, cutoff=0.0)
-    chip = CHIPS[matches[0]] if matches else CHIPS["v5e"]
-    slices = [Topology(chip=chip, shape=known) for known in chip.shapes]
-    wanted = math.prod(map(int, numbers)) if numbers else 1
+    (match,) = difflib.get_close_matches(letters, CHIPS, n=1, cutoff=0.0)
+    slices = [Topology(chip=CHIPS[match], shape=known) for known in CHIPS[match].shapes]
+    wanted = math.prod(map(int, re.findall(r"\d+", shape or name.partition("-")[2])))
     nearest = min(slices, key=lambda one: abs(math.log(one.num_chips / max(1, wanted))))
     raise ValueError(
         f"unknown topology {name!r}; nearest: {nearest.name} ({nearest.num_chips} chips, "

@@ -26,55 +26,25 @@ Refutes: the small base retrieves beyond the parent's context, or its perplexity
 trained length as the unchanged base's may.
 """
 
-import dataclasses
-
+from configs.changes import change, each
 from configs.experiments import scales
-from experiment.dotted import apply
 
-QUESTION = "Does a small base keep perplexity low where it no longer retrieves?"
-
-
-def members(parent: str, longer: tuple[str, ...], bases: tuple[str, ...]):
-    """The parent, continued at a longer context with each base."""
-    return tuple((f"start_from={parent}", *longer, f"model.rotary.base={base}") for base in bases)
-
-
-configs = [
-    dataclasses.replace(
-        apply(
-            scales.CPU_SHORT,
-            [
-                "evals.tasks=[kv,perplexity]",
-                "evals.lengths=[64,512,2048]",
-            ],
-        ),
-        name="figure3_superficial_cpu",
-        question=QUESTION,
-        members=members(
-            "runs/figure3_superficial_cpu/parent", scales.CPU_LONGER, ("10", "100", "1e4")
-        ),
+configs = scales.continued(
+    "figure3_superficial",
+    "Does a small base keep perplexity low where it no longer retrieves?",
+    cpu=change(
+        scales.CPU_SHORT,
+        evals=dict(lengths=(64, 512, 2048)),
+        members=each("model.rotary.base", ("10", "100", "1e4")),
     ),
-    dataclasses.replace(
-        apply(
-            scales.GPU,
-            [
-                "model.rotary.base=500",
-                "data.context_length=512",
-                "data.batch_size=128",
-                "evals.tasks=[kv,lines,needle,perplexity]",
-                "evals.lengths=[512,4096,16384]",
-            ],
-        ),
-        name="figure3_superficial_gpu",
-        question=QUESTION,
-        members=members(
-            "runs/figure3_superficial_gpu/parent", scales.GPU_LONGER, ("30", "500", "1e5")
-        ),
+    gpu=change(
+        scales.GPU_SHORT,
+        evals=dict(lengths=(512, 4096, 16_384)),
+        members=each("model.rotary.base", ("30", "500", "1e5")),
     ),
-    dataclasses.replace(
-        apply(scales.LLAMA2_7B, ["evals.lengths=[1024,4096,32768,131072]"]),
-        name="figure3_superficial_paper",
-        question=QUESTION,
-        members=tuple((f"model.rotary.base={base}",) for base in ("500", "1e4", "1e6")),
+    paper=change(
+        scales.LLAMA2_7B,
+        evals=dict(lengths=(1024, 4096, 32_768, 131_072)),
+        members=each("model.rotary.base", ("500", "1e4", "1e6")),
     ),
-]
+)

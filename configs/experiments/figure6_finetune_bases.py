@@ -25,56 +25,25 @@ Refutes: a base below the bound retrieves over the whole length (by the quarter 
 would: 1266 tokens), or one above it does not, having learned the task at short distances.
 """
 
-import dataclasses
-
+from configs.changes import change, each
 from configs.experiments import scales
-from configs.experiments.figure3_superficial import members
-from experiment.dotted import apply
 
-QUESTION = "Below which base does a model fine-tuned for length not retrieve over it?"
-
-configs = [
-    dataclasses.replace(
-        apply(
-            scales.CPU_SHORT,
-            [
-                "evals.tasks=[kv,perplexity]",
-                "evals.lengths=[512]",
-            ],
-        ),
-        name="figure6_finetune_bases_cpu",
-        question=QUESTION,
-        members=members(
-            "runs/figure6_finetune_bases_cpu/parent",
-            scales.CPU_LONGER,
-            ("10", "30", "100", "300", "1000", "1e4"),
-        ),
+configs = scales.continued(
+    "figure6_finetune_bases",
+    "Below which base does a model fine-tuned for length not retrieve over it?",
+    cpu=change(
+        scales.CPU_SHORT,
+        evals=dict(lengths=(512,)),
+        members=each("model.rotary.base", ("10", "30", "100", "300", "1000", "1e4")),
     ),
-    dataclasses.replace(
-        apply(
-            scales.GPU,
-            [
-                "model.rotary.base=500",
-                "data.context_length=512",
-                "data.batch_size=128",
-                "evals.tasks=[kv,lines,needle,perplexity]",
-                "evals.lengths=[4096]",
-            ],
-        ),
-        name="figure6_finetune_bases_gpu",
-        question=QUESTION,
-        members=members(
-            "runs/figure6_finetune_bases_gpu/parent",
-            scales.GPU_LONGER,
-            ("30", "100", "300", "1e3", "1e4", "1e6"),
-        ),
+    gpu=change(
+        scales.GPU_SHORT,
+        evals=dict(lengths=(4096,)),
+        members=each("model.rotary.base", ("30", "100", "300", "1e3", "1e4", "1e6")),
     ),
-    dataclasses.replace(
-        apply(scales.LLAMA2_7B, ["evals.lengths=[32768]"]),
-        name="figure6_finetune_bases_paper",
-        question=QUESTION,
-        members=tuple(
-            (f"model.rotary.base={base}",) for base in ("1e4", "1e5", "2e5", "6.4e5", "5e6", "1e9")
-        ),
+    paper=change(
+        scales.LLAMA2_7B,
+        evals=dict(lengths=(32_768,)),
+        members=each("model.rotary.base", ("1e4", "1e5", "2e5", "6.4e5", "5e6", "1e9")),
     ),
-]
+)

@@ -32,56 +32,35 @@ Refutes: the first stage retrieves over all of its 128 tokens, or the control se
 second stage.
 """
 
-import dataclasses
-
+from configs.changes import change
 from configs.experiments import scales
-from experiment.dotted import apply
 
-QUESTION = "Does a base bound what is retrieved, and a larger one later undo it?"
-
-configs = [
-    dataclasses.replace(
-        apply(
-            scales.CPU,
-            [
-                "model.rotary.base=10",
-                "data.context_length=128",
-                "data.batch_size=16",
-                "train.num_steps=500",
-                "evals.tasks=[kv,perplexity]",
-            ],
-        ),
-        name="figure7_pretrain_cpu",
-        question=QUESTION,
+configs = scales.card(
+    "figure7_pretrain",
+    "Does a base bound what is retrieved, and a larger one later undo it?",
+    cpu=change(
+        scales.CPU,
+        model=dict(rotary=dict(base=10.0)),
+        data=dict(context_length=128, batch_size=16),
+        train=dict(num_steps=500),
         stages=(
             (*scales.CPU_LONGER, "model.rotary.base=100"),
             ("model.rotary.base=1000",),
         ),
     ),
-    dataclasses.replace(
-        apply(
-            scales.GPU,
-            [
-                "model.rotary.base=30",
-                "evals.tasks=[kv,lines,needle,perplexity]",
-            ],
-        ),
-        name="figure7_pretrain_gpu",
-        question=QUESTION,
+    gpu=change(
+        scales.GPU,
+        model=dict(rotary=dict(base=30.0)),
         stages=(
             (*scales.GPU_LONGER, "model.rotary.base=300"),
             ("model.rotary.base=1e4",),
         ),
     ),
-    dataclasses.replace(
-        apply(scales.PAPER_2B, ["evals.tasks=[lines,needle,perplexity]"]),
-        name="figure7_pretrain_paper",
-        question=QUESTION,
+    paper=change(
+        scales.PAPER_2B,
         stages=(
             (
-                "data.context_length=32768",
-                "data.batch_size=128",
-                "train.num_steps=1000",
+                *scales.extent(context_length=32768, batch_size=128, num_steps=1000),
                 "train.learning_rate=2e-5",
                 "train.schedule=constant",
                 "train.warmup_steps=0",
@@ -91,4 +70,4 @@ configs = [
             ("model.rotary.base=1e6",),
         ),
     ),
-]
+)

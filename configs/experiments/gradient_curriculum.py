@@ -6,10 +6,10 @@ at the longer length; and is it what the scaling law asks for (`scaled_base`, Li
 
 Found: Llama 3 8B (8192 tokens, base 5e5) taken to 65k, 262k and 1048k tokens in stages, each base
 by the law. At 262k to 1048k, NTK's base or the law's had lower step-1 perplexities (first batch of
-4M tokens) than a schedule by hand in the manner of LWM, and needed fewer tokens to reach a low
-one. No table is given; the post does not state its steps a stage either, those here are ours.
+4M tokens) than bases chosen by hand in the manner of LWM, and needed fewer tokens to reach a low
+one. No table is given; the post does not state its steps per stage either; those here are ours.
 
-Commands: one run of three stages; then its last stage with five other schedules, from the same
+Commands: one run of three stages; then its last stage with five other variants, from the same
 checkpoint, whose first-batch losses are scanned (gpu: step 1800, length 8192, bases from 2e4;
 paper: step 40, length 1048576, bases from 1e7).
 
@@ -30,167 +30,114 @@ Refutes: another order; or the law's base trains worse than an unchanged one. Me
 expect that the order by effective context (kv) is another than by perplexity.
 """
 
-import dataclasses
-
+from configs.changes import change, each
 from configs.experiments import scales
-from data.config import DataConfig
-from experiment.config import EvalConfig, ExperimentConfig, MeshConfig, TrainConfig
-from experiment.dotted import apply
-from model.config import ModelConfig
+from experiment.config import EvalConfig
 from model.rotary.scaled_base import ScaledBase
-
-QUESTION = "Does the first batch's loss choose the base of a longer context?"
 
 
 def law(original: int, target: int, base: str) -> str:
-    """The schedule of a stage."""
-    return (
-        f"model.rotary=scaled_base(base={base},original_context_length={original},"
-        f"target_context_length={target})"
-    )
+    """The base of a stage, as the scaling law has it."""
+    lengths = f"original_context_length={original},target_context_length={target}"
+    return f"scaled_base(base={base},{lengths})"
 
 
-def last_stage(start: str, stage: tuple[str, ...], schedules: tuple[str, ...]):
-    """The last stage as a run of its own, with other schedules."""
-    return tuple(
-        (f"start_from={start}", "stages=[]", *stage, f"model.rotary={how}") for how in schedules
-    )
+def last_stage(start: str, stage: tuple[str, ...], *variants: str) -> tuple[tuple[str, ...], ...]:
+    """Members: the last stage as a run of its own, with each variant."""
+    start = f"start_from=runs/gradient_curriculum_{start}"
+    return each("model.rotary", variants, start, "stages=[]", *stage)
 
 
-CPU_STAGE = (
-    "data.retrieval_fraction=0.75",
-    "train.learning_rate=1e-3",
-    "train.schedule=constant",
-    "train.warmup_steps=10",
-    "train.weight_decay=0",
-)
-CPU_LAST = ("data.context_length=1024", "data.batch_size=4", "train.num_steps=150")
-GPU_STAGE = (
-    "train.learning_rate=5e-4",
-    "train.schedule=constant",
-    "train.warmup_steps=10",
-    "train.weight_decay=0",
-)
-GPU_LAST = ("data.context_length=8192", "data.batch_size=8", "train.num_steps=200")
-PAPER_LAST = ("data.context_length=1048576", "data.batch_size=4", "train.num_steps=20")
+CPU_LAST = scales.extent(context_length=1024, batch_size=4, num_steps=150)
+CPU_STAGE = ("data.retrieval_fraction=0.75", *scales.CPU_CONTINUED)
+GPU_LAST = scales.extent(context_length=8192, batch_size=8, num_steps=200)
+PAPER_LAST = scales.extent(context_length=1048576, batch_size=4, num_steps=20)
 
-configs = [
-    dataclasses.replace(
-        apply(
-            scales.CPU,
-            [
-                # Half of the pairs complete a turn in 64 tokens, as 56% do in Llama 3's 8192.
-                "model.rotary.base=100",
-                "data.context_length=64",
-                "data.batch_size=32",
-                "train.num_steps=400",
-                "evals.tasks=[kv,perplexity]",
-                "evals.lengths=[1024]",
-            ],
-        ),
-        name="gradient_curriculum_cpu",
-        question=QUESTION,
+configs = scales.card(
+    "gradient_curriculum",
+    "Does the first batch's loss choose the base of a longer context?",
+    cpu=change(
+        scales.CPU,
+        # Half of the pairs complete a cycle in 64 tokens, as 56% do in Llama 3's 8192.
+        model=dict(rotary=dict(base=100.0)),
+        data=dict(context_length=64, batch_size=32),
+        train=dict(num_steps=400),
+        evals=dict(lengths=(1024,)),
         stages=(
             (
                 *CPU_STAGE,
-                "data.context_length=256",
-                "data.batch_size=8",
-                "train.num_steps=300",
-                law(64, 256, "100"),
+                *scales.extent(context_length=256, batch_size=8, num_steps=300),
+                f"model.rotary={law(64, 256, '100')}",
             ),
-            (*CPU_LAST, law(64, 1024, "100")),
+            (*CPU_LAST, f"model.rotary={law(64, 1024, '100')}"),
         ),
         members=last_stage(
-            "runs/gradient_curriculum_cpu/curriculum@700",
+            "cpu/curriculum@700",
             (*CPU_STAGE, *CPU_LAST),
-            (
-                "rope(base=1563)",  # the second stage's, unchanged
-                "ntk_aware(base=1563,factor=4)",
-                "scaled_base(base=100,original_context_length=64,target_context_length=1024)",
-                "position_interpolation(base=1563,factor=4)",
-                "rope(base=1e6)",
-            ),
+            "rope(base=1563)",  # the second stage's, unchanged
+            "ntk_aware(base=1563,factor=4)",
+            law(64, 1024, "100"),
+            "position_interpolation(base=1563,factor=4)",
+            "rope(base=1e6)",
         ),
     ),
-    dataclasses.replace(
-        apply(
-            scales.GPU,
-            [
-                "model.rotary.base=5000",
-                "data.context_length=512",
-                "data.batch_size=128",
-                "evals.tasks=[kv,needle,perplexity]",
-                "evals.lengths=[8192]",
-            ],
-        ),
-        name="gradient_curriculum_gpu",
-        question=QUESTION,
+    gpu=change(
+        scales.GPU,
+        model=dict(rotary=dict(base=5000.0)),
+        data=dict(context_length=512, batch_size=128),
+        evals=dict(tasks=("kv", "needle", "perplexity"), lengths=(8192,)),
         stages=(
             (
-                *GPU_STAGE,
-                "data.context_length=2048",
-                "data.batch_size=32",
-                "train.num_steps=300",
-                law(512, 2048, "5000"),
+                *scales.GPU_CONTINUED,
+                *scales.extent(context_length=2048, batch_size=32, num_steps=300),
+                f"model.rotary={law(512, 2048, '5000')}",
             ),
-            (*GPU_LAST, law(512, 8192, "5000")),
+            (*GPU_LAST, f"model.rotary={law(512, 8192, '5000')}"),
         ),
         members=last_stage(
-            "runs/gradient_curriculum_gpu/curriculum@1800",
-            (*GPU_STAGE, *GPU_LAST),
-            (
-                "rope(base=7.3e4)",
-                "ntk_aware(base=7.3e4,factor=4)",
-                "scaled_base(base=5000,original_context_length=512,target_context_length=8192)",
-                "position_interpolation(base=7.3e4,factor=4)",
-                "rope(base=1e8)",
-            ),
+            "gpu/curriculum@1800",
+            (*scales.GPU_CONTINUED, *GPU_LAST),
+            "rope(base=7.3e4)",
+            "ntk_aware(base=7.3e4,factor=4)",
+            law(512, 8192, "5000"),
+            "position_interpolation(base=7.3e4,factor=4)",
+            "rope(base=1e8)",
         ),
     ),
     # Llama 3 8B, whose own pretraining nobody repeats: `runs/llama3_8b` has to hold its parameters.
-    ExperimentConfig(
-        name="gradient_curriculum_paper",
-        question=QUESTION,
+    paper=change(
+        scales.LLAMA2_7B,
         start_from="runs/llama3_8b",
-        stages=(
-            ("data.context_length=262144", "data.batch_size=16", law(8192, 262_144, "5e5")),
-            (*PAPER_LAST, law(8192, 1_048_576, "5e5")),
-        ),
-        members=last_stage(
-            "runs/gradient_curriculum_paper/curriculum@40",
-            PAPER_LAST,
-            (
-                "rope(base=2.83e8)",
-                "ntk_aware(base=2.83e8,factor=4)",
-                "scaled_base(base=5e5,original_context_length=8192,target_context_length=1048576)",
-                "rope(base=5e7)",  # LWM's at this length
-            ),
-        ),
-        model=ModelConfig(
+        model=dict(
             vocab_size=128_256,
-            embed_dim=4096,
-            num_layers=32,
-            num_heads=32,
             num_kv_heads=8,
-            head_dim=128,
             mlp_dim=14_336,
             rotary=ScaledBase(
                 base=500_000.0, original_context_length=8192, target_context_length=65_536
             ),
-            tie_embeddings=False,
-            compute_dtype="bfloat16",
-            remat="full",
         ),
-        data=DataConfig(
-            source="redpajama",
-            path="data/redpajama",
+        data=dict(
             tokenizer="data/llama3/tokenizer.model",
             context_length=65_536,
             batch_size=64,  # 4M tokens, as in the post
-            num_workers=8,
         ),
-        train=TrainConfig(num_steps=20, learning_rate=2e-5, schedule="constant", weight_decay=0.0),
-        mesh=MeshConfig(data=1, fsdp=-1),
+        train=dict(num_steps=20),
         evals=EvalConfig(tasks=("needle", "perplexity"), lengths=(1_048_576,)),
+        stages=(
+            (
+                "data.context_length=262144",
+                "data.batch_size=16",
+                f"model.rotary={law(8192, 262_144, '5e5')}",
+            ),
+            (*PAPER_LAST, f"model.rotary={law(8192, 1_048_576, '5e5')}"),
+        ),
+        members=last_stage(
+            "paper/curriculum@40",
+            PAPER_LAST,
+            "rope(base=2.83e8)",
+            "ntk_aware(base=2.83e8,factor=4)",
+            law(8192, 1_048_576, "5e5"),
+            "rope(base=5e7)",  # LWM's at this length
+        ),
     ),
-]
+)

@@ -1,13 +1,13 @@
-"""Partial rotation (Su Jianlin, May 2024, on Men et al.): does a resting part lift the bound?
+"""Partial rotation (Su Jianlin, May 2024, on Men et al.): does an unrotated part lift the bound?
 
-Question: if part of each head never turns, does a small base still bound what is retrieved?
+Question: if part of each head never rotates, does a small base still bound what is retrieved?
 
-Found: nothing measured; an argument. With half of a head at rest, sum_i cos(m inv_freq_i) >= 0
+Found: nothing measured; an argument. With half of a head unrotated, sum_i cos(m inv_freq_i) >= 0
 holds at every distance and base, so that "there would be no need to modify b" for long text (Su).
-GPT-NeoX turns a quarter of each head since EleutherAI found part slightly better than all.
+GPT-NeoX rotates a quarter of each head since EleutherAI found part slightly better than all.
 
-Commands: one base with all, half and a quarter of each head turning, p-RoPE's half (its slow pairs
-at rest), and two controls.
+Commands: one base that rotates all, half and a quarter of each head, p-RoPE's half (its slow pairs
+unrotated), and two controls.
 
     python sweep.py partial_rotation_cpu --workdir runs/partial_rotation_cpu
     python evaluate.py runs/partial_rotation_cpu
@@ -16,52 +16,35 @@ at rest), and two controls.
 Cost: cpu 1.7e13 FLOP, about 3 minutes; gpu 5.2e16 FLOP, about 9 minutes; paper 2.6e22 FLOP, about
 752 days of one H100.
 
-Confirms: effective context (kv) at base 10 ends near 15 tokens with all of the head turning and not
+Confirms: effective context (kv) at base 10 ends near 15 tokens with all of the head rotated and not
 at all within the trained length with half or a quarter of it, as for base 10000 and no rotation.
-Refutes: an edge of the partial members near a period of the pairs that do turn.
+Refutes: an edge of the partial members near a period of the pairs that do rotate.
 """
 
-import dataclasses
-
+from configs.changes import change, each
 from configs.experiments import scales
-from experiment.dotted import apply
-
-QUESTION = "Does a part of each head that rests lift the bound of a small base?"
 
 
 def members(small: str, large: str) -> tuple[tuple[str, ...], ...]:
-    """A small base turning all or part of each head; a large base and no rotation."""
-    return tuple(
-        (f"model.rotary={how}",)
-        for how in (
+    """A small base rotating all or part of each head; a large base and no rotation."""
+    return each(
+        "model.rotary",
+        (
             f"rope(base={small})",
             f"rope(base={small},rotary_fraction=0.5)",
             f"rope(base={small},rotary_fraction=0.25)",
             f"p_rope(base={small},rotary_fraction=0.5)",
             f"rope(base={large})",
             "nope",
-        )
+        ),
     )
 
 
-configs = [
-    dataclasses.replace(
-        apply(scales.CPU, ["evals.tasks=[kv,perplexity]"]),
-        name="partial_rotation_cpu",
-        question=QUESTION,
-        members=members("10", "1e4"),
-    ),
-    dataclasses.replace(
-        apply(scales.GPU, ["evals.tasks=[kv,lines,needle,perplexity]"]),
-        name="partial_rotation_gpu",
-        question=QUESTION,
-        members=members("30", "1e5"),
-    ),
-    dataclasses.replace(
-        apply(scales.PAPER_2B, ["evals.tasks=[lines,needle,perplexity]"]),
-        name="partial_rotation_paper",
-        question=QUESTION,
-        # A year of an H100 each: what the paper has shown (base 100), and its half.
-        members=members("100", "1e4")[:2],
-    ),
-]
+configs = scales.card(
+    "partial_rotation",
+    "Does an unrotated part of each head lift the bound of a small base?",
+    cpu=change(scales.CPU, members=members("10", "1e4")),
+    gpu=change(scales.GPU, members=members("30", "1e5")),
+    # A year of an H100 each: what the paper has shown (base 100), and its half.
+    paper=change(scales.PAPER_2B, members=members("100", "1e4")[:2]),
+)

@@ -5,75 +5,47 @@ million parameters and the same aids (`shift_keys`, `align_query_key`, half of t
 The papers' own have none. Heads keep 64 features (128 in the papers'): the bound depends on it.
 
 Extended contexts are eight times the pretrained one, as from Llama 2's 4096 tokens to 32768, and
-bases shrink with them. Llama 2's slowest pair has turned 27 degrees within 4096 tokens, base 100
-turns one of 64 features 42 degrees within 64; 32768 tokens at base 500 are 46 quarter periods of
+bases shrink with them. Llama 2's slowest pair rotates by 27 degrees within 4096 tokens, that of
+base 100 and 64 features by 42 degrees within 64; 32768 tokens at base 500 are 46 quarter periods of
 that pair, 512 tokens at base 10 are 35.
 """
 
-import dataclasses
-
-from configs.demo import configs as demo_configs
+from configs.base_30m import configs as base_30m
+from configs.changes import change
+from configs.demo import configs as demo
 from configs.paper_2b import configs as paper_2b
 from configs.scaling import scale_7b
 from data.config import DataConfig
-from experiment.config import EvalConfig, ExperimentConfig, MeshConfig, TrainConfig
-from experiment.dotted import apply
-from model.config import ModelConfig
-from model.rotary.rope import Rope
+from experiment.config import ExperimentConfig, TrainConfig
 
-(demo,), (PAPER_2B,) = demo_configs, paper_2b
-
-CPU = dataclasses.replace(demo, name="cpu", members=())
-
-# The parent of what is continued at a longer context.
-CPU_SHORT = apply(
-    CPU,
-    [
-        "model.rotary.base=100",
-        "data.context_length=64",
-        "data.batch_size=32",
-        "train.num_steps=400",
-    ],
-)
-
-GPU = ExperimentConfig(
-    name="gpu",
-    question="(the start of others)",
-    model=ModelConfig(
+CPU = change(*demo, members=())
+GPU = change(
+    *base_30m,
+    members=(),
+    model=dict(
         vocab_size=4096,
         embed_dim=384,
         num_layers=6,
         num_heads=6,
         num_kv_heads=6,
-        head_dim=64,
         mlp_dim=1024,
-        rotary=Rope(base=10_000.0),
         shift_keys=True,
         align_query_key=True,
-        compute_dtype="bfloat16",
+        remat="none",
     ),
-    data=DataConfig(
-        source="jsonl",
-        path="data/redpajama",
-        vocab_size=4096,
-        context_length=1024,
-        batch_size=64,
-        retrieval_fraction=0.5,
-        num_workers=4,
-    ),
+    data=dict(vocab_size=4096, context_length=1024, batch_size=64, retrieval_fraction=0.5),
     train=TrainConfig(
         num_steps=1500, learning_rate=2e-3, warmup_steps=50, beta2=0.98, save_every=200
     ),
-    evals=EvalConfig(documents=128),
+    evals=dict(tasks=("kv", "lines", "needle", "perplexity")),
 )
+PAPER_2B = change(*paper_2b, evals=dict(tasks=("lines", "needle", "perplexity")))
 
 # Llama 2 7B as Men et al. fine-tune it (Section 5.1 and Table 5, whose "2e5" must be 2e-5).
 # `runs/llama2_7b` has to hold its parameters.
-LLAMA2_7B = ExperimentConfig(
-    name="llama2_7b",
-    question="(the start of others)",
+LLAMA2_7B = change(
+    scale_7b,
     start_from="runs/llama2_7b",
-    model=scale_7b.model,
     data=DataConfig(
         source="redpajama",
         path="data/redpajama",
@@ -83,27 +55,61 @@ LLAMA2_7B = ExperimentConfig(
         num_workers=8,
     ),
     train=TrainConfig(num_steps=1000, learning_rate=2e-5, schedule="constant", weight_decay=0.0),
-    mesh=MeshConfig(data=1, fsdp=-1),
-    evals=EvalConfig(tasks=("lines", "needle", "perplexity"), documents=256),
+    evals=dict(tasks=("lines", "needle", "perplexity")),
 )
 
-# What a run continues with at eight times the length, at each scale; members add their schedule.
+# The parents of what is continued at a longer context.
+CPU_SHORT = change(
+    CPU,
+    model=dict(rotary=dict(base=100.0)),
+    data=dict(context_length=64, batch_size=32),
+    train=dict(num_steps=400),
+)
+GPU_SHORT = change(
+    GPU, model=dict(rotary=dict(base=500.0)), data=dict(context_length=512, batch_size=128)
+)
+
+
+def extent(*, context_length: int, batch_size: int, num_steps: int) -> tuple[str, ...]:
+    """Overrides: how much a stage reads."""
+    return (
+        f"data.context_length={context_length}",
+        f"data.batch_size={batch_size}",
+        f"train.num_steps={num_steps}",
+    )
+
+
+# Overrides of what continues a run: of its training, and of all but its frequencies where it goes
+# on at eight times the length.
+CONTINUED = ("train.schedule=constant", "train.warmup_steps=10", "train.weight_decay=0")
+CPU_CONTINUED = ("train.learning_rate=1e-3", *CONTINUED)
+GPU_CONTINUED = ("train.learning_rate=5e-4", *CONTINUED)
 CPU_LONGER = (
     "data.context_length=512",
     "data.batch_size=4",
     "data.retrieval_fraction=0.75",
     "train.num_steps=400",
-    "train.learning_rate=1e-3",
-    "train.schedule=constant",
-    "train.warmup_steps=10",
-    "train.weight_decay=0",
+    *CPU_CONTINUED,
 )
-GPU_LONGER = (
-    "data.context_length=4096",
-    "data.batch_size=16",
-    "train.num_steps=400",
-    "train.learning_rate=5e-4",
-    "train.schedule=constant",
-    "train.warmup_steps=10",
-    "train.weight_decay=0",
-)
+GPU_LONGER = (*extent(context_length=4096, batch_size=16, num_steps=400), *GPU_CONTINUED)
+
+
+def card(name: str, question: str, **scales: ExperimentConfig) -> list[ExperimentConfig]:
+    """The configs of a card: `NAME_cpu`, `NAME_gpu` and `NAME_paper`."""
+    return [
+        change(config, name=f"{name}_{scale}", question=question)
+        for scale, config in scales.items()
+    ]
+
+
+def continued(name: str, question: str, **scales: ExperimentConfig) -> list[ExperimentConfig]:
+    """A card whose members go on from the parent it trains, at eight times the parent's length.
+
+    The paper's scale trains no parent: its members are what they are.
+    """
+    longer = {"cpu": CPU_LONGER, "gpu": GPU_LONGER, "paper": ()}
+    found = []
+    for config, changes in zip(card(name, question, **scales), longer.values(), strict=True):
+        start = (f"start_from=runs/{config.name}/parent", *changes) if changes else ()
+        found.append(change(config, members=tuple((*start, *own) for own in config.members)))
+    return found

@@ -9,7 +9,7 @@ NTK-fixed 51.86 / 39.61; NTK-mixed 53.09 / 40.12. Pretrained with log-n scaling,
 68.91 / 45.41 (Table 1); with log-n beyond the trained length only, 59.11 / 42.38 (Table 2). The
 lag of his repeated text is not stated; the task `repeated` has two.
 
-Commands: two members, without and with log-n scaling in training; then seven schedules on them.
+Commands: two members, without and with log-n scaling in training; then seven variants on them.
 
     python sweep.py su_table1_cpu --workdir runs/su_table1_cpu
     python evaluate.py runs/su_table1_cpu --tasks repeated --lengths 128
@@ -29,78 +29,47 @@ NTK-mixed, each with log-n better than without; and repeated text better than ot
 Refutes: another order, by more than the intervals, in a model that copies at its trained length.
 """
 
-import dataclasses
-
 from configs.base_125m import configs as base_125m
+from configs.changes import change, each
 from configs.experiments import scales
-from experiment.dotted import apply
 
-(medium,) = base_125m
+TASKS = ("repeated", "repeated(lag=trained)", "repeated(lag=half)")
 
-QUESTION = "Which stretch keeps next tokens right at eight times the trained length?"
-TASKS = "evals.tasks=[repeated,repeated(lag=trained),repeated(lag=half)]"
-
-configs = [
-    dataclasses.replace(
-        apply(
-            scales.CPU,
-            [
-                # As large a share of the pairs is short of a turn within 128 tokens as in a head
-                # of 128 features at base 10000 within Su's 512: a little over half.
-                "model.rotary.base=1000",
-                "data.context_length=128",
-                "data.batch_size=16",
-                "data.retrieval_fraction=0.5",
-                "data.retrieval_tasks=[lagcopy]",  # copying, which text alone teaches later
-                "train.num_steps=1000",
-                TASKS,
-                "evals.lengths=[1024]",
-            ],
+configs = scales.card(
+    "su_table1",
+    "Which stretch keeps next tokens right at eight times the trained length?",
+    cpu=change(
+        scales.CPU,
+        # As large a share of the pairs is short of a cycle within 128 tokens as in a head of 128
+        # features at base 10000 within Su's 512: a little over half.
+        model=dict(rotary=dict(base=1000.0)),
+        data=dict(
+            context_length=128,
+            batch_size=16,
+            retrieval_fraction=0.5,
+            retrieval_tasks=("lagcopy",),  # copying, which text alone teaches later
         ),
-        name="su_table1_cpu",
-        question=QUESTION,
-        members=(
-            ("model.rotary=rope(base=1000)",),
-            ("model.rotary=rope(base=1000,log_n=train)",),
-        ),
+        train=dict(num_steps=1000),
+        evals=dict(tasks=TASKS, lengths=(1024,)),
+        members=each("model.rotary", ("rope(base=1000)", "rope(base=1000,log_n=train)")),
     ),
-    dataclasses.replace(
-        apply(
-            scales.GPU,
-            [
-                "data.context_length=512",
-                "data.batch_size=128",
-                "data.retrieval_fraction=0.1",
-                "data.retrieval_tasks=[lagcopy]",
-                "train.num_steps=3000",
-                TASKS,
-                "evals.lengths=[4096]",
-            ],
+    gpu=change(
+        scales.GPU,
+        data=dict(
+            context_length=512,
+            batch_size=128,
+            retrieval_fraction=0.1,
+            retrieval_tasks=("lagcopy",),
         ),
-        name="su_table1_gpu",
-        question=QUESTION,
-        members=(
-            ("model.rotary=rope(base=1e4)",),
-            ("model.rotary=rope(base=1e4,log_n=train)",),
-        ),
+        train=dict(num_steps=3000),
+        evals=dict(tasks=TASKS, lengths=(4096,)),
+        members=each("model.rotary", ("rope(base=1e4)", "rope(base=1e4,log_n=train)")),
     ),
-    dataclasses.replace(
-        apply(
-            medium,
-            [
-                "data.context_length=512",
-                "data.batch_size=512",
-                "data.retrieval_fraction=0",
-                "train.num_steps=9600",
-                TASKS,
-                "evals.lengths=[4096]",
-            ],
-        ),
-        name="su_table1_paper",
-        question=QUESTION,
-        members=(
-            ("model.rotary=rope(base=1e4)",),
-            ("model.rotary=rope(base=1e4,log_n=train)",),
-        ),
+    paper=change(
+        *base_125m,
+        data=dict(context_length=512, batch_size=512, retrieval_fraction=0.0),
+        train=dict(num_steps=9600),
+        evals=dict(tasks=TASKS, lengths=(4096,)),
+        members=each("model.rotary", ("rope(base=1e4)", "rope(base=1e4,log_n=train)")),
     ),
-]
+)

@@ -1,7 +1,7 @@
 """Table 4 of Men et al. 2024 (arXiv 2405.14591): two extensions without a single unseen angle.
 
 Question: of two methods that both keep all angles within what pretraining saw, does the one whose
-B_m turns negative fail to retrieve where it does?
+B_m becomes negative fail to retrieve where it does?
 
 Found: Llama 2 7B, from 4096 to 32768 tokens. Method 1 (base 5e6) scores 0.33 and 0.27 at LongEval
 with 15k and 30k tokens, with B_m >= 0 at every distance; Method 2 (fast pairs of a raised base,
@@ -26,51 +26,29 @@ Refutes: both retrieve over the whole length. The quarter period says they will:
 for Method 2 and 11779 for Method 1, so this experiment tells the two predictions apart.
 """
 
-import dataclasses
-
+from configs.changes import change, each
 from configs.experiments import scales
-from experiment.dotted import apply
 
-QUESTION = "Does B_m < 0 matter where no angle is new?"
-
-configs = [
-    dataclasses.replace(
-        apply(
-            scales.CPU_SHORT,
-            [
-                "evals.tasks=[kv,perplexity]",
-                "evals.lengths=[256,512]",
-            ],
-        ),
-        name="table4_methods_cpu",
-        question=QUESTION,
-        members=tuple(
-            ("start_from=runs/table4_methods_cpu/parent", *scales.CPU_LONGER, f"model.rotary={how}")
-            for how in ("method1(base=1e4)", "method2(base=100,factor=8)", "rope(base=100)")
+configs = scales.continued(
+    "table4_methods",
+    "Does B_m < 0 matter where no angle is new?",
+    cpu=change(
+        scales.CPU_SHORT,
+        evals=dict(lengths=(256, 512)),
+        members=each(
+            "model.rotary", ("method1(base=1e4)", "method2(base=100,factor=8)", "rope(base=100)")
         ),
     ),
-    dataclasses.replace(
-        apply(
-            scales.GPU,
-            [
-                "model.rotary.base=500",
-                "data.context_length=512",
-                "data.batch_size=128",
-                "evals.tasks=[kv,lines,perplexity]",
-                "evals.lengths=[2048,4096]",
-            ],
-        ),
-        name="table4_methods_gpu",
-        question=QUESTION,
-        members=tuple(
-            ("start_from=runs/table4_methods_gpu/parent", *scales.GPU_LONGER, f"model.rotary={how}")
-            for how in ("method1(base=5e5)", "method2(base=500,factor=8)", "rope(base=500)")
+    gpu=change(
+        scales.GPU_SHORT,
+        evals=dict(tasks=("kv", "lines", "perplexity"), lengths=(2048, 4096)),
+        members=each(
+            "model.rotary", ("method1(base=5e5)", "method2(base=500,factor=8)", "rope(base=500)")
         ),
     ),
-    dataclasses.replace(
-        apply(scales.LLAMA2_7B, ["evals.lengths=[15000,30000]"]),
-        name="table4_methods_paper",
-        question=QUESTION,
-        members=tuple((f"model.rotary={how}",) for how in ("method1", "method2", "rope(base=1e4)")),
+    paper=change(
+        scales.LLAMA2_7B,
+        evals=dict(lengths=(15_000, 30_000)),
+        members=each("model.rotary", ("method1", "method2", "rope(base=1e4)")),
     ),
-]
+)

@@ -8,7 +8,7 @@ lower perplexity than position interpolation; after fine-tuning interpolation is
 and YaRN of both, on Llama models and on Mistral 7B. Dynamic NTK works exceptionally well on models
 that were not fine-tuned at all. (The post shows charts, no numbers.)
 
-Commands: a parent, measured as it is under every schedule, then continued at four times its length
+Commands: a parent, measured as it is under every variant, then continued at four times its length
 under each. (YaRN's own fine-tuning took 400 steps, 0.1% of the pretraining data.)
 
     python train.py yarn_sliding_window_cpu --workdir runs/yarn_sliding_window_cpu/parent
@@ -30,101 +30,69 @@ below nothing done; trained there, YaRN below interpolation below NTK-aware.
 Refutes: another order by more than the paired intervals.
 """
 
-import dataclasses
-
+from configs.changes import change, each
 from configs.experiments import scales
-from experiment.dotted import apply
-
-QUESTION = "Which stretch keeps perplexity falling with the window?"
-
-CPU_LONGER = (
-    "data.context_length=1024",
-    "data.batch_size=2",
-    "train.num_steps=200",
-    "train.learning_rate=1e-3",
-    "train.schedule=constant",
-    "train.warmup_steps=10",
-    "train.weight_decay=0",
-)
 
 
-def members(parent: str, longer: tuple[str, ...], schedules: tuple[str, ...]):
-    """The parent, continued at a longer context under each schedule."""
-    return tuple((f"start_from={parent}", *longer, f"model.rotary={how}") for how in schedules)
+def stretched(base: str, length: int, ramp: str = "") -> tuple[str, ...]:
+    """A base and each way to stretch it from `length` tokens to four times as many."""
+    ramp = f"base={base},factor=4,original_context_length={length}{ramp}"
+    return (
+        f"rope(base={base})",
+        f"position_interpolation(base={base},factor=4)",
+        f"ntk_aware(base={base},factor=4)",
+        f"ntk_by_parts({ramp})",
+        f"yarn({ramp})",
+    )
 
 
-configs = [
-    dataclasses.replace(
-        apply(
-            scales.CPU,
-            [
-                "model.rotary.base=1000",
-                "data.retrieval_fraction=0.25",
-                "evals.tasks=[sliding_window(stride=64,tokens=2048),kv]",
-                "evals.lengths=[128,256,512,1024]",
-                "evals.documents=32",
-            ],
+configs = scales.card(
+    "yarn_sliding_window",
+    "Which stretch keeps perplexity falling with the window?",
+    cpu=change(
+        scales.CPU,
+        model=dict(rotary=dict(base=1000.0)),
+        data=dict(retrieval_fraction=0.25),
+        evals=dict(
+            tasks=("sliding_window(stride=64,tokens=2048)", "kv"),
+            lengths=(128, 256, 512, 1024),
+            documents=32,
         ),
-        name="yarn_sliding_window_cpu",
-        question=QUESTION,
-        members=members(
-            "runs/yarn_sliding_window_cpu/parent",
-            CPU_LONGER,
-            (
-                "rope(base=1000)",
-                "position_interpolation(base=1000,factor=4)",
-                "ntk_aware(base=1000,factor=4)",
-                # A third of Llama 2's pairs turn more than 32 times in its context, YaRN's default;
-                # a third of these turn more than 4 times in 256 tokens.
-                "ntk_by_parts(base=1000,factor=4,original_context_length=256,beta_fast=4)",
-                "yarn(base=1000,factor=4,original_context_length=256,beta_fast=4)",
-            ),
+        members=each(
+            "model.rotary",
+            # A third of Llama 2's pairs complete more than 32 cycles in its context, YaRN's
+            # default; a third of these complete more than 4 in 256 tokens.
+            stretched("1000", 256, ",beta_fast=4"),
+            "start_from=runs/yarn_sliding_window_cpu/parent",
+            *scales.extent(context_length=1024, batch_size=2, num_steps=200),
+            *scales.CPU_CONTINUED,
         ),
     ),
-    dataclasses.replace(
-        apply(
-            scales.GPU,
-            [
-                "model.rotary.base=1e4",
-                "data.retrieval_fraction=0.1",
-                "evals.tasks=[sliding_window,kv,needle]",
-                "evals.lengths=[512,1024,2048,4096]",
-            ],
-        ),
-        name="yarn_sliding_window_gpu",
-        question=QUESTION,
-        members=members(
-            "runs/yarn_sliding_window_gpu/parent",
-            (*scales.GPU_LONGER, "train.num_steps=200"),
-            (
-                "rope(base=1e4)",
-                "position_interpolation(base=1e4,factor=4)",
-                "ntk_aware(base=1e4,factor=4)",
-                "ntk_by_parts(base=1e4,factor=4,original_context_length=1024)",
-                "yarn(base=1e4,factor=4,original_context_length=1024)",
-            ),
+    gpu=change(
+        scales.GPU,
+        model=dict(rotary=dict(base=1e4)),
+        data=dict(retrieval_fraction=0.1),
+        evals=dict(tasks=("sliding_window", "kv", "needle"), lengths=(512, 1024, 2048, 4096)),
+        members=each(
+            "model.rotary",
+            stretched("1e4", 1024),
+            "start_from=runs/yarn_sliding_window_gpu/parent",
+            *scales.GPU_LONGER,
+            "train.num_steps=200",
         ),
     ),
-    dataclasses.replace(
-        apply(
-            scales.LLAMA2_7B,
-            [
-                "data.batch_size=64",
-                "train.num_steps=400",
-                "train.warmup_steps=20",
-                "evals.tasks=[pg19,lines]",
-                "evals.lengths=[4096,8192,16384,32768]",
-            ],
-        ),
-        name="yarn_sliding_window_paper",
-        question=QUESTION,
-        members=tuple(
-            (f"model.rotary={how}",)
-            for how in (
+    paper=change(
+        scales.LLAMA2_7B,
+        data=dict(batch_size=64),
+        train=dict(num_steps=400, warmup_steps=20),
+        evals=dict(tasks=("pg19", "lines"), lengths=(4096, 8192, 16_384, 32_768)),
+        members=each(
+            "model.rotary",
+            (
                 "position_interpolation(base=1e4,factor=8)",
                 "ntk_aware(base=1e4,factor=8)",
                 "yarn(base=1e4,factor=8,original_context_length=4096)",
-            )
+            ),
         ),
     ),
-]
+)

@@ -25,8 +25,7 @@ from apache_beam.options import pipeline_options  # pyright: ignore[reportMissin
 from tensorflow_datasets.core import registered
 
 from data.redpajama import redpajama_dataset_builder as builder_lib
-from data.redpajama.source import make_builder
-from data.sources import InputFile
+from data.redpajama.source import build
 
 # TFDS keeps one builder a name, and this one goes by the other's.
 with registered.skip_registration():
@@ -67,8 +66,8 @@ with registered.skip_registration():
                 self.info.metadata.update(report)  # pyright: ignore[reportOptionalMemberAccess]
 
 
-def _read(file: tuple[InputFile, str | None], *, skip: bool) -> Iterator:
-    for key, example, problem in builder_lib.examples(file):
+def _read(published: builder_lib.PublishedFile, *, skip: bool) -> Iterator:
+    for key, example, problem in builder_lib.examples(published):
         if problem is None:
             yield key, example
         elif skip:
@@ -103,18 +102,12 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options, beam_options = parser.parse_known_args(arguments)
     try:
-        builder = make_builder(
+        builder = build(
             BeamBuilder,
             options.path,
             Path(options.out) / "tensorflow_datasets",
             skip=options.on_bad_document == "skip",
-        )
-        builder.download_and_prepare(
-            download_config=tfds.download.DownloadConfig(
-                manual_dir=Path(options.path),
-                beam_options=pipeline_options.PipelineOptions(beam_options),
-            ),
-            file_format="array_record",
+            beam_options=pipeline_options.PipelineOptions(beam_options),
         )
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: error: {error}", file=sys.stderr)

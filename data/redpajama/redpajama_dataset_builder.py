@@ -34,40 +34,46 @@ SUBSETS = ("arxiv", "book", "c4", "common_crawl", "github", "stackexchange", "wi
 _ALIASES = {"books": "book", "cc": "common_crawl"} | {name: name for name in SUBSETS}
 _SAMPLE_FILE = re.compile(r"([a-z0-9]+)(_\d{4}-\d{2})?_sample\.jsonl(\.gz|\.zst)?")
 
+# A file and the subset that its name says it is of; None: its lines say it.
+PublishedFile = tuple[InputFile, str | None]
+
+
+def _sample_subset(name: str) -> str | None:
+    match = _SAMPLE_FILE.fullmatch(name)
+    return _ALIASES.get(match[1]) if match else None
+
+
+def _full_subset(name: str) -> str | None:
+    folder, slash, _ = name.partition("/")
+    return folder if slash and folder in SUBSETS else None
+
+
+# What a file's name says in a layout, None if it is not one of its files; in "shards" all are.
+_SUBSET_OF = {"sample": _sample_subset, "full": _full_subset}
+
 
 def layout(root: Path) -> str:
     """Which config the files under `root` are for: "sample", "full" or "shards".
 
     Raises:
-      ValueError: if they are of none.
+      ValueError: if there are no files.
     """
-    files = jsonl_files(root)
-    if any(_SAMPLE_FILE.fullmatch(file.name) for file in files):
-        return "sample"
-    if any("/" in file.name and file.name.split("/")[0] in SUBSETS for file in files):
-        return "full"
-    return "shards"
+    names = [file.name for file in jsonl_files(root)]
+    fitting = (config for config, subset_of in _SUBSET_OF.items() if any(map(subset_of, names)))
+    return next(fitting, "shards")
 
 
-def published_files(config_name: str, root: Path) -> list[tuple[InputFile, str | None]]:
-    """The files of a layout, each with its subset (None: its lines say it).
+def published_files(config_name: str, root: Path) -> list[PublishedFile]:
+    """The files of a layout.
 
     Raises:
       ValueError: if there is none.
     """
-    found: list[tuple[InputFile, str | None]] = []
-    for file in jsonl_files(root):
-        if config_name == "sample":
-            match = _SAMPLE_FILE.fullmatch(file.name)
-            subset = _ALIASES.get(match[1]) if match else None
-            if subset:
-                found.append((file, subset))
-        elif config_name == "full":
-            subset = file.name.split("/")[0] if "/" in file.name else None
-            if subset in SUBSETS:
-                found.append((file, subset))
-        else:
-            found.append((file, None))
+    files, subset_of = jsonl_files(root), _SUBSET_OF.get(config_name)
+    if subset_of is None:
+        return [(file, None) for file in files]
+    named: list[PublishedFile] = [(file, subset_of(file.name)) for file in files]
+    found = [published for published in named if published[1]]
     if not found:
         raise ValueError(f"{root}: no file of RedPajama's {config_name!r} layout")
     return found
@@ -120,19 +126,17 @@ class Builder(tfds.core.GeneratorBasedBuilder):
         splits = self._splits(dl_manager)
         return {name: self._generate_examples(files) for name, files in splits.items()}
 
-    def _splits(
-        self, dl_manager: tfds.download.DownloadManager
-    ) -> dict[str, list[tuple[InputFile, str | None]]]:
-        """The published files of each split, as `published_files` gives them."""
+    def _splits(self, dl_manager: tfds.download.DownloadManager) -> dict[str, list[PublishedFile]]:
+        """The published files of each split."""
         splits = collections.defaultdict(list)
         layout_name = self.builder_config.name  # pyright: ignore[reportOptionalMemberAccess]
-        for file, subset in published_files(layout_name, Path(dl_manager.manual_dir)):
-            splits["validation" if file.validation else "train"].append((file, subset))
+        for published in published_files(layout_name, Path(dl_manager.manual_dir)):
+            splits["validation" if published[0].validation else "train"].append(published)
         return dict(splits)
 
-    def _generate_examples(self, files: list[tuple[InputFile, str | None]]) -> Iterator:
-        for file in files:
-            for key, example, problem in examples(file):
+    def _generate_examples(self, files: list[PublishedFile]) -> Iterator:
+        for published in files:
+            for key, example, problem in examples(published):
                 if problem is not None:
                     self._refuse(problem)
                 else:
@@ -146,12 +150,12 @@ class Builder(tfds.core.GeneratorBasedBuilder):
         self.info.metadata.update(metadata)  # pyright: ignore[reportOptionalMemberAccess]
 
 
-def examples(file: tuple[InputFile, str | None]) -> Iterator[tuple[str, dict, str | None]]:
+def examples(published: PublishedFile) -> Iterator[tuple[str, dict, str | None]]:
     """Key, example and problem (None: there is none) of each line of a published file.
 
     A problem reads `FILE:LINE: what is wrong`.
     """
-    source, subset = file
+    source, subset = published
     for line, record, problem in json_records(source.path):
         if problem is None and subset is None:
             name = record.get("red_pajama_subset")

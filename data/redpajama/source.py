@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import tensorflow_datasets as tfds
 
@@ -12,24 +13,36 @@ from data.redpajama import redpajama_dataset_builder as builder_lib
 from data.sources import Document, InputFile
 
 
-def make_builder(
-    kind: type[builder_lib.Builder], path: str, data_dir: Path, *, skip: bool
+def build(
+    kind: type[builder_lib.Builder], path: str, data_dir: Path, *, skip: bool, **download: Any
 ) -> builder_lib.Builder:
-    """A builder for the files at `path`, which keeps what it makes under a name made from theirs.
+    """A builder that has read the files at `path`, now or before.
+
+    Args:
+      kind: what reads them.
+      path: the files as published.
+      data_dir: what is made lies there under a name made from the files' names and sizes.
+      skip: leave out broken documents.
+      **download: fields of tensorflow-datasets' DownloadConfig.
 
     Raises:
-      ValueError: if they are of no published layout.
+      ValueError: on bad input, as `FILE:LINE: what is wrong`.
     """
     root = Path(path)
     name = builder_lib.layout(root)
     published = [[file.name, file.size] for file, _ in builder_lib.published_files(name, root)]
     key = hashlib.sha256(json.dumps(published).encode()).hexdigest()[:12]
-    return kind(
+    builder = kind(
         config=name,
         data_dir=data_dir / key,
         file_format="array_record",
         skip_bad_documents=skip,
     )
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=root, **download),
+        file_format="array_record",
+    )
+    return builder
 
 
 class RedPajama:
@@ -49,14 +62,10 @@ class RedPajama:
     """
 
     def __init__(self, path: str, data_dir: Path, *, skip: bool, show_progress: bool):
-        builder = make_builder(builder_lib.Builder, path, data_dir, skip=skip)
         if not show_progress:
             tfds.disable_progress_bar()
         logging.getLogger("absl").setLevel(logging.WARNING)
-        builder.download_and_prepare(
-            download_config=tfds.download.DownloadConfig(manual_dir=Path(path)),
-            file_format="array_record",
-        )
+        builder = build(builder_lib.Builder, path, data_dir, skip=skip)
         metadata = builder.info.metadata or {}
         self.skipped = (int(metadata.get("skipped", 0)), list(metadata.get("first_skipped", [])))
         names = sorted(builder.info.splits)

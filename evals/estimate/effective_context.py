@@ -1,10 +1,10 @@
 """Effective context: the distance at which a model stops finding what it needs.
 
 L50 is the distance at which accuracy has fallen half-way from its ceiling to chance, L85 the one
-at which it is still 0.85 of the way: `fit` says how they are found. Where a small base turns
-full circle accuracy revives, so a fit over all distances (or a mean over depths) would misread it:
-only the first fall counts, seen from the short side; what revives beyond is reported and never
-fitted.
+at which it is still 0.85 of the way: `fit` says how they are found. Where the slowest pair of a
+small base has rotated full circle accuracy revives, so a fit over all distances (or a mean over
+depths) would misread it: only the first fall counts, seen from the short side; what revives beyond
+is reported and never fitted.
 
 A ceiling below chance + 0.5 is NOT_LEARNED: a model that cannot do the task next door has no
 effective context, not a short one.
@@ -12,18 +12,22 @@ effective context, not a short one.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 import evals
-from evals.estimate import fit as fit_lib
-from evals.estimate.fit import cell_start
+from evals.estimate.bins import bin_start
+from evals.estimate.fit import Fit, first_fall, isotonic_crossing
+from evals.estimate.trials import Trials
 from evals.rows import Rows
 
 NOT_LEARNED = "NOT_LEARNED"
 MEASURED = "MEASURED"
+
+_NAN = float("nan")
 
 # The isotonic check speaks up when it finds L50 farther off than this.
 _ISOTONIC_OCTAVES = 0.25
@@ -33,12 +37,12 @@ _FEWEST_SEEDS_TO_RESAMPLE = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cell:
+class Bin:
     """Accuracy over half an octave of distances, all seeds together.
 
     Attributes:
       distance: geometric mean of the trials' distances, tokens.
-      low, high: shortest and longest distance of the cell, tokens, both included.
+      low, high: shortest and longest distance of the bin, tokens, both included.
       trials: questions asked.
       accuracy: share of exact matches.
       ci_low, ci_high: Wilson's 95% interval for as many independent trials as these, clustered in
@@ -74,9 +78,9 @@ class Estimate:
       isotonic_l50: l50 of the learned seeds with no shape of the fall assumed, clipped like l50.
       verdict: "MEASURED", "NOT_LEARNED" (by more than half of the seeds), "> {longest}" or
         "< {shortest}"; of l50.
-      cells: accuracy by distance.
-      revival: highest accuracy of a cell beyond the fit, NaN if none is out of the lowest quarter.
-      revival_distance: that cell's distance, tokens.
+      bins: accuracy by distance.
+      revival: highest accuracy of a bin beyond the fit, NaN if none is out of the lowest quarter.
+      revival_distance: that bin's distance, tokens.
       shortest, longest: distances measured, tokens.
       num_documents: documents of each seed.
       num_seeds: seeds evaluated.
@@ -88,17 +92,17 @@ class Estimate:
     trained_length: int
     chance: float
     ceiling: float
-    l50: float
-    ci_low: float
-    ci_high: float
-    l85: float
-    l85_low: float
-    l85_high: float
-    isotonic_l50: float
+    l50: float = _NAN
+    ci_low: float = _NAN
+    ci_high: float = _NAN
+    l85: float = _NAN
+    l85_low: float = _NAN
+    l85_high: float = _NAN
+    isotonic_l50: float = _NAN
     verdict: str
-    cells: tuple[Cell, ...]
-    revival: float
-    revival_distance: float
+    bins: tuple[Bin, ...]
+    revival: float = _NAN
+    revival_distance: float = _NAN
     shortest: int
     longest: int
     num_documents: int
@@ -167,7 +171,7 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
       seed: of the bootstrap.
 
     Raises:
-      ValueError: if rows are empty, mix tasks, lengths, schedules or checkpoints, or if the task
+      ValueError: if rows are empty, mix tasks, lengths, variants or checkpoints, or if the task
         does not measure retrieval.
     """
     if not len(rows["task"]):
@@ -179,93 +183,36 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
         raise ValueError(
             f"effective context is estimated from retrieval, and task {task} measures {kind}"
         )
-    seeds, seed_index = np.unique(rows["seed"], return_inverse=True)
-    documents, document_index = np.unique(rows["document"], return_inverse=True)
-    shortest, longest = int(rows["distance"].min()), int(rows["distance"].max())
-
-    log_distance = np.log2(np.maximum(rows["distance"], 1))
-    bins, bin_index = np.unique(fit_lib.bin_number(rows["distance"]), return_inverse=True)
-    x = np.bincount(bin_index, log_distance) / np.bincount(bin_index)
-    cells, cell_index = np.unique(bins // fit_lib.BINS_PER_CELL, return_inverse=True)
-    in_cell = np.equal.outer(cell_index, np.arange(len(cells))).astype(float)  # [bins, cells]
-
-    shape = (len(seeds), len(documents), len(bins))
-    place = np.ravel_multi_index((seed_index, document_index, bin_index), shape)
-    size = int(np.prod(shape))
-    trials = np.bincount(place, minlength=size).reshape(shape).astype(float)
-    hits = np.bincount(place, rows["exact_match"], minlength=size).reshape(shape)
-
-    # Resample 0 is the data itself.
-    num_documents = len(documents)
+    trials = Trials.of(rows)
+    seeds = trials.by_seed()
+    num_documents = trials.asked.shape[1]
     random = np.random.Generator(np.random.Philox(seed))
     drawn = random.multinomial(num_documents, np.full(num_documents, 1 / num_documents), resamples)
+    # Resample 0 is the data itself.
     weights = np.concatenate([np.ones((1, num_documents)), drawn])
-    fits = [
-        fit_lib.first_fall(weights @ trials[s], weights @ hits[s], x, in_cell, chance)
-        for s in range(len(seeds))
+    fits = [first_fall(each.weighted(weights)) for each in seeds]
+    learned = [
+        (each.summed(), fit)
+        for each, fit in zip(seeds, fits, strict=True)
+        if fit.observed_ceiling[0] >= chance + 0.5
     ]
-
-    learned = [s for s, fit in enumerate(fits) if fit.observed_ceiling[0] >= chance + 0.5]
-    shown = _cells(weights @ trials.sum(0), weights @ hits.sum(0), x, in_cell, cells)
-    common: dict[str, Any] = {
-        "task": str(task),
-        "length": int(length),
-        "trained_length": int(trained_length),
-        "chance": float(chance),
-        "cells": shown,
-        "shortest": shortest,
-        "longest": longest,
-        "num_documents": num_documents,
-        "num_seeds": len(seeds),
-        "num_learned": len(learned),
-    }
-    nan = float("nan")
+    unlearned = Estimate(
+        task=str(task),
+        length=int(length),
+        trained_length=int(trained_length),
+        chance=float(chance),
+        ceiling=float(np.mean([fit.observed_ceiling[0] for fit in fits])),
+        verdict=NOT_LEARNED,
+        bins=_bins(trials.summed().weighted(weights)),
+        shortest=int(rows["distance"].min()),
+        longest=int(rows["distance"].max()),
+        num_documents=num_documents,
+        num_seeds=len(seeds),
+        num_learned=len(learned),
+    )
     if 2 * len(learned) < len(seeds) or not learned:
-        unknown = ("l50", "ci_low", "ci_high", "l85", "l85_low", "l85_high", "isotonic_l50")
-        return Estimate(
-            ceiling=float(np.mean([fit.observed_ceiling[0] for fit in fits])),
-            verdict=NOT_LEARNED,
-            revival=nan,
-            revival_distance=nan,
-            **dict.fromkeys(unknown, nan),
-            **common,
-        )
-
-    ceiling = float(np.mean([fits[s].ceiling[0] for s in learned]))
-    limits = float(np.log2(max(shortest, 1))), float(np.log2(longest))
-    l50, ci_low, ci_high = _mean_and_interval(
-        np.array([fits[s].log_l50 for s in learned]), limits, num_documents, random
-    )
-    l85, l85_low, l85_high = _mean_and_interval(
-        np.array([fits[s].log_l85 for s in learned]), limits, num_documents, random
-    )
-    isotonic = [
-        _isotonic(trials[s].sum(0), hits[s].sum(0), x, in_cell, chance, fits[s]) for s in learned
-    ]
-    verdict = MEASURED
-    if l50 >= limits[1]:
-        verdict = f"> {longest}"
-    elif l50 <= limits[0]:
-        verdict = f"< {shortest}"
-
-    last_fitted = max(int(fits[s].last_cell[0]) for s in learned)
-    quarter = chance + 0.25 * (ceiling - chance)
-    revived = [cell for cell in shown[last_fitted + 1 :] if cell.ci_low > quarter]
-    best = max(revived, key=lambda cell: cell.accuracy, default=None)
-    return Estimate(
-        ceiling=ceiling,
-        l50=2.0**l50,
-        ci_low=2.0**ci_low,
-        ci_high=2.0**ci_high,
-        l85=2.0**l85,
-        l85_low=2.0**l85_low,
-        l85_high=2.0**l85_high,
-        isotonic_l50=2.0 ** float(np.clip(isotonic, *limits).mean()),
-        verdict=verdict,
-        revival=best.accuracy if best else nan,
-        revival_distance=best.distance if best else nan,
-        **common,
-    )
+        return unlearned
+    return _with_distances(unlearned, learned, random)
 
 
 def _only(rows: Rows, name: str) -> Any:
@@ -273,6 +220,50 @@ def _only(rows: Rows, name: str) -> Any:
     if len(values) > 1:
         raise ValueError(f"an estimate needs rows of one {name}, got {', '.join(map(str, values))}")
     return values[0]
+
+
+def _with_distances(
+    unlearned: Estimate, learned: Sequence[tuple[Trials, Fit]], random: np.random.Generator
+) -> Estimate:
+    """The estimate once at least half of the seeds have learned.
+
+    Args:
+      unlearned: what needs no fit.
+      learned: the seeds that did: trials `[fine bins]`, and the fits of data and resamples.
+      random: of the bootstrap.
+    """
+    shortest, longest, chance = unlearned.shortest, unlearned.longest, unlearned.chance
+    fits = [fit for _, fit in learned]
+    limits = float(np.log2(max(shortest, 1))), float(np.log2(longest))
+    (l50, ci_low, ci_high), (l85, l85_low, l85_high) = (
+        _mean_and_interval(np.array(log_distance), limits, unlearned.num_documents, random)
+        for log_distance in ([fit.log_l50 for fit in fits], [fit.log_l85 for fit in fits])
+    )
+    isotonic = np.clip([_isotonic(trials, fit) for trials, fit in learned], *limits)
+    verdict = MEASURED
+    if l50 >= limits[1]:
+        verdict = f"> {longest}"
+    elif l50 <= limits[0]:
+        verdict = f"< {shortest}"
+
+    ceiling = float(np.mean([fit.ceiling[0] for fit in fits]))
+    beyond = unlearned.bins[max(int(fit.last_bin[0]) for fit in fits) + 1 :]
+    revived = [each for each in beyond if each.ci_low > chance + 0.25 * (ceiling - chance)]
+    best = max(revived, key=lambda each: each.accuracy, default=None)
+    return dataclasses.replace(
+        unlearned,
+        ceiling=ceiling,
+        l50=2.0**l50,
+        ci_low=2.0**ci_low,
+        ci_high=2.0**ci_high,
+        l85=2.0**l85,
+        l85_low=2.0**l85_low,
+        l85_high=2.0**l85_high,
+        isotonic_l50=2.0 ** float(isotonic.mean()),
+        verdict=verdict,
+        revival=best.accuracy if best else _NAN,
+        revival_distance=best.distance if best else _NAN,
+    )
 
 
 def _mean_and_interval(
@@ -320,41 +311,53 @@ def _mean_and_interval(
     return centre, ci_low, ci_high
 
 
-def _isotonic(trials, hits, x, in_cell, chance, fit: fit_lib.Fit) -> float:
-    """log2 L50 of the data, `[bins]`, with no shape assumed, on the range that was fitted."""
-    fitted = in_cell @ (np.arange(in_cell.shape[1]) <= fit.last_cell[0]) > 0
+def _isotonic(trials: Trials, fit: Fit) -> float:
+    """log2 L50 of the data, `[fine bins]`, with no shape assumed, on the range that was fitted."""
     # The ceiling as seen, not as fitted: nothing here depends on the shape.
-    half = chance + 0.5 * (fit.observed_ceiling[0] - chance)
-    return fit_lib.isotonic_crossing(trials[fitted], hits[fitted], x[fitted], half)
+    half = trials.chance + 0.5 * (fit.observed_ceiling[0] - trials.chance)
+    fitted = np.arange(len(trials.bins)) <= fit.last_bin[0]
+    return isotonic_crossing(trials.within(fitted), half)
 
 
-def _cells(trials, hits, x, in_cell, cells) -> tuple[Cell, ...]:
-    """Accuracy by cell; row 0 of `trials` and `hits` is the data, the others its resamples."""
-    log_distance = (trials[0] * x) @ in_cell / (trials[0] @ in_cell)
-    trials, hits = trials @ in_cell, hits @ in_cell
-    accuracy = hits / np.maximum(trials, 1)
-    # Over the resamples that drew the cell; where few are taken, none may have.
-    drawn = trials[1:] > 0
+def _bins(trials: Trials) -> tuple[Bin, ...]:
+    """Accuracy by bin; `trials` `[Z, fine bins]`, the data and then its resamples."""
+    log_distance = (trials.asked[0] * trials.x) @ trials.in_bin / (trials.asked[0] @ trials.in_bin)
+    asked, right = trials.by_bin()
+    accuracy = right / np.maximum(asked, 1)
+    low, high = _wilson_interval(accuracy[0], _independent_trials(asked, accuracy))
+    return tuple(
+        Bin(
+            distance=float(2 ** log_distance[i]),
+            low=bin_start(number),
+            high=bin_start(number + 1) - 1,
+            trials=round(asked[0, i]),
+            accuracy=float(accuracy[0, i]),
+            ci_low=float(low[i]),
+            ci_high=float(high[i]),
+        )
+        for i, number in enumerate(trials.bins)
+    )
+
+
+def _independent_trials(asked: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
+    """How many independent trials each bin's trials, clustered in documents, are worth: `[bins]`.
+
+    Questions of one document succeed together: the bootstrap says what that costs. Where all or
+    none succeed it says nothing, and the trials are taken as they are.
+    """
+    # Over the resamples that drew the bin; where few are taken, none may have.
+    drawn = asked[1:] > 0
     num_drawn = np.maximum(drawn.sum(0), 1)
     mean = np.sum(accuracy[1:] * drawn, 0) / num_drawn
     variance = np.sum((accuracy[1:] - mean) ** 2 * drawn, 0) / num_drawn
-    n, p = trials[0], accuracy[0]
-    # Questions of one document succeed together: the bootstrap says what that costs. Where all
-    # or none succeed it says nothing, and the trials are taken as they are.
+    n, p = asked[0], accuracy[0]
     independent = variance * n <= p * (1 - p)
-    n = np.where(independent, n, p * (1 - p) / np.where(independent, 1, variance))
+    return np.where(independent, n, p * (1 - p) / np.where(independent, 1, variance))
+
+
+def _wilson_interval(p: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of Wilson's 95% interval for accuracies p of n independent trials."""
     z = stats.norm.ppf(0.975)
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    return tuple(
-        Cell(
-            distance=float(2 ** log_distance[i]),
-            low=cell_start(number),
-            high=cell_start(number + 1) - 1,
-            trials=round(trials[0, i]),
-            accuracy=float(p[i]),
-            ci_low=float(max(centre[i] - half[i], 0)),
-            ci_high=float(min(centre[i] + half[i], 1)),
-        )
-        for i, number in enumerate(cells)
-    )
+    return np.maximum(centre - half, 0), np.minimum(centre + half, 1)

@@ -7,8 +7,8 @@ its likelihood is conditional on the distances asked, and the ceiling keeps the 
 first round.
 """
 
-import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ _MOST, _LEAST = 1.0, 0.125
 _RESAMPLES = 500
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Band:
+class DistanceRange(NamedTuple):
     """Documents wanted, with questions at some distances.
 
     Attributes:
@@ -40,14 +39,14 @@ class Band:
     num_documents: int
 
 
-def next_round(rows: Rows, *, octaves: float, max_documents: int) -> list[Band]:
+def next_round(rows: Rows, *, octaves: float, max_documents: int) -> list[DistanceRange]:
     """What to ask next; nothing when every interval is narrow or the documents are used up.
 
     A member asks when the 95% interval of its L50, as far as it lies within the distances
     measured, is wider than `octaves`. So one that never fell before the longest distance asks for
     nothing if that is sure, and for the last octave if its interval reaches below; one that did
     not learn asks for nothing: training decides that, not more documents. The same documents go
-    to all members, so bands that overlap become one, with the documents of whoever needs most.
+    to all members, so ranges that overlap become one, with the documents of whoever needs most.
 
     Args:
       rows: of one task and length, all members and rounds so far, in columns of `evals.rows`.
@@ -55,7 +54,7 @@ def next_round(rows: Rows, *, octaves: float, max_documents: int) -> list[Band]:
       max_documents: of all rounds together.
 
     Returns:
-      Bands by distance, which do not overlap.
+      Ranges by distance, which do not overlap.
 
     Raises:
       ValueError: if `octaves` is not positive, or as `effective_context.estimate` does.
@@ -67,13 +66,13 @@ def next_round(rows: Rows, *, octaves: float, max_documents: int) -> list[Band]:
     if left <= 0:
         return []
     members = [_wanted(member, octaves) for member in _members(rows)]
-    bands = _merged([band for band in members if band is not None])
-    total = sum(band.num_documents for band in bands)
+    ranges = _merged([each for each in members if each is not None])
+    total = sum(each.num_documents for each in ranges)
     if total <= left:
-        return bands
-    shares = [band.num_documents * left // total for band in bands]
-    shared = zip(bands, shares, strict=True)
-    return [dataclasses.replace(band, num_documents=share) for band, share in shared if share]
+        return ranges
+    shares = [each.num_documents * left // total for each in ranges]
+    shared = zip(ranges, shares, strict=True)
+    return [each._replace(num_documents=share) for each, share in shared if share]
 
 
 def _members(rows: Rows) -> list[Rows]:
@@ -82,7 +81,7 @@ def _members(rows: Rows) -> list[Rows]:
     return [rows_lib.select(rows, **name) for name in names]
 
 
-def _wanted(rows: Rows, octaves: float) -> Band | None:
+def _wanted(rows: Rows, octaves: float) -> DistanceRange | None:
     """What one member asks for."""
     found: Estimate = estimate(rows, resamples=_RESAMPLES)
     if found.verdict == NOT_LEARNED or found.octaves <= octaves:
@@ -93,15 +92,15 @@ def _wanted(rows: Rows, octaves: float) -> Band | None:
     near = np.mean((rows["distance"] >= low) & (rows["distance"] <= high))
     needed = found.num_documents * near * ((found.octaves / octaves) ** 2 - 1)
     least, most = (math.ceil(share * found.num_documents) for share in (_LEAST, _MOST))
-    return Band(low=low, high=high, num_documents=int(np.clip(math.ceil(needed), least, most)))
+    return DistanceRange(low, high, int(np.clip(math.ceil(needed), least, most)))
 
 
-def _merged(bands: list[Band]) -> list[Band]:
-    merged: list[Band] = []
-    for band in sorted(bands, key=lambda band: band.low):
-        if merged and band.low <= merged[-1].high:
+def _merged(ranges: list[DistanceRange]) -> list[DistanceRange]:
+    merged: list[DistanceRange] = []
+    for low, high, num_documents in sorted(ranges):
+        if merged and low <= merged[-1].high:
             last = merged.pop()
-            most = max(last.num_documents, band.num_documents)
-            band = Band(low=last.low, high=max(last.high, band.high), num_documents=most)
-        merged.append(band)
+            low, high = last.low, max(last.high, high)
+            num_documents = max(last.num_documents, num_documents)
+        merged.append(DistanceRange(low, high, num_documents))
     return merged

@@ -21,12 +21,12 @@ def total_nats(rows: Rows) -> float:
 
 
 def mean_nll(rows: Rows) -> float:
-    """Nats a token: every token counts the same, however answers were cut."""
+    """Nats per token: every token counts the same, however answers were cut."""
     return total_nats(rows) / float(rows["num_tokens"].sum())
 
 
 def perplexity(rows: Rows) -> float:
-    """exp of nats a token."""
+    """exp of nats per token."""
     return float(np.exp(mean_nll(rows)))
 
 
@@ -56,7 +56,7 @@ def share(rows: Rows, *, column: str = "first_token_correct") -> MeanWithError:
 def difference(
     rows: Rows, other: Rows, *, column: str = "nll", unit: tuple[str, ...] = ("document",)
 ) -> MeanWithError:
-    """Mean of `rows` minus `other` over the same answers, e.g. of two schedules.
+    """Mean of `rows` minus `other` over the same answers, e.g. of two variants.
 
     Paired: what makes a text hard is in both and cancels, so that the error is that of the
     difference, far below that of either mean. Nats are weighted by tokens.

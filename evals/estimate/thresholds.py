@@ -6,7 +6,7 @@ edge of the green area off a heat map. Both are functions of rows of one member 
 
 They say less than L50. A model that sees exactly M tokens scores M / L at a context of L > M, so
 its effective length by threshold tau is M / tau: 1.17 M at 0.856, 2 M at 0.5. A mean over depths
-also hides a hole in the middle.
+also hides a dip in the middle.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import numpy as np
 
 import evals
 from evals import rows as rows_lib
-from evals.estimate import fit
+from evals.estimate.bins import bin_number, bin_start
 from evals.rows import Rows
 
 # Accuracy of Llama 2 7B at 4k tokens, mean of RULER's 13 tasks: RULER's thresholds for models that
@@ -27,7 +27,7 @@ RULER_BASE = 0.794
 RELATIVE = 0.85
 _LEARNED = 0.5
 
-# A cell counts as green from half of its answers right, and from this many answers.
+# A bin counts as green from half of its answers right, and from this many answers.
 _VISIBLE = 0.5
 _FEWEST_TRIALS = 4
 
@@ -58,9 +58,9 @@ class EffectiveLength:
 def effective_length(rows: Rows, *, threshold: float | None = None) -> EffectiveLength:
     """RULER's effective length, cumulative and strict.
 
-    Cumulative, because accuracy can revive: where a small base turns full circle a model may pass
-    at 4k, fail at 8k and pass at 16k, and whoever relies on 16k meets the hole. (RULER's own text,
-    "maximum length exceeding the threshold", leaves both open.)
+    Cumulative, because accuracy can revive: with a small base a model may pass at 4k, fail at 8k
+    and pass at 16k, and whoever relies on 16k meets the dip. (RULER's own text, "maximum length
+    exceeding the threshold", leaves both open.)
 
     Args:
       rows: of one member setting at one or more lengths; of several tasks, accuracy is the mean
@@ -107,9 +107,9 @@ def mean_accuracy(rows: Rows) -> float:
     """
     if evals.parse(str(rows["task"][0])).kind != "retrieval":
         return float(rows["exact_match"].mean())
-    cells, _, accuracy = _cells(rows)
-    start = np.array([fit.cell_start(cell) for cell in cells])
-    # The outer cells count as far as was asked, one before a gap to where the next begins.
+    bins, _, accuracy = _bins(rows)
+    start = np.array([bin_start(number) for number in bins])
+    # The outer bins count as far as was asked, one before a gap to where the next begins.
     start[0] = rows["distance"].min()
     width = np.diff(start, append=rows["distance"].max() + 1)
     return float(np.average(accuracy, weights=width))
@@ -120,7 +120,7 @@ def visual_edge(rows: Rows) -> float:
 
     For each context length the longest distance at which at least half of the answers are right,
     wherever they are wrong before it; then the median over lengths. A half-octave of distances is
-    one cell of the map, counts from 4 answers and gives the longest distance asked in it. 0 where
+    one bin of the map, counts from 4 answers and gives the longest distance asked in it. 0 where
     nothing is green; a length that is green to its end gives that end, so lengths that the model
     sees whole pull the median down.
 
@@ -135,19 +135,15 @@ def visual_edge(rows: Rows) -> float:
     edges = []
     for length in np.unique(rows["length"]):
         at_length = rows_lib.select(rows, length=length)
-        cells, trials, accuracy = _cells(at_length)
-        green = cells[(accuracy >= _VISIBLE) & (trials >= _FEWEST_TRIALS)]
-        in_green = np.isin(_cell(at_length["distance"]), green)
+        bins, trials, accuracy = _bins(at_length)
+        green = bins[(accuracy >= _VISIBLE) & (trials >= _FEWEST_TRIALS)]
+        in_green = np.isin(bin_number(at_length["distance"]), green)
         edges.append(at_length["distance"][in_green].max(initial=0))
     return float(np.median(edges))
 
 
-def _cell(distance: np.ndarray) -> np.ndarray:
-    return fit.bin_number(distance) // fit.BINS_PER_CELL
-
-
-def _cells(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Half-octave cells that have questions: their numbers, trials and accuracy, each `[cells]`."""
-    cells, index = np.unique(_cell(rows["distance"]), return_inverse=True)
+def _bins(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Half-octave bins that have questions: their numbers, trials and accuracy, each `[bins]`."""
+    bins, index = np.unique(bin_number(rows["distance"]), return_inverse=True)
     trials = np.bincount(index)
-    return cells, trials, np.bincount(index, rows["exact_match"]) / trials
+    return bins, trials, np.bincount(index, rows["exact_match"]) / trials

@@ -14,20 +14,20 @@ from the word's last occurrence in the list.
 """
 
 import dataclasses
-import functools
 
 import numpy as np
 
+from data import keys
+from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 from evals import prompts
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from evals.prompts import PromptTask
 
 _NUM_COMMON = 10
 # From this length on RULER asks with the higher frequencies.
 _LONG = 4096
-_SINGLE = sorted({*ADJECTIVES, *NOUNS, *HELD_OUT_NOUNS})
+_SINGLE = tuple(sorted({*ADJECTIVES, *NOUNS, *HELD_OUT_NOUNS}))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,27 +45,10 @@ _FEW = _Counts(common=6, other=1, example_words=20, example_common=3, example_ot
 _MANY = _Counts(common=30, other=3, example_words=40, example_common=10, example_other=3)
 
 
-class _Words:
-    """Single words, or adjective-noun pairs, as ids; encoded once."""
-
-    def __init__(self, tokenizer: Tokenizer, *, pairs: bool):
-        encode = prompts.encoder(tokenizer)
-        starts, ends = (ADJECTIVES, NOUNS + HELD_OUT_NOUNS) if pairs else (_SINGLE, ("",))
-        self._starts = [encode(" " + word) for word in starts]
-        self._ends = [encode("-" + word) if word else [] for word in ends]
-        self.longest = max(map(len, self._starts)) + max(map(len, self._ends))
-
-    def __len__(self) -> int:
-        return len(self._starts) * len(self._ends)
-
-    def __getitem__(self, index: int) -> list[int]:
-        start, end = divmod(index, len(self._ends))
-        return self._starts[start] + self._ends[end]
-
-
-@functools.lru_cache(maxsize=8)
-def _words(tokenizer: Tokenizer, pairs: bool) -> _Words:
-    return _Words(tokenizer, pairs=pairs)
+def _words(tokenizer: Tokenizer, pairs: bool) -> keys.Pairs:
+    if pairs:
+        return keys.pairs(tokenizer, ADJECTIVES, NOUNS + HELD_OUT_NOUNS, (" ", "-"))
+    return keys.pairs(tokenizer, _SINGLE, ("",), (" ", ""))
 
 
 class _Prompt:
@@ -81,11 +64,16 @@ class _Prompt:
             "\nQuestion: What are the 10 most common words in the above list?"
         ) + encode(" Answer: The top 10 words that appear most often in the list are:")
         self.space, self.dot, self.line = encode(" "), encode("."), encode("\n")
-        self._digits = functools.partial(prompts.digits, tokenizer, task="cwe")
+        self._tokenizer = tokenizer
 
     def numbered(self, index: int, word: list[int]) -> list[int]:
         """ " 7. word", without its space if it is the first of a list."""
-        return self.space * (index > 0) + self._digits(index + 1) + self.dot + word
+        return (
+            self.space * (index > 0)
+            + keys.digits(self._tokenizer, [index + 1], task="cwe")[0]
+            + self.dot
+            + word
+        )
 
     def num_list_ids(self, count: int) -> int:
         """Ids of a list of `count` items, their words left out."""
@@ -114,86 +102,56 @@ class _Prompt:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cwe(Task):
+class Cwe(PromptTask):
     """See the module."""
 
     kind = "score"
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
+    def least_length(self, asked: Asked) -> int:
+        """Whatever words are drawn: one word that is not common."""
+        prompt, words = _Prompt(asked.tokenizer), _words(asked.tokenizer, False)
+        counts = _counts(asked.length)
+        common = _NUM_COMMON * words.longest
+        example = _NUM_COMMON * counts.example_common
+        example += (counts.example_words - _NUM_COMMON) * counts.example_other
+        count = _NUM_COMMON * counts.common + counts.other
+        return (
+            prompt.num_ids(example, example * words.longest, common)
+            + len(prompt.line)
+            + prompt.num_ids(count, count * words.longest, common)
+        )
+
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """The example, then as long a list as fits, and its ten common words."""
+        tokenizer, random, counts = asked.tokenizer, draw.random, _counts(asked.length)
         prompt, words = _Prompt(tokenizer), _words(tokenizer, False)
-        counts = _FEW if length < _LONG else _MANY
-        shortest = _shortest(prompt, words, counts)
-        if counts is _MANY and length < shortest:
-            few = _shortest(prompt, words, _FEW)
-            between = f"{few} to {_LONG - 1} or " if few < _LONG else ""
-            raise ValueError(
-                f"cwe does not fit length={length}; with this tokenizer {between}"
-                f"{shortest} and more does"
-            )
-        prompts.check_length("cwe", length, shortest)
-        return [
-            _document(
-                prompt,
-                tokenizer,
-                length,
-                number,
-                counts,
-                prompts.generator(self, config.evals.seed, length, number),
-            )
-            for number in numbers
-        ]
+        common, other = _drawn(words, counts.example_words, random)
+        items = common * counts.example_common + other * counts.example_other
+        example, _ = _question(prompt, items, common, random)
+        start = [tokenizer.bos_id, *example, *prompt.line]
+
+        room = asked.length + 1 - len(start)
+        common, other = _drawn(words, len(words), random)
+        fitting = _num_fitting(prompt, common, other, counts, room)
+        if fitting == len(other):
+            words = _words(tokenizer, True)
+            # The shortest item takes three ids.
+            common, other = _drawn(words, min(len(words), _NUM_COMMON + room // 3), random)
+            fitting = _num_fitting(prompt, common, other, counts, room)
+        items = common * counts.common + other[:fitting] * counts.other
+        tokens, answers = _question(prompt, items, common, random)
+        return Document.of(start + tokens, np.add(answers, [len(start), 0, 0]))
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""
         return 1 / len(_SINGLE)
 
 
-def _shortest(prompt: _Prompt, words: _Words, counts: _Counts) -> int:
-    """Shortest length that fits whatever words are drawn: one word that is not common."""
-    common = _NUM_COMMON * words.longest
-    example = _NUM_COMMON * counts.example_common
-    example += (counts.example_words - _NUM_COMMON) * counts.example_other
-    count = _NUM_COMMON * counts.common + counts.other
-    return (
-        prompt.num_ids(example, example * words.longest, common)
-        + len(prompt.line)
-        + prompt.num_ids(count, count * words.longest, common)
-    )
+def _counts(length: int) -> _Counts:
+    return _FEW if length < _LONG else _MANY
 
 
-def _document(prompt, tokenizer, length, number, counts, random) -> Document:
-    words = _words(tokenizer, False)
-    common, other = _drawn(words, counts.example_words, random)
-    items = common * counts.example_common + other * counts.example_other
-    example, _ = _question(prompt, items, common, random)
-    start = [tokenizer.bos_id, *example, *prompt.line]
-
-    room = length + 1 - len(start)
-    common, other = _drawn(words, len(words), random)
-    fitting = _num_fitting(prompt, common, other, counts, room)
-    if fitting == len(other):
-        words = _words(tokenizer, True)
-        # The shortest item takes three ids.
-        common, other = _drawn(words, min(len(words), _NUM_COMMON + room // 3), random)
-        fitting = _num_fitting(prompt, common, other, counts, room)
-    items = common * counts.common + other[:fitting] * counts.other
-    tokens, answers = _question(prompt, items, common, random)
-    return Document(
-        tokens=np.array(start + tokens, np.int32),
-        answers=np.add(answers, [len(start), 0, 0]).astype(np.int32),
-        number=number,
-    )
-
-
-def _drawn(words: _Words, count: int, random) -> tuple[list[list[int]], list[list[int]]]:
+def _drawn(words: keys.Pairs, count: int, random) -> tuple[list[list[int]], list[list[int]]]:
     """Ten words, and count - 10 others."""
     drawn = [words[index] for index in random.choice(len(words), count, replace=False).tolist()]
     return drawn[:_NUM_COMMON], drawn[_NUM_COMMON:]

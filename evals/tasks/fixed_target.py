@@ -8,16 +8,18 @@ beyond, context is superficial (Men et al., arXiv 2405.14591).
 """
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
-from data.tokenizer import Tokenizer
+from data.figures import Curve, Mark, Plot, Suggestion
+from data.task import Asked, Document, Draw, Results, Task
 from evals import text
 from evals.estimate import summaries
 from evals.estimate.summaries import MeanWithError
-from evals.rows import Rows, select
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from evals.rows import select
+from evals.text import Crop
+from settings.checks import Count, check
 
 FIRST_CONTEXT = 32
 ENOUGH = 0.95  # of what the longest context gives
@@ -33,39 +35,65 @@ class FixedTarget(Task):
 
     kind = "likelihood"
 
-    target: int = 256
+    plot = Plot(
+        name="context_gain",
+        alternative="Nats per token gained by context, against the length of the context.",
+        caption="The same tokens predicted from more and more of what came before them, less what "
+        "the shortest context leaves, with 95% intervals over documents. A diamond: 95% of what "
+        "the longest context gives. Where it lies far below effective context, perplexity could "
+        "not tell.",
+        xlabel="context before the target (tokens, log scale)",
+        ylabels=("nats per token less than with the shortest context",),
+        mark="95% of the gain",
+        levels="nothing gained",
+    )
+
+    target: Count = 256
 
     def __post_init__(self):
-        if self.target < 1:
-            raise ValueError(f"target must be at least 1, got {self.target}")
+        check(self)
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
-        floor = self.target + FIRST_CONTEXT
-        if length < floor:
-            message = f"fixed_target(target={self.target}) does not fit length={length}"
-            smaller = (
-                f" or fixed_target(target={length // 2})" if length >= 2 * FIRST_CONTEXT else ""
+    def least_length(self, asked: Asked) -> int:
+        """The target and the shortest context."""
+        return self.target + FIRST_CONTEXT
+
+    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, Crop]]:
+        """See `Task.sources`."""
+        return text.crops(asked, numbers, task="fixed_target")
+
+    def document(self, asked: Asked, draw: Draw) -> list[Document]:
+        """The same target after each context."""
+        found = []
+        for query, context in enumerate(contexts(asked.length - self.target)):
+            tokens, sizes = (
+                np.concatenate([each[:1], each[-(context + self.target) :]]) for each in draw.source
             )
-            raise ValueError(f"{message}; ask for --lengths {floor} or more{smaller}")
-        crops = text.crops(config, tokenizer, length, numbers, task="fixed_target")
-        chosen = contexts(length - self.target)
-        return [
-            document(tokens, sizes_N2, number, query, context, self.target)
-            for number, tokens, sizes_N2 in crops
-            for query, context in enumerate(chosen)
-        ]
+            answers = [[context + 1, self.target, context]]
+            found.append(text.sized(Document.of(tokens, answers, first_query=query), sizes))
+        return found
 
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 0.0
+    def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
+        """What the longest context is worth, and the shortest context with 95% of that (L_ppl)."""
+        gain = context_gain(results)
+        return {"context_gain": gain.gains[-1].mean, "context_gain_length": gain.length}
+
+    def curves(self, own: Results, every: Results) -> list[Curve]:
+        """The gain by context."""
+        gain = context_gain(own)
+        mean, error, _ = np.array(gain.gains).T
+        mark = None
+        if mean[-1] > 0:  # else there is nothing of which there could be 95%
+            said = f"95% of the gain from {gain.length} tokens"
+            mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], said)
+        return [Curve.of(gain.contexts, mean, error, mark)]
+
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion | None:
+        """See `Task.suggestion`."""
+        if length < 2 * FIRST_CONTEXT:
+            return None
+        call: list[object] = ["--tasks", f"fixed_target(target={length // 2})", "--lengths", length]
+        return Suggestion("What more context is worth to the same tokens.", "context_gain", [call])
 
 
 def contexts(longest: int) -> list[int]:
@@ -74,23 +102,9 @@ def contexts(longest: int) -> list[int]:
     return [FIRST_CONTEXT << octave for octave in octaves] + [longest]
 
 
-def document(
-    tokens: np.ndarray, sizes_N2: np.ndarray, number: int, query: int, context: int, target: int
-) -> Document:
-    """BOS and the end of a crop: the context, and the target as the one answer."""
-    kept = -(context + target)
-    row = Document(
-        tokens=np.append(tokens[:1], tokens[kept:]).astype(np.int32),
-        answers=np.array([[context + 1, target, context]], np.int32),
-        number=number,
-        first_query=query,
-    )
-    return text.sized(row, np.concatenate([sizes_N2[:1], sizes_N2[kept:]]))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ContextGain:
-    """Nats a token that context is worth: G(c) = NLL(shortest context) - NLL(c).
+    """Nats per token that context is worth: G(c) = NLL(shortest context) - NLL(c).
 
     Attributes:
       contexts: tokens.
@@ -104,7 +118,7 @@ class ContextGain:
     length: int
 
 
-def context_gain(rows: Rows) -> ContextGain:
+def context_gain(rows: Results) -> ContextGain:
     """The curve of one run, schedule and length.
 
     Raises:

@@ -14,15 +14,16 @@ last occurrence in the text.
 
 import bisect
 import dataclasses
+import functools
 import string
 
 import numpy as np
 from scipy.special import zeta
 
+from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from evals import prompts
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from evals.prompts import PromptTask
 
 _ALPHA = 2.0
 _LETTERS = 6
@@ -31,75 +32,61 @@ _FEWEST = 30
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Fwe(Task):
+class Fwe(PromptTask):
     """See the module."""
 
     kind = "score"
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
-        encode = prompts.encoder(tokenizer)
-        intro = tokenizer.encode(
-            "Read the following coded text and track the frequency of each coded word. Find the "
-            "three most frequently appeared coded words."
-        )
-        intro = [tokenizer.bos_id, *intro]
-        question = encode(
-            "\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What are "
-            "the three most frequently appeared words in the above coded text?"
-        ) + encode(
-            " Answer: According to the coded text above, the three most frequently appeared words "
-            "are:"
-        )
-        dots = encode(" ...")
+    def least_length(self, asked: Asked) -> int:
+        """Of a text in which ranks 2 to 5 differ in frequency."""
+        intro, question, dots = _parts(asked.tokenizer)
         # A letter is one id at most, and so is the space before a word.
         longest = np.array([len(dots)] + [1 + _LETTERS] * 4)
         fewest = int(_counts(_FEWEST, 5) @ longest) + 3 * (1 + _LETTERS)
-        prompts.check_length("fwe", length, len(intro) + fewest + len(question) - 1)
+        return len(intro) + fewest + len(question) - 1
 
-        documents = []
-        for number in numbers:
-            random = prompts.generator(self, config.evals.seed, length, number)
-            words = [encode(" " + word) for word in _words(random, max(length // 50, 5) - 1)]
-            asked = words[:3]
-            room = length + 1 - len(intro + question) - sum(map(len, asked))
-            counts = _fitting([dots, *words], room)
-            ranks = random.permutation(np.repeat(np.arange(len(counts)), counts))
-            tokens, last = list(intro), {}
-            for rank in ranks.tolist():
-                last[rank] = len(tokens)
-                tokens += words[rank - 1] if rank else dots
-            tokens += question
-            answers = []
-            for rank, word in enumerate(asked, start=1):
-                answers.append((len(tokens), len(word), len(tokens) - 1 - last[rank]))
-                tokens += word
-            documents.append(
-                Document(
-                    tokens=np.array(tokens, np.int32),
-                    answers=np.array(answers, np.int32),
-                    number=number,
-                )
-            )
-        return documents
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """The coded text, the question, and the three words."""
+        intro, question, dots = _parts(asked.tokenizer)
+        encode = prompts.encoder(asked.tokenizer)
+        count = max(asked.length // 50, 5) - 1
+        drawn = prompts.words(draw.random, string.ascii_lowercase, _LETTERS, count)
+        words = [encode(" " + word) for word in drawn]
+        common = words[:3]
+        room = asked.length + 1 - len(intro + question) - sum(map(len, common))
+        counts = _fitting([dots, *words], room)
+        ranks = draw.random.permutation(np.repeat(np.arange(len(counts)), counts))
+        tokens, last = list(intro), {}
+        for rank in ranks.tolist():
+            last[rank] = len(tokens)
+            tokens += words[rank - 1] if rank else dots
+        tokens += question
+        answers = []
+        for rank, word in enumerate(common, start=1):
+            answers.append((len(tokens), len(word), len(tokens) - 1 - last[rank]))
+            tokens += word
+        return Document.of(tokens, answers)
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""
         return 1 / 26**_LETTERS
 
 
-def _words(random: np.random.Generator, count: int) -> list[str]:
-    """Different words of small letters."""
-    numbers = random.choice(26**_LETTERS, size=count, replace=False)
-    rows = numbers[:, None] // 26 ** np.arange(_LETTERS) % 26
-    return ["".join(string.ascii_lowercase[letter] for letter in row) for row in rows]
+@functools.lru_cache(maxsize=8)
+def _parts(tokenizer: Tokenizer) -> tuple[list[int], list[int], list[int]]:
+    """Ids of the introduction, the question and the dots."""
+    encode = prompts.encoder(tokenizer)
+    intro = tokenizer.encode(
+        "Read the following coded text and track the frequency of each coded word. Find the "
+        "three most frequently appeared coded words."
+    )
+    question = encode(
+        "\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What are "
+        "the three most frequently appeared words in the above coded text?"
+    ) + encode(
+        " Answer: According to the coded text above, the three most frequently appeared words are:"
+    )
+    return [tokenizer.bos_id, *intro], question, encode(" ...")
 
 
 def _counts(drawn: int, num_words: int) -> np.ndarray:

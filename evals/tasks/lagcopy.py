@@ -13,23 +13,23 @@ saying, so that a model's gain from copying is a paired difference: `copy_gain`.
 """
 
 import dataclasses
-import functools
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
 import evals
-from data import retrieval
+from data.figures import Curve, Plot, Suggestion
+from data.task import Asked, Document, Draw, Results
+from data.tasks import lagcopy
 from data.tokenizer import Tokenizer
 from evals import prompts, text
-from evals.estimate.fit import cell_start
-from evals.rows import Rows
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from evals.estimate.bins import BIN_STARTS
+from settings.checks import Bounds, check
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Lagcopy(Task):
+class Lagcopy(lagcopy.Lagcopy):
     """See the module.
 
     Attributes:
@@ -39,89 +39,103 @@ class Lagcopy(Task):
     """
 
     text: Literal["random", "natural", "control"] = "random"
-    lag: int | None = None
+    lag: Annotated[int, Bounds(at_least=2)] | None = None
+
+    def __post_init__(self):
+        check(self)
 
     @property
     def kind(self) -> Literal["retrieval", "accuracy"]:
         """Natural text can be guessed: its accuracy means something beside the control's only."""
         return "retrieval" if self.text == "random" else "accuracy"
 
-    def __post_init__(self):
-        if self.text not in ("random", "natural", "control"):
-            raise ValueError(
-                f"lagcopy(text=...) must be random, natural or control, got {self.text!r}"
-            )
-        if self.lag is not None and self.lag < 2:
-            raise ValueError(f"lagcopy needs a lag of at least 2, got lag={self.lag}")
+    @property
+    def plot(self) -> Plot | None:
+        """Natural text against its control."""
+        return None if self.text == "random" else _PLOT
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
-        seed = config.evals.seed
+    def least_length(self, asked: Asked) -> int:
+        """Two copies; of random ids one more id, which is asked."""
         if self.text != "random":
-            return self._natural(config, tokenizer, length, numbers, distances)
-        if self.lag is None:
-            make = functools.partial(retrieval.make, "lagcopy", tokenizer, length, seed=seed)
-            return [
-                Document.of(make(split="validation", index=number, distances=distances), number)
-                for number in numbers
-            ]
-        # Two copies and one more id, which is asked.
-        prompts.check_length(f"lagcopy(lag={self.lag})", length, self.lag + 2)
-        return [
-            _random(
-                tokenizer, length, self.lag, number, prompts.generator(self, seed, length, number)
-            )
-            for number in numbers
-        ]
+            return 2 * (self.lag or 2)
+        return self.lag + 2 if self.lag else super().least_length(asked)
 
-    def _natural(self, config, tokenizer, length, numbers, distances) -> list[Document]:
-        task = evals.expression(self)
-        prompts.check_length(task, length, 2 * (self.lag or 2))
-        # Two documents of the store for each number: one is repeated, the other stands before it.
-        pairs = range(2 * numbers.start, 2 * numbers.stop)
-        room = length - (self.lag or 2)
-        crops = text.crops(config, tokenizer, room, pairs, task=task)
+    def key(self, asked: Asked, number: int) -> tuple:
+        """See `Task.key`."""
+        if self.text == "random" and self.lag is None:
+            return super().key(asked, number)
         # Natural and control draw the same lag.
-        drawn = dataclasses.replace(self, text="natural")
-        documents = []
-        for (index, other, _), (_, repeated, _) in zip(crops, crops, strict=False):
-            number = index // 2
-            random = prompts.generator(drawn, config.evals.seed, length, number)
-            wanted = (distances[0] + 1, distances[1] + 1) if distances else None
-            lag = self.lag or prompts.distance(random, 2, length // 2, wanted)
-            said = repeated[1 : lag + 1]
-            before = other[1 : length - lag + 1].copy()
-            if self.text == "natural":
-                before[-lag:] = said
-            tokens = np.concatenate([[tokenizer.bos_id], before, said]).astype(np.int32)
-            start = np.arange(length + 1 - (lag + 1) // 2, length + 1)
-            documents.append(_answered(tokens, start, lag, number))
-        return documents
+        drawn = dataclasses.replace(self, text="natural") if self.text == "control" else self
+        return prompts.key(drawn, asked, number)
+
+    def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, Any]]:
+        """See `Task.sources`: two texts, one to be said before the other, which is said twice."""
+        if self.text == "random":
+            return super().sources(asked, numbers)
+        pairs = range(2 * numbers.start, 2 * numbers.stop)
+        room = asked.length - (self.lag or 2)
+        crops = text.crops(asked, pairs, task=self.expression, length=room)
+        return (
+            (number // 2, (other.tokens, said.tokens))
+            for (number, other), (_, said) in zip(crops, crops, strict=False)
+        )
+
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """See the module."""
+        if self.text == "random":
+            return super().document(asked, draw)
+        other, repeated = draw.source
+        length, lag = asked.length, self._lag(asked, draw)
+        said = repeated[1 : lag + 1]
+        before = other[1 : length - lag + 1].copy()
+        if self.text == "natural":
+            before[-lag:] = said
+        tokens = np.concatenate([[asked.tokenizer.bos_id], before, said])
+        return lagcopy.copied(tokens, np.arange(length + 1 - (lag + 1) // 2, length + 1), lag)
+
+    def _lag(self, asked: Asked, draw: Draw) -> int:
+        if self.lag or self.text == "random":
+            return self.lag or super()._lag(asked, draw)
+        wanted = asked.distances and (asked.distances[0] + 1, asked.distances[1] + 1)
+        return prompts.distance(draw.random, 2, asked.length // 2, wanted)
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`. Of natural text the control is the measure, not a guess."""
-        return retrieval.chance("lagcopy", tokenizer) if self.text == "random" else 0.0
+        return super().chance(tokenizer) if self.text == "random" else 0.0
+
+    def curves(self, own: Results, every: Results) -> list[Curve]:
+        """Nats and share of right tokens gained by the first saying, by lag."""
+        gain = copy_gain(own)
+        if not len(gain.lag):
+            return []
+        return [
+            Curve.of(gain.lag, gain.nats, gain.nats_error),
+            Curve.of(gain.lag, gain.accuracy, gain.accuracy_error),
+        ]
+
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion:
+        """See `Task.suggestion`."""
+        both = "lagcopy(text=natural),lagcopy(text=control)"
+        what = "What a text is worth to its own repetition, by lag."
+        return Suggestion(what, "copy_gain", [["--tasks", both, "--lengths", length]])
 
 
-def _random(tokenizer: Tokenizer, length: int, lag: int, number: int, random) -> Document:
-    """As `data.retrieval` makes it, at a given lag."""
-    fillers = tokenizer.fillers
-    blocks = [random.permutation(len(fillers)) for _ in range(0, lag, len(fillers))]
-    copies = np.resize(fillers[np.concatenate(blocks)[:lag]], length)
-    tokens = np.append(tokenizer.bos_id, copies).astype(np.int32)
-    return _answered(tokens, np.arange(lag + 2, length + 1), lag, number)
-
-
-def _answered(tokens: np.ndarray, start: np.ndarray, lag: int, number: int) -> Document:
-    answers = np.stack([start, np.ones_like(start), np.full_like(start, lag - 1)], axis=1)
-    return Document(tokens=tokens, answers=answers.astype(np.int32), number=number)
+_PLOT = Plot(
+    name="copy_gain",
+    alternative="Nats and share of right tokens gained by a first saying, against its lag.",
+    caption="Held-out text said twice, against the same text said once with another before it "
+    "(Forgetting Curve, arXiv 2410.04727), by half octaves of lag, with 95% intervals over "
+    "documents: what is gained is copied and neither guessed nor known. Above: nats; below: most "
+    "likely tokens.",
+    xlabel="lag: tokens from the first saying to the second (log scale)",
+    ylabels=(
+        "nats per token less than\nwithout the first saying",
+        "share of right tokens\nabove that without it",
+    ),
+    levels="nothing gained",
+    together=True,
+)
 
 
 class CopyGain(NamedTuple):
@@ -129,7 +143,7 @@ class CopyGain(NamedTuple):
 
     Attributes:
       lag: float, geometric mean of the lags, tokens.
-      nats: float, nats a token less with the first saying than without it.
+      nats: float, nats per token less with the first saying than without it.
       accuracy: float, the same for the share of tokens that are the most likely ones.
       nats_error, accuracy_error: float, standard errors over documents; NaN if there is one.
       documents: int, documents (of all runs in the rows).
@@ -146,7 +160,7 @@ class CopyGain(NamedTuple):
 _PAIRED_BY = ("run", "seed", "step", "rotary", "length", "document", "query")
 
 
-def copy_gain(rows: Rows) -> CopyGain:
+def copy_gain(rows: Results) -> CopyGain:
     """Gain from copying, by lag: rows of `text=natural` against those of `text=control`.
 
     A document's answers have one lag, so their mean is the document's gain; a bin's is the mean of
@@ -165,19 +179,18 @@ def copy_gain(rows: Rows) -> CopyGain:
         gains.append((nats, np.mean(right[first] - right[second])))
     lags, gains = np.array(lags), np.array(gains).reshape(-1, 2)
 
-    starts = np.array(sorted({cell_start(number) for number in range(64)}))
-    cells = np.searchsorted(starts, lags, side="right")
+    bins = np.searchsorted(BIN_STARTS, lags, side="right")
     columns = []
-    for cell in np.unique(cells).tolist():
-        mine = gains[cells == cell]
+    for number in np.unique(bins).tolist():
+        mine = gains[bins == number]
         error = mine.std(axis=0, ddof=1) / len(mine) ** 0.5 if len(mine) > 1 else [np.nan] * 2
-        lag = np.exp(np.log(lags[cells == cell]).mean())
+        lag = np.exp(np.log(lags[bins == number]).mean())
         columns.append((lag, *mine.mean(axis=0), *error, len(mine)))
     lag, nats, accuracy, nats_error, accuracy_error, documents = np.array(columns).reshape(-1, 6).T
     return CopyGain(lag, nats, accuracy, nats_error, accuracy_error, documents.astype(int))
 
 
-def _by_answer(rows: Rows, name: str) -> dict[tuple, int]:
+def _by_answer(rows: Results, name: str) -> dict[tuple, int]:
     """Rows of `lagcopy` with this text: number of the row by what both texts have in common."""
     tasks = map(evals.parse, rows["task"].tolist())
     common = zip(tasks, *(rows[column].tolist() for column in _PAIRED_BY), strict=True)

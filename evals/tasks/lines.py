@@ -18,17 +18,19 @@ the cue must be the number's.
 import dataclasses
 import functools
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from data import retrieval, sources
+from data import keys, sources
+from data.task import Asked, Document, Draw
+from data.tasks import lines
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from settings.checks import check
 
 _INTRO = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "
@@ -41,7 +43,7 @@ _CUE_END = ">: <REGISTER_CONTENT> is <"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Lines(Task):
+class Lines(lines.Lines):
     """See the module.
 
     Attributes:
@@ -49,164 +51,123 @@ class Lines(Task):
       cases: a file of official test cases; None: lines are made on the spot.
     """
 
-    kind = "retrieval"
     template: Literal["completion", "official"] = "completion"
     cases: str | None = None
 
     def __post_init__(self):
-        if self.template not in ("completion", "official"):
-            raise ValueError(
-                f"lines(template=...) must be completion or official, got {self.template!r}"
-            )
+        check(self)
         if self.cases is not None and self.template != "official":
             raise ValueError("lines(cases=...) holds official prompts: add template=official")
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
-        if self.cases is not None:
-            return _cases(self.cases, tokenizer, length, numbers)
+    def least_length(self, asked: Asked) -> int:
+        """Two lines and the question; a case has its own length."""
         if self.template == "completion":
-            make = functools.partial(
-                retrieval.make,
-                "lines",
-                tokenizer,
-                length,
-                seed=config.evals.seed,
-                distances=distances,
-            )
-            return [
-                Document.of(make(split="validation", index=number), number) for number in numbers
-            ]
-        parts = _parts(tokenizer)
-        prompts.check_length("lines(template=official)", length, parts.shortest)
+            return super().least_length(asked)
+        return 2 if self.cases else _parts(asked.tokenizer).shortest
+
+    def key(self, asked: Asked, number: int) -> tuple:
+        """See `Task.key`."""
+        made = (
+            super().key if self.template == "completion" else functools.partial(prompts.key, self)
+        )
+        return made(asked, number)
+
+    def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, Any]]:
+        """See `Task.sources`: a case of the file, and where it stands."""
+        if self.cases is None:
+            return super().sources(asked, numbers)
+        records = _read_cases(self.cases)
         return [
-            _document(
-                parts,
-                tokenizer,
-                length,
-                number,
-                distances,
-                prompts.generator(self, config.evals.seed, length, number),
-            )
+            (number, (records[number], f"{self.cases}:{number + 1}"))
             for number in numbers
+            if number < len(records)
         ]
+
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """See the module."""
+        if self.template == "completion":
+            return super().document(asked, draw)
+        return _official(asked, draw) if self.cases is None else _case(asked, *draw.source)
+
+    def documents(self, asked: Asked, numbers: range) -> list[Document]:
+        """See `Task.documents`."""
+        found = super().documents(asked, numbers)
+        longest = max((len(document.tokens) for document in found), default=0)
+        if longest > asked.length + 1:
+            raise ValueError(
+                f"lines: the cases of {self.cases} have up to {longest} tokens with this tokenizer "
+                f"and do not fit length={asked.length}; ask for --lengths {longest - 1} or a file "
+                "with fewer lines"
+            )
+        return found
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""
-        return retrieval.chance("lines", tokenizer) if self.cases is None else 1 / 50_000
+        return super().chance(tokenizer) if self.cases is None else 1 / 50_000
 
 
-@dataclasses.dataclass(frozen=True)
-class _Parts:
+class _Parts(NamedTuple):
     """Ids of every part of the official prompt, encoded once."""
 
     intro: list[int]
     line: tuple[list[int], list[int], list[int]]  # around the key and the number
     question: tuple[list[int], list[int], list[int]]  # around the key, twice
-    adjectives: list[list[int]]
-    cue_adjectives: list[list[int]]  # in the cue, where no space comes before them
-    nouns: list[list[int]]
-    longest_key: int
-    longest_cue_key: int
+    names: keys.Pairs
+    cue_names: keys.Pairs  # in the cue, where no space comes before them
+
+    @property
+    def question_size(self) -> int:
+        """Most ids of the question and its answer."""
+        longest = self.names.longest + self.cue_names.longest
+        return sum(map(len, self.question)) + longest + 5
 
     @property
     def shortest(self) -> int:
         """Shortest length for two lines and the question."""
-        line = sum(map(len, self.line)) + self.longest_key + 5
-        keys = self.longest_key + self.longest_cue_key
-        return len(self.intro) + 2 * line + sum(map(len, self.question)) + keys + 5 - 1
+        line = sum(map(len, self.line)) + self.names.longest + 5
+        return len(self.intro) + 2 * line + self.question_size - 1
 
 
 @functools.lru_cache(maxsize=8)
 def _parts(tokenizer: Tokenizer) -> _Parts:
     encode = prompts.encoder(tokenizer)
-    adjectives, bare = [encode(" " + w) for w in ADJECTIVES], [encode(w) for w in ADJECTIVES]
-    nouns = [encode("-" + word) for word in HELD_OUT_NOUNS]
-    noun = max(map(len, nouns))
     return _Parts(
         [tokenizer.bos_id, *tokenizer.encode(_INTRO)],
         (encode("line"), encode(": REGISTER_CONTENT is <"), encode(">\n")),
         (
-            encode(
-                "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line",
-            ),
+            encode("\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"),
             encode("? I need the number. Line <"),
             encode(_CUE_END),
         ),
-        adjectives,
-        bare,
-        nouns,
-        max(map(len, adjectives)) + noun,
-        max(map(len, bare)) + noun,
+        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
+        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS),
     )
 
 
-def _document(parts, tokenizer, length, number, distances, random) -> Document:
-    num_keys = len(parts.adjectives) * len(parts.nouns)
-    shortest = sum(map(len, parts.line)) + 2 + 5
-    count = min(length // shortest + 1, num_keys)
-    keys = [
-        divmod(key, len(parts.nouns))
-        for key in random.choice(num_keys, size=count, replace=False).tolist()
-    ]
+def _official(asked: Asked, draw: Draw) -> Document:
+    """LongEval's prompt with as many lines as fit."""
+    tokenizer, length, random = asked.tokenizer, asked.length, draw.random
+    parts = _parts(tokenizer)
     start, middle, end = parts.line
-    lines = []
-    for (adjective, noun), content in zip(
-        keys, random.integers(10_000, 100_000, size=count).tolist(), strict=True
-    ):
-        before = start + parts.adjectives[adjective] + parts.nouns[noun] + middle
-        lines.append((before, prompts.digits(tokenizer, content, task="lines")))
-
-    sizes = np.array([len(before) + 5 + len(end) for before, _ in lines])
-    question_size = sum(map(len, parts.question)) + parts.longest_key + parts.longest_cue_key + 5
-    room = length + 1 - len(parts.intro) - question_size
-    num_lines = int(np.searchsorted(np.cumsum(sizes), room, side="right"))
-    if num_lines == num_keys:
-        raise ValueError(f"lines does not fit length={length}: it has {num_keys} different keys")
-    tokens = list(parts.intro)
-    said = []
-    for before, digits in lines[:num_lines]:
-        tokens += before
-        said.append(len(tokens))
-        tokens += digits + end
-
-    far = len(tokens) + question_size - 5 - 1 - np.array(said)
-    wished = prompts.distance(random, int(far.min()), int(far.max()), distances)
-    asked = int(np.abs(far - wished).argmin())
-    adjective, noun = keys[asked]
-    before, middle, after = parts.question
-    tokens += before + parts.adjectives[adjective] + parts.nouns[noun] + middle
-    tokens += parts.cue_adjectives[adjective] + parts.nouns[noun] + after
-    answer = len(tokens), 5, len(tokens) - 1 - said[asked]
-    return Document(
-        tokens=np.array(tokens + lines[asked][1], np.int32),
-        answers=np.array([answer], np.int32),
-        number=number,
-    )
-
-
-def _cases(path: str, tokenizer: Tokenizer, length: int, numbers: range) -> list[Document]:
-    """The official cases of these numbers, as far as the file has them."""
-    records = _read_cases(path)
-    documents = [
-        _case(records[number], f"{path}:{number + 1}", tokenizer, number)
-        for number in numbers
-        if number < len(records)
+    count = min(length // (len(start + middle + end) + 2 + 5) + 1, len(parts.names))
+    drawn = random.choice(len(parts.names), size=count, replace=False).tolist()
+    contents = random.integers(10_000, 100_000, size=count)
+    numbers = keys.digits(tokenizer, contents, task="lines")
+    entries = [
+        (start + parts.names[key] + middle, number + end)
+        for key, number in zip(drawn, numbers, strict=True)
     ]
-    longest = max((len(document.tokens) for document in documents), default=0)
-    if longest > length + 1:
-        raise ValueError(
-            f"lines: the cases of {path} have up to {longest} tokens with this tokenizer and do "
-            f"not fit length={length}; ask for --lengths {longest - 1} or a file with fewer lines"
-        )
-    return documents
+    tokens = list(parts.intro)
+    room = length + 1 - len(tokens) - parts.question_size
+    said = keys.write(tokens, entries, room, task="lines")
+
+    far = len(tokens) + parts.question_size - 5 - 1 - said
+    wished = prompts.distance(random, int(far.min()), int(far.max()), asked.distances)
+    chosen = int(np.abs(far - wished).argmin())
+    before, middle, after = parts.question
+    tokens += before + parts.names[drawn[chosen]] + middle + parts.cue_names[drawn[chosen]] + after
+    answer = len(tokens), 5, len(tokens) - 1 - said[chosen]
+    return Document.of(tokens + numbers[chosen], [answer])
 
 
 @functools.lru_cache(maxsize=8)
@@ -226,7 +187,8 @@ def _read_cases(path: str) -> list[dict]:
     return records
 
 
-def _case(record: dict, where: str, tokenizer: Tokenizer, number: int) -> Document:
+def _case(asked: Asked, record: dict, where: str) -> Document:
+    tokenizer = asked.tokenizer
     encode = prompts.encoder(tokenizer)
     prompt, line, value = record["prompt"], record["correct_line"], str(record["expected_number"])
     start, end = prompt.find("\n" + line) + 1, line.rfind(f"<{value}>") + 1
@@ -234,15 +196,11 @@ def _case(record: dict, where: str, tokenizer: Tokenizer, number: int) -> Docume
         raise ValueError(
             f"{where}: its prompt does not hold its line, with its number, as one line"
         )
-    digits = prompts.digits(tokenizer, int(value), task="lines")
+    digits = keys.digits(tokenizer, [int(value)], task="lines")[0]
     said = start + end
     before = [tokenizer.bos_id, *tokenizer.encode(prompt[:said])]
     between = encode(prompt[said + len(value) :])
     cue = encode(f"Line <{record['random_idx'][0]}{_CUE_END}")
     tokens = before + digits + between + cue
     answer = len(tokens), len(digits), len(tokens) - 1 - len(before)
-    return Document(
-        tokens=np.array(tokens + digits, np.int32),
-        answers=np.array([answer], np.int32),
-        number=number,
-    )
+    return Document.of(tokens + digits, [answer])

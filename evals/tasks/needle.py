@@ -9,7 +9,7 @@ must give it.
 A document's number is asked at every depth of a grid, all else equal: same haystack, same needle,
 same distractors in the same order. `query` is the place in the grid. Where so few places lie in
 the haystack that two depths are one place, it is asked once. The depth of an answer in its context
-can be had from rows alone, 1 - distance / length: see `depth_grid`.
+can be had from rows alone, 1 - distance / length: see `Needle.grid`.
 
     haystack=noise   lines of RULER's five sentences; needles are lines between them (S-NIAH-1)
     haystack=text    a random crop of held-out text for each number; needles stand at the sentence
@@ -27,19 +27,19 @@ can give it without looking, and swapping answers between documents shows nothin
 
 import dataclasses
 import functools
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
+from data import keys
+from data.figures import Grid, Suggestion
+from data.task import Asked, Document, Draw, Results, possible
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts, text
-from evals.rows import Rows
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
-
-DEPTHS = 8
+from evals.prompts import PromptTask
+from settings.checks import Bounds, Count, check
 
 
 class _Needle(NamedTuple):
@@ -61,8 +61,7 @@ class _Wording(NamedTuple):
     intro: list[int]
     needle: tuple[list[int], list[int], list[int]]  # around key and value
     question: tuple[list[int], list[int], list[int]]  # around the key, twice
-    adjectives: list[list[int]]
-    nouns: list[list[int]]
+    names: keys.Pairs
 
 
 @functools.lru_cache(maxsize=8)
@@ -86,9 +85,13 @@ def _wording(tokenizer: Tokenizer, haystack: str) -> _Wording:
             encode(" mentioned in the provided text? The special magic number for"),
             encode(" mentioned in the provided text is "),
         ),
-        [encode(" " + word) for word in ADJECTIVES],
-        [encode("-" + word) for word in HELD_OUT_NOUNS],
+        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
     )
+
+
+@functools.lru_cache(maxsize=8)
+def _line(tokenizer: Tokenizer) -> list[int]:
+    return prompts.encoder(tokenizer)(prompts.NOISE + "\n")
 
 
 @functools.lru_cache(maxsize=8)
@@ -98,7 +101,7 @@ def _sentence_ends(tokenizer: Tokenizer) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Needle(Task):
+class Needle(PromptTask):
     """See the module.
 
     Attributes:
@@ -111,100 +114,67 @@ class Needle(Task):
 
     kind = "retrieval"
     haystack: Literal["noise", "text"] = "noise"
-    keys: int = 1
+    keys: Count = 1
     cue: Literal["ruler", "gkamradt", "easy"] = "ruler"
-    depths: int = DEPTHS
+    depths: Annotated[int, Bounds(at_least=2)] = 8
 
     def __post_init__(self):
-        for name, valid in (
-            ("haystack", ("noise", "text")),
-            ("cue", ("ruler", "gkamradt", "easy")),
-        ):
-            if getattr(self, name) not in valid:
-                raise ValueError(
-                    f"needle({name}=...) must be one of {', '.join(valid)}, "
-                    f"got {getattr(self, name)!r}"
-                )
-        if self.keys < 1 or self.depths < 2:
-            raise ValueError(
-                "needle needs keys of at least 1 and depths of at least 2, "
-                f"got keys={self.keys}, depths={self.depths}"
-            )
+        check(self)
         if self.cue != "ruler" and (self.keys > 1 or self.haystack == "noise"):
             raise ValueError(
                 f"needle(cue={self.cue}) has one needle, in text that differs between documents: "
                 f"write needle(haystack=text,cue={self.cue})"
             )
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
-        line = prompts.encoder(tokenizer)(prompts.NOISE + "\n")
-        smallest = len(line) if self.haystack == "noise" else self.depths
-        intro, longest, shortest = self._sizes(tokenizer)
-        prompts.check_length("needle", length, len(intro) + longest + smallest - 1)
+    def least_length(self, asked: Asked) -> int:
+        """With one line of noise, or an id of text for each depth."""
+        smallest = len(_line(asked.tokenizer)) if self.haystack == "noise" else self.depths
+        intro, longest, _ = self._sizes(asked.tokenizer)
+        return len(intro) + longest + smallest - 1
 
-        documents = []
-        haystacks = self._haystacks(config, tokenizer, length, numbers, len(intro) + shortest)
-        for number, crop in haystacks:
-            random = prompts.generator(self, config.evals.seed, length, number)
-            asked, *others = self._needles(tokenizer, random)
-            fixed = len(intro) + len(asked.question + asked.value)
-            room = length + 1 - fixed - sum(len(each.ids) for each in (asked, *others))
-            if crop is None:
-                hay = np.tile(line, room // len(line))
-                places = np.arange(0, len(hay) + 1, len(line))
-                within = len(hay)
-            else:
-                hay = crop[:room]
-                places = np.flatnonzero(_sentence_ends(tokenizer)[hay]) + 1
-                within = len(hay) / (self.depths - 1) / 2
-            for other in others:
-                place = _nearest(random.integers(len(hay) + 1, size=1), places, within)
-                places = places + len(other.ids) * (places >= place)
-                hay = np.insert(hay, place[0], other.ids)
-            documents += self._at_depths(intro, hay, asked, places, within, number, distances)
-        return documents
+    def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, Any]]:
+        """See `Task.sources`: a text for each haystack, but for noise."""
+        if self.haystack == "noise":
+            return super().sources(asked, numbers)
+        intro, _, shortest = self._sizes(asked.tokenizer)
+        room = asked.length + 1 - len(intro) - shortest
+        return text.crops(asked, numbers, task="needle(haystack=text)", length=room)
 
-    def _at_depths(
-        self, intro, hay, asked, places, within, number, distances
-    ) -> Iterator[Document]:
-        nearest = len(asked.value + asked.after + asked.question) - 1
+    def document(self, asked: Asked, draw: Draw) -> list[Document]:
+        """The same question at every depth."""
+        intro, _, _ = self._sizes(asked.tokenizer)
+        needle, *others = self._needles(asked.tokenizer, draw.random)
+        fixed = len(intro) + len(needle.question + needle.value)
+        room = asked.length + 1 - fixed - sum(len(each.ids) for each in (needle, *others))
+        if draw.source is None:
+            line = _line(asked.tokenizer)
+            hay = np.tile(line, room // len(line))
+            places = np.arange(0, len(hay) + 1, len(line))
+            within = len(hay)
+        else:
+            hay = draw.source.tokens[1 : room + 1]
+            places = np.flatnonzero(_sentence_ends(asked.tokenizer)[hay]) + 1
+            within = len(hay) / (self.depths - 1) / 2
+        for other in others:
+            place = _nearest(draw.random.integers(len(hay) + 1, size=1), places, within)
+            places = places + len(other.ids) * (places >= place)
+            hay = np.insert(hay, place[0], other.ids)
+
+        nearest = len(needle.value + needle.after + needle.question) - 1
         wished = np.linspace(0, len(hay), self.depths)
-        if distances:
-            near, far = prompts.possible(nearest, nearest + len(hay), distances)
+        if asked.distances:
+            near, far = possible(nearest, nearest + len(hay), asked.distances)
             wished = len(hay) + nearest - np.linspace(far, near, self.depths)
             inside = places[(wished[0] <= places) & (places <= wished[-1])]
             places = inside if len(inside) or self.haystack == "text" else places
         found, depth = np.unique(_nearest(wished, places, within), return_index=True)
+        rows = []
         for place, query in zip(found.tolist(), depth.tolist(), strict=True):
-            parts = intro, hay[:place], asked.ids, hay[place:], asked.question, asked.value
-            tokens = np.concatenate(parts).astype(np.int32)
-            count = len(asked.value)
+            parts = intro, hay[:place], needle.ids, hay[place:], needle.question, needle.value
+            tokens, count = np.concatenate(parts), len(needle.value)
             answer = len(tokens) - count, count, len(hay) - place + nearest
-            yield Document(
-                tokens=tokens,
-                answers=np.array([answer], np.int32),
-                number=number,
-                first_query=query,
-            )
-
-    def _haystacks(
-        self, config, tokenizer, length, numbers, fixed
-    ) -> Iterator[tuple[int, np.ndarray | None]]:
-        """Number and text of each document; the text is None for noise."""
-        if self.haystack == "noise":
-            yield from ((number, None) for number in numbers)
-            return
-        room = length + 1 - fixed
-        crops = text.crops(config, tokenizer, room, numbers, task="needle(haystack=text)")
-        yield from ((number, ids[1:]) for number, ids, _ in crops)
+            rows.append(Document.of(tokens, [answer], first_query=query))
+        return rows
 
     def _sizes(self, tokenizer: Tokenizer) -> tuple[list[int], int, int]:
         """Ids before the haystack; and how many, at most and at least, all but the haystack has."""
@@ -215,10 +185,7 @@ class Needle(Task):
         wording = _wording(tokenizer, self.haystack)
         constant = self.keys * (sum(map(len, wording.needle)) + 7)
         constant += sum(map(len, wording.question)) + 7
-        sizes = [
-            sum(extreme(map(len, words)) for words in (wording.adjectives, wording.nouns))
-            for extreme in (max, min)
-        ]
+        sizes = wording.names.longest, wording.names.shortest
         most, least = (constant + (self.keys + 2) * size for size in sizes)
         return [tokenizer.bos_id, *wording.intro], most, least
 
@@ -227,16 +194,14 @@ class Needle(Task):
         if self.cue != "ruler":
             return [self._dolores_park(tokenizer)]
         wording = _wording(tokenizer, self.haystack)
-        pairs = len(wording.adjectives) * len(wording.nouns)
-        keys = random.choice(pairs, size=self.keys, replace=False).tolist()
-        values = random.integers(10**6, 10**7, size=self.keys).tolist()
+        drawn = random.choice(len(wording.names), size=self.keys, replace=False).tolist()
+        values = random.integers(10**6, 10**7, size=self.keys)
+        numbers = keys.digits(tokenizer, values, task="needle")
+        before, middle, after = wording.needle
+        first, second, third = wording.question
         needles = []
-        for key, value in zip(keys, values, strict=True):
-            adjective, noun = divmod(key, len(wording.nouns))
-            words = wording.adjectives[adjective] + wording.nouns[noun]
-            before, middle, after = wording.needle
-            first, second, third = wording.question
-            number = prompts.digits(tokenizer, value, task="needle")
+        for key, number in zip(drawn, numbers, strict=True):
+            words = wording.names[key]
             question = first + words + second + words + third
             needles.append(_Needle(before + words + middle, number, after, question))
         return needles
@@ -257,6 +222,23 @@ class Needle(Task):
         """See `Task.chance`."""
         return 1 / (9 * 10**6) if self.cue == "ruler" else 0.0
 
+    def grid(self, results: Results) -> Grid:
+        """By depth, 1 - distance / length: 0 is the start of the context and 1 its end."""
+        depth = np.clip(1 - results["distance"] / results["length"], 0, 1)
+        place = np.rint(depth * (self.depths - 1)).astype(int)
+        counts = np.bincount(place, minlength=self.depths)
+        found = np.bincount(place, results["exact_match"], minlength=self.depths)
+        accuracy = np.where(counts, found / np.maximum(counts, 1), np.nan)
+        names = [f"depth {depth:.0%}" for depth in np.linspace(0, 1, self.depths)]
+        edges = np.linspace(0, 1, self.depths + 1)
+        return Grid(names, edges[:-1], edges[1:], accuracy, counts)
+
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion:
+        """See `Task.suggestion`."""
+        call: list[object] = ["--tasks", "needle", "--lengths", f"{length},{2 * length}"]
+        return Suggestion("Needles by length and depth.", "places", [call])
+
 
 def _nearest(wished: np.ndarray, places: np.ndarray, within: float) -> np.ndarray:
     """int `[n]`: the nearest of `places`, or the wished place where none is `within` reach."""
@@ -266,31 +248,3 @@ def _nearest(wished: np.ndarray, places: np.ndarray, within: float) -> np.ndarra
     gaps = np.abs(wished[:, None] - places)
     closest = places[gaps.argmin(axis=1)]
     return np.where(gaps.min(axis=1) <= within, closest, wished)
-
-
-class DepthGrid(NamedTuple):
-    """A heat map of needles found.
-
-    Attributes:
-      lengths: int `[A]`, context lengths, tokens, rising.
-      depths: float `[D]`, 0 is the start of the context and 1 its end.
-      accuracy: float `[A, D]`, share of exact matches; NaN where nothing was asked.
-      counts: int `[A, D]`, answers asked.
-    """
-
-    lengths: np.ndarray
-    depths: np.ndarray
-    accuracy: np.ndarray
-    counts: np.ndarray
-
-
-def depth_grid(rows: Rows, num_depths: int = DEPTHS) -> DepthGrid:
-    """Accuracy by context length and depth, 1 - distance / length, to the nearest of a grid."""
-    lengths, row = np.unique(rows["length"], return_inverse=True)
-    depth = 1 - rows["distance"] / rows["length"]
-    column = np.rint(np.clip(depth, 0, 1) * (num_depths - 1)).astype(int)
-    counts, found = np.zeros((2, len(lengths), num_depths), int)
-    np.add.at(counts, (row, column), 1)
-    np.add.at(found, (row, column), rows["exact_match"].astype(int))
-    accuracy = np.where(counts, found / np.maximum(counts, 1), np.nan)
-    return DepthGrid(lengths, np.linspace(0, 1, num_depths), accuracy, counts)

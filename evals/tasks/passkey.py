@@ -8,62 +8,56 @@ that does not repeat: read a pass as "can copy", nothing more.
 """
 
 import dataclasses
+import functools
 
-import numpy as np
-
+from data import keys
+from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from evals import prompts
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from evals.prompts import PromptTask
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Passkey(Task):
+class Passkey(PromptTask):
     """See the module."""
 
     kind = "retrieval"
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
-        encode = prompts.encoder(tokenizer)
-        intro = tokenizer.encode(
-            "There is an important info hidden inside a lot of irrelevant text. Find it and "
-            "memorize them. I will quiz you about the important information there.\n"
-        )
-        intro = [tokenizer.bos_id, *intro]
-        before, between = encode("\nThe pass key is "), encode(". Remember it. ")
-        after, question = encode(" is the pass key.\n"), encode("\nWhat is the pass key?")
-        question += encode(" The pass key is ")
-        room = length + 1 - len(intro + before + between + after + question) - 3 * 5
-        prompts.check_length("passkey", length, length - room)
-        again = encode(" " + prompts.NOISE)
-        noise = (encode(prompts.NOISE) + again * (room // len(again) + 1))[: max(room, 0)]
+    def least_length(self, asked: Asked) -> int:
+        """With no noise at all."""
+        return sum(map(len, _parts(asked.tokenizer))) + 3 * 5 - 1
+
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """The key in the noise, said twice, and asked for at the end."""
+        tokenizer = asked.tokenizer
+        intro, before, between, after, question = parts = _parts(tokenizer)
+        room = asked.length + 1 - sum(map(len, parts)) - 3 * 5
+        again = prompts.encoder(tokenizer)(" " + prompts.NOISE)
+        noise = prompts.encoder(tokenizer)(prompts.NOISE) + again * (room // len(again) + 1)
 
         nearest = 5 + len(after + question) - 1
-        documents = []
-        for number in numbers:
-            random = prompts.generator(self, config.evals.seed, length, number)
-            key = prompts.digits(tokenizer, int(random.integers(10**4, 10**5)), task="passkey")
-            distance = prompts.distance(random, nearest, nearest + room, distances)
-            behind = distance - nearest
-            needle = before + key + between + key + after
-            tokens = intro + noise[: room - behind] + needle + noise[:behind] + question + key
-            documents.append(
-                Document(
-                    tokens=np.array(tokens, np.int32),
-                    answers=np.array([[len(tokens) - 5, 5, distance]], np.int32),
-                    number=number,
-                )
-            )
-        return documents
+        value = int(draw.random.integers(10**4, 10**5))
+        (key,) = keys.digits(tokenizer, [value], task="passkey")
+        distance = prompts.distance(draw.random, nearest, nearest + room, asked.distances)
+        behind = distance - nearest
+        needle = before + key + between + key + after
+        tokens = intro + noise[: room - behind] + needle + noise[:behind] + question + key
+        return Document.of(tokens, [[len(tokens) - 5, 5, distance]])
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""
         return 1 / 90_000
+
+
+@functools.lru_cache(maxsize=8)
+def _parts(tokenizer: Tokenizer) -> tuple[list[int], ...]:
+    """Ids of all but noise and key: the introduction, around the key twice, the question."""
+    encode = prompts.encoder(tokenizer)
+    intro = tokenizer.encode(
+        "There is an important info hidden inside a lot of irrelevant text. Find it and "
+        "memorize them. I will quiz you about the important information there.\n"
+    )
+    before, between = encode("\nThe pass key is "), encode(". Remember it. ")
+    after, question = encode(" is the pass key.\n"), encode("\nWhat is the pass key?")
+    question += encode(" The pass key is ")
+    return [tokenizer.bos_id, *intro], before, between, after, question

@@ -9,13 +9,12 @@ import dataclasses
 import numpy as np
 
 from data import pg19 as pg19_lib
-from data.tokenizer import Tokenizer
+from data.task import Asked, Document, Draw, Results, Task
 from evals import text
 from evals.estimate import summaries
-from evals.rows import Rows, select
-from evals.task import Document, Task
-from evals.tasks.sliding_window import check_positive, check_window, windows
-from experiment.config import ExperimentConfig
+from evals.rows import select
+from evals.tasks.sliding_window import check_window, windows
+from settings.checks import Count, check
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,47 +33,44 @@ class Pg19(Task):
     kind = "likelihood"
 
     path: str | None = None
-    tokens: int | None = None
-    stride: int = 256
+    tokens: Count | None = None
+    stride: Count = 256
 
     def __post_init__(self):
-        check_positive(self, "stride", "tokens")
+        check(self)
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
-        check_window("pg19", length, self.stride, self.tokens)
+    def check(self, asked: Asked) -> None:
+        """See `Task.check`."""
+        check_window("pg19", asked.length, self.stride, self.tokens)
+
+    def sources(self, asked: Asked, numbers: range) -> list[tuple[int, np.ndarray]]:
+        """The books, behind BOS."""
         books = pg19_lib.test_books(self.path)
         stop = None if self.tokens is None else self.tokens + 1
-        found, longest = [], 0
+        found = []
         for number in numbers[: len(books)]:
-            ids = np.array([tokenizer.bos_id, *tokenizer.encode(books[number].text)][:stop])
-            found += windows(ids, text.sizes(tokenizer, ids), number, length, self.stride)
-            longest = max(longest, len(ids) - 1)
-        if longest < length:
+            ids = [asked.tokenizer.bos_id, *asked.tokenizer.encode(books[number].text)]
+            found.append((number, np.array(ids[:stop])))
+        longest = max((len(ids) - 1 for _, ids in found), default=0)
+        if longest < asked.length:
             raise ValueError(
-                f"pg19 at length {length} needs longer books: the longest has {longest} tokens; "
-                f"ask for --lengths {longest} or less"
+                f"pg19 at length {asked.length} needs longer books: the longest has {longest} "
+                f"tokens; ask for --lengths {longest} or less"
             )
         return found
 
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 0.0
+    def document(self, asked: Asked, draw: Draw) -> list[Document]:
+        """Its windows."""
+        sizes_N2 = text.sizes(asked.tokenizer, draw.source)
+        return windows(draw.source, sizes_N2, asked.length, self.stride)
+
+    def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
+        """The mean over books of each one's perplexity: a few hard books weigh much."""
+        perplexities = list(book_perplexities(results).values())
+        return {"book_perplexity": float(np.mean(perplexities))}
 
 
-def book_perplexities(rows: Rows) -> dict[int, float]:
+def book_perplexities(rows: Results) -> dict[int, float]:
     """Perplexity of each book, by its number; within a book every token counts the same."""
     numbers = np.unique(rows["document"]).tolist()
     return {n: summaries.perplexity(select(rows, document=n)) for n in numbers}
-
-
-def mean_book_perplexity(rows: Rows) -> float:
-    """Mean over books of each book's perplexity: a few hard books weigh much."""
-    return float(np.mean(list(book_perplexities(rows).values())))

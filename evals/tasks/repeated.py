@@ -11,18 +11,20 @@ model also copies from `lag` tokens back, which a table of perplexities cannot s
 """
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 
 import evals
-from data.tokenizer import Tokenizer
+from data.figures import Shares, Suggestion
+from data.task import Asked, Document, Draw, Results, Task
 from evals import text
 from evals.estimate import summaries
 from evals.estimate.summaries import MeanWithError
-from evals.rows import Rows, select
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from evals.rows import select
+from evals.text import Crop
+from settings.checks import Count, check
 
 COLUMNS = {"trained": "repeated, lag T", "half": "repeated, lag T/2", "none": "not repeated"}
 
@@ -43,45 +45,42 @@ class Repeated(Task):
 
     kind = "accuracy"
 
+    shares = Shares(
+        section="Tokens guessed right",
+        caption="Per cent of next tokens that are the most likely one, ± 1.96 standard errors over "
+        "documents: at the trained length T; beyond it, where the first T (T/2) tokens are said "
+        "again and again; and beyond it in the text as it is (Su Jianlin, "
+        "kexue.fm/archives/9706).",
+        heads=("trained length", *COLUMNS.values()),
+    )
+
     lag: Literal["none", "trained", "half"] = "none"
-    tokens: int = 64
+    tokens: Count = 64
 
     def __post_init__(self):
-        if self.lag not in ("none", "trained", "half"):
-            raise ValueError(f"lag must be none, trained or half, got {self.lag!r}")
-        if self.tokens < 1:
-            raise ValueError(f"tokens must be at least 1, got {self.tokens}")
+        check(self)
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
-        if length < self.tokens:
-            raise ValueError(
-                f"repeated(tokens={self.tokens}) does not fit length={length}; ask for --lengths "
-                f"{self.tokens} or more, or write repeated(tokens={length})"
-            )
-        trained = config.data.context_length
-        lag = {"none": length, "trained": trained, "half": trained // 2}[self.lag]
-        if self.lag != "none" and length <= lag:
-            raise ValueError(
-                f"repeated(lag={self.lag}) at length {length} repeats nothing: the lag is {lag} "
-                f"tokens; ask for --lengths {2 * lag} or more"
-            )
+    def least_length(self, asked: Asked) -> int:
+        """A token for each answer, and one that is repeated."""
+        return max(self.tokens, 0 if self.lag == "none" else self._lag(asked) + 1)
+
+    def _lag(self, asked: Asked) -> int:
+        trained = asked.data.context_length
+        return {"none": asked.length, "trained": trained, "half": trained // 2}[self.lag]
+
+    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, Crop]]:
+        """See `Task.sources`."""
+        return text.crops(asked, numbers, task="repeated")
+
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """The start of a crop, as often as it fits."""
+        lag = self._lag(asked)
         # Where each id comes from: BOS, then 1 ... lag, and again 1 ... lag.
-        source = np.append(0, np.arange(length) % lag + 1)
-        found = []
-        for number, tokens, _ in text.crops(config, tokenizer, length, numbers, task="repeated"):
-            places = self._places(length, number, config.evals.seed)
-            distance = np.where(places > lag, lag, 0)
-            answers = np.stack([places, np.ones_like(places), distance], axis=1).astype(np.int32)
-            found.append(Document(tokens=tokens[source], answers=answers, number=number))
-        return found
+        source = np.append(0, np.arange(asked.length) % lag + 1)
+        places = self._places(asked.length, draw.number, asked.seed)
+        distance = np.where(places > lag, lag, 0)
+        answers = np.stack([places, np.ones_like(places), distance], axis=1)
+        return Document.of(draw.source.tokens[source], answers)
 
     def _places(self, length: int, number: int, seed: int) -> np.ndarray:
         """Indices into BOS and `length` ids, ascending, none of them BOS."""
@@ -89,37 +88,37 @@ class Repeated(Task):
         parts = np.arange(self.tokens + 1) * length // self.tokens
         return random.integers(parts[:-1], parts[1:]) + 1
 
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 0.0
+    def share_columns(self, results: Results, length: int) -> dict[str, dict[str, MeanWithError]]:
+        """Su's columns, at a length beyond the trained one, as far as they were evaluated.
 
+        All tokens count, those of the first copy too. `summaries.difference` of two variants'
+        results, `column="first_token_correct"`, is paired.
+        """
+        table: dict[str, dict[str, MeanWithError]] = {}
+        trained = max(results["trained_length"], default=0)
+        if length <= trained:
+            return table
+        for task in dict.fromkeys(results["task"].tolist()):
+            asked = evals.parse(task)
+            if not isinstance(asked, Repeated):
+                continue
+            lag = asked.lag
+            of_task = select(results, task=task)
+            for rotary in dict.fromkeys(of_task["rotary"].tolist()):
+                of_rotary = select(of_task, rotary=rotary)
+                columns = {COLUMNS[lag]: select(of_rotary, length=length)}
+                if lag == "none":
+                    columns["trained length"] = select(of_rotary, length=trained)
+                for name, chosen in columns.items():
+                    if len(chosen["task"]):
+                        table.setdefault(rotary, {})[name] = summaries.share(chosen)
+        return table
 
-def su_table(rows: Rows, length: int) -> dict[str, dict[str, MeanWithError]]:
-    """Su's columns by schedule evaluated with, from the rows of one run.
-
-    Args:
-      rows: those of other tasks and lengths are not looked at.
-      length: of the columns beyond the trained length, tokens.
-
-    Returns:
-      Of each schedule the share of right tokens, its error over documents, for those of the
-      columns "trained", "repeated, lag T", "repeated, lag T/2" and "not repeated" that were
-      evaluated. All tokens count, those of the first copy too. `summaries.difference` of two
-      schedules' rows, `column="first_token_correct"`, is paired.
-    """
-    table: dict[str, dict[str, MeanWithError]] = {}
-    for task in dict.fromkeys(rows["task"].tolist()):
-        parsed = evals.parse(task)
-        if not isinstance(parsed, Repeated):
-            continue
-        of_task = select(rows, task=task)
-        for rotary in dict.fromkeys(of_task["rotary"].tolist()):
-            of_rotary = select(of_task, rotary=rotary)
-            columns = {COLUMNS[parsed.lag]: select(of_rotary, length=length)}
-            if parsed.lag == "none":
-                trained = of_rotary["trained_length"][0]
-                columns["trained"] = select(of_rotary, length=trained)
-            for name, chosen in columns.items():
-                if len(chosen["task"]):
-                    table.setdefault(rotary, {})[name] = summaries.share(chosen)
-    return table
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion:
+        """See `Task.suggestion`."""
+        lags = "repeated,repeated(lag=trained),repeated(lag=half)"
+        within: list[object] = ["--tasks", "repeated", "--lengths", length]
+        beyond: list[object] = ["--tasks", lags, "--lengths", 4 * length]
+        what = "Tokens guessed right where a text is said again."
+        return Suggestion(what, "Tokens guessed right", [within, beyond])

@@ -9,14 +9,13 @@ evaluation and an older guide of Hugging Face take in its stead, has a name of i
 """
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
-from data.tokenizer import Tokenizer
+from data.task import Asked, Document, Draw, Results, Task
 from evals import text
-from evals.rows import Rows
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from settings.checks import Count, check
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,50 +32,44 @@ class SlidingWindow(Task):
 
     kind = "likelihood"
 
-    stride: int = 256
-    tokens: int = 16384
+    stride: Count = 256
+    tokens: Count = 16384
     truncate: bool = False
 
     def __post_init__(self):
-        check_positive(self, "stride", "tokens")
+        check(self)
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
+    def check(self, asked: Asked) -> None:
+        """See `Task.check`."""
         if not self.truncate:
-            check_window("sliding_window", length, self.stride, self.tokens)
-        store = text.validation(config, tokenizer, task="sliding_window")
-        indices, _ = text.order(store, seed=config.evals.seed)
+            check_window("sliding_window", asked.length, self.stride, self.tokens)
+
+    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, np.ndarray]]:
+        """The start of each text, behind BOS."""
+        store = text.validation(asked, task="sliding_window")
+        indices, _ = text.order(store, seed=asked.seed)
         # Their text, without BOS and EOS.
         spans = [(start + 1, end - 1) for start, end in map(store.document_span, indices.tolist())]
         longest = max((end - start for start, end in spans), default=0)
-        if longest < length:
-            raise text.too_short("sliding_window", length, longest)
-        limit = length if self.truncate else self.tokens
-        found = []
+        if longest < asked.length:
+            raise text.too_short("sliding_window", asked.length, longest)
+        limit = asked.length if self.truncate else self.tokens
         for number in numbers[: len(spans)]:
             start, end = spans[number]
-            ids = store.read(start - 1, 1 + min(end - start, limit))
-            found += windows(ids, text.sizes(tokenizer, ids), number, length, self.stride)
-        return found
+            yield number, store.read(start - 1, 1 + min(end - start, limit))
 
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 0.0
+    def document(self, asked: Asked, draw: Draw) -> list[Document]:
+        """Its windows."""
+        sizes_N2 = text.sizes(asked.tokenizer, draw.source)
+        return windows(draw.source, sizes_N2, asked.length, self.stride)
 
+    def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
+        """YaRN's own number (its eval/perplexity.py): the mean over windows of their mean nats.
 
-def check_positive(task: Task, *names: str) -> None:
-    """Refuses numbers of tokens below 1."""
-    for name in names:
-        value = getattr(task, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+        The first window, `length` tokens with little context, weighs as much as every later one of
+        `stride` tokens, and so does a last one of a few tokens.
+        """
+        return {"window_mean_nll": float(np.mean(results["nll"]))}
 
 
 def check_window(task: str, length: int, stride: int, tokens: int | None) -> None:
@@ -93,42 +86,26 @@ def check_window(task: str, length: int, stride: int, tokens: int | None) -> Non
         )
 
 
-def windows(
-    ids: np.ndarray, sizes_N2: np.ndarray, number: int, length: int, stride: int
-) -> list[Document]:
-    """One text's windows; each id but the first is scored exactly once.
+def windows(ids: np.ndarray, sizes_N2: np.ndarray, length: int, stride: int) -> list[Document]:
+    """One text's windows, of `length` ids; each id but the first is scored exactly once.
 
     Windows begin every `stride` tokens, so the last may be short: the standard procedure (Hugging
     Face's guide, YaRN), in which a token's context does not depend on where the text ends.
 
     Args:
-      ids: BOS and a text.
+      ids: BOS and a text. The model reads BOS and all of a window's ids but the last.
       sizes_N2: `text.sizes` of them.
-      number: of the text.
-      length: ids a window predicts: the model reads BOS and all of them but the last.
     """
     num_tokens = len(ids) - 1
     found, scored = [], 0
     for query, begin in enumerate(range(0, num_tokens, stride)):
         end, context = min(begin + length, num_tokens), scored - begin
-        document = Document(
-            tokens=np.append(ids[:1], ids[begin + 1 : end + 1]).astype(np.int32),
-            answers=np.array([[context + 1, end - scored, context]], np.int32),
-            number=number,
-            first_query=query,
+        tokens, sizes = (
+            np.concatenate([each[:1], each[begin + 1 : end + 1]]) for each in (ids, sizes_N2)
         )
-        window_sizes = np.concatenate([sizes_N2[:1], sizes_N2[begin + 1 : end + 1]])
-        found.append(text.sized(document, window_sizes))
+        answers = [[context + 1, end - scored, context]]
+        found.append(text.sized(Document.of(tokens, answers, first_query=query), sizes))
         scored = end
         if end == num_tokens:
             break
     return found
-
-
-def window_mean_nll(rows: Rows) -> float:
-    """YaRN's own number (its eval/perplexity.py): the mean over windows of each one's mean nats.
-
-    The first window, `length` tokens with little context, weighs as much as every later one of
-    `stride` tokens, and so does a last one of a few tokens.
-    """
-    return float(np.mean(rows["nll"]))

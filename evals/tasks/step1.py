@@ -1,6 +1,6 @@
 """Step 1: the loss of the first training rows before any update.
 
-What a schedule and a context length cost the checkpoint at once, and so a cheap way to choose the
+What a variant and a context length cost the checkpoint at once, and so a cheap way to choose the
 base of continued training: Gradient compares bases by the perplexity of the first batch
 (gradient.ai, "Scaling rotational embeddings for long-context language models"). Rows are those
 that training on this data at this length would see first, packed as it packs them, so the mean is
@@ -8,68 +8,104 @@ the loss it would report. That a lower first loss means a longer effective conte
 """
 
 import dataclasses
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from data.mixture import mixture
-from data.packing import Row
+from data.figures import Curve, Mark, Plot, Suggestion
 from data.store import TokenStore
-from data.tokenizer import Tokenizer
+from data.task import Asked, Document, Draw, Results, Task
 from evals import text
 from evals.estimate import summaries
 from evals.estimate.summaries import MeanWithError
-from evals.rows import Rows
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from evals.rows import select
 
 CHUNK = 256  # tokens of an answer at most
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step1(Task):
-    """See the module. Document number r is row r of training, as `data.pipeline.batches` has it.
+    """See the module. Document number r is row r of training (`data.pipeline.make_batches`).
 
     An answer is a chunk of up to 256 neighbouring targets that the loss counts; its `distance` is
     the tokens of its own document before it in the row.
     """
 
     kind = "likelihood"
-
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
-        data = dataclasses.replace(config.data, context_length=length)
-        prepared = text.prepared(config, tokenizer, task="step1")
-        store = None if data.source == "retrieval" else TokenStore(prepared / "train")
-        if store and store.num_tokens <= length:
-            raise text.too_short("step1", length, store.num_tokens - 1, what="stretch of training")
-        rows = mixture(data, store, tokenizer)
-        found: list = [rows[number] for number in numbers]
-        return [
-            document(tokenizer, row, number) for row, number in zip(found, numbers, strict=True)
-        ]
-
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 0.0
-
-
-def document(tokenizer: Tokenizer, row: Row, number: int) -> Document:
-    """A packed row with answers where the loss counts."""
-    tokens = np.append(row["tokens"], row["targets"][-1]).astype(np.int32)
-    whole = Document(
-        tokens=tokens,
-        answers=chunks(row["loss_mask"], row["positions"], CHUNK),
-        number=number,
-        segment_ids=row["segment_ids"],
+    compared = False  # the first training rows are others at another length
+    plot = Plot(
+        name="step1",
+        section="Before the first update",
+        alternative="First loss against candidate base, for every member.",
+        caption="Nats per token of the first training rows above those under the trained variant, "
+        "before any update, paired by token; 95% intervals. The scale is linear below 0.01. That "
+        "the base with the lowest first loss is the best one to go on with is not said.",
+        xlabel="candidate base (log scale)",
+        ylabels=("first loss above that of\nthe trained variant (nats per token)",),
+        x_scale="log",
+        y_scale="symlog",
+        mark="trained variant",
+        levels="no change",
+        bars=True,
     )
-    return text.sized(whole, text.sizes(tokenizer, tokens))
+
+    def check(self, asked: Asked) -> None:
+        """Any length can be asked for: rows are packed."""
+
+    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+        """The first rows of training."""
+        from data.mixture import mixture  # it brings grain and jax, which --help does without
+
+        data = dataclasses.replace(asked.data, context_length=asked.length)
+        prepared = text.prepared(asked, task="step1")
+        store = None if data.source == "retrieval" else TokenStore(prepared / "train")
+        if store and store.num_tokens <= asked.length:
+            longest = store.num_tokens - 1
+            raise text.too_short("step1", asked.length, longest, what="stretch of training")
+        rows = mixture(data, store, asked.tokenizer)
+        for number in numbers:
+            row: Any = rows[number]
+            yield number, row
+
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """A packed row with answers where the loss counts."""
+        row = draw.source
+        tokens = np.append(row["tokens"], row["targets"][-1])
+        answers = chunks(row["loss_mask"], row["positions"], CHUNK)
+        whole = Document.of(tokens, answers, segment_ids=row["segment_ids"])
+        return text.sized(whole, text.sizes(asked.tokenizer, tokens))
+
+    def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
+        """Nats per token more than under the trained variant, and the standard error of that."""
+        if trained is None:
+            return {}
+        change = first_loss(results, trained)
+        return {"first_loss": change.mean, "first_loss_error": change.standard_error}
+
+    def curves(self, own: Results, every: Results) -> list[Curve]:
+        """First loss by candidate base; variants other than plain RoPE are in results.csv."""
+        changes = {
+            float(np.max(found["base"])): first_loss(found, own)
+            for rotary in np.unique(every["rotary"]).tolist()
+            for found in [select(every, rotary=rotary)]
+            if rotary.startswith("rope(") and not np.isnan(found["base"]).any()
+        }
+        if not changes or not len(own["task"]):
+            return []
+        bases = sorted(changes)
+        mean, error, _ = np.array([changes[base] for base in bases]).T
+        mark = None
+        if str(own["rotary"][0]).startswith("rope("):
+            mark = Mark(float(own["base"][0]), 0.0, "the variant it was trained with")
+        return [Curve.of(bases, mean, error, mark)]
+
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion:
+        """See `Task.suggestion`."""
+        what = "The first loss under other bases, before any update."
+        call: list[object] = ["--step1", "base=1e2,1e3,1e4,1e5,1e6", "--lengths", 2 * length]
+        return Suggestion(what, "step1", [call])
 
 
 def chunks(loss_mask_T: np.ndarray, positions_T: np.ndarray, size: int) -> np.ndarray:
@@ -83,9 +119,23 @@ def chunks(loss_mask_T: np.ndarray, positions_T: np.ndarray, size: int) -> np.nd
     return np.array(found, np.int32).reshape(-1, 3)
 
 
-def compare(rows: Rows, other: Rows) -> MeanWithError:
-    """First loss under one schedule less that under another, nats a token, paired by chunk.
+def first_loss(results: Results, trained: Results) -> MeanWithError:
+    """First loss under one variant less that under the trained one, nats per token.
 
-    The error takes chunks for independent; rows of training number too few to be the unit.
+    Paired by chunk within each seed; the mean over seeds, with the error of that mean. The error
+    takes chunks for independent; rows of training number too few to be the unit.
     """
-    return summaries.difference(rows, other, unit=("document", "query"))
+    pairs = []
+    for seed in np.unique(trained["seed"]).tolist():
+        of_seed = [select(each, seed=seed) for each in (results, trained)]
+        # A scan of fewer rows may have gone before.
+        both = np.intersect1d(of_seed[0]["document"], of_seed[1]["document"])
+        of_seed = [
+            {name: column[np.isin(each["document"], both)] for name, column in each.items()}
+            for each in of_seed
+        ]
+        if len(both):
+            pairs.append(summaries.difference(*of_seed, unit=("document", "query")))
+    error = np.sqrt(sum(pair.standard_error**2 for pair in pairs)) / max(len(pairs), 1)
+    mean = np.mean([pair.mean for pair in pairs]) if pairs else np.nan
+    return MeanWithError(float(mean), float(error), sum(pair.num_units for pair in pairs))

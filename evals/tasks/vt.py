@@ -16,17 +16,19 @@ import string
 
 import numpy as np
 
+from data import keys
+from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from evals import prompts
-from evals.task import Document, Task
-from experiment.config import ExperimentConfig
+from evals.prompts import PromptTask
+from settings.checks import Count, check
 
 _NAME_LETTERS = 5
 _EXAMPLE_LETTERS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Vt(Task):
+class Vt(PromptTask):
     """See the module.
 
     Attributes:
@@ -34,45 +36,33 @@ class Vt(Task):
     """
 
     kind = "score"
-    hops: int = 4
+    hops: Count = 4
 
     def __post_init__(self):
-        if self.hops < 1:
-            raise ValueError(f"vt needs hops of at least 1, got hops={self.hops}")
+        check(self)
 
-    def documents(
-        self,
-        config: ExperimentConfig,
-        tokenizer: Tokenizer,
-        length: int,
-        numbers: range,
-        distances: tuple[int, int] | None = None,
-    ) -> list[Document]:
-        """See `Task.documents`."""
+    def least_length(self, asked: Asked) -> int:
+        """Of the example and a question with as few lines of noise."""
+        tokenizer, num_lines = asked.tokenizer, self.hops + 1
         line = prompts.encoder(tokenizer)(prompts.NOISE + "\n")
-        num_lines = self.hops + 1
-        # A letter is one id at most, and so is the space before a name.
-        longest = (
-            [[0] * (1 + _EXAMPLE_LETTERS)] * num_lines,
-            [[0] * (1 + _NAME_LETTERS)] * num_lines,
-        )
-        size = 1 + sum(
-            len(self._asked(tokenizer, names, 10**4, [line] * num_lines, list(range(num_lines)))[0])
-            for names in longest
-        )
-        separator = len(prompts.encoder(tokenizer)("\n\n"))
-        prompts.check_length("vt", length, size + separator - 1)
-        return [
-            self._document(tokenizer, length, number, config.evals.seed, line) for number in numbers
-        ]
+        size = 0
+        for letters in (_EXAMPLE_LETTERS, _NAME_LETTERS):
+            # A letter is one id at most, and so is the space before a name.
+            names, places = [[0] * (1 + letters)] * num_lines, list(range(num_lines))
+            size += len(self._asked(tokenizer, names, 10**4, [line] * num_lines, places)[0])
+        return size + len(prompts.encoder(tokenizer)("\n\n"))
 
-    def _document(self, tokenizer, length, number, seed, line) -> Document:
-        random = prompts.generator(self, seed, length, number)
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """The example, then the question with as many lines as fit."""
+        tokenizer, random = asked.tokenizer, draw.random
         encode = prompts.encoder(tokenizer)
-        num_lines = self.hops + 1
+        line, num_lines = encode(prompts.NOISE + "\n"), self.hops + 1
 
         names = [
-            [encode(" " + name) for name in _names(random, num_lines, letters)]
+            [
+                encode(" " + name)
+                for name in prompts.words(random, string.ascii_uppercase, letters, num_lines)
+            ]
             for letters in (_EXAMPLE_LETTERS, _NAME_LETTERS)
         ]
         values = random.choice(90_000, size=2, replace=False) + 10_000
@@ -81,19 +71,15 @@ class Vt(Task):
         start = [tokenizer.bos_id, *example, *encode("\n\n")]
 
         least, _ = self._asked(tokenizer, names[1], values[1], [], [0] * num_lines)
-        count = (length + 1 - len(start) - len(least)) // len(line)
+        count = (asked.length + 1 - len(start) - len(least)) // len(line)
         places = np.sort(random.choice(count, size=num_lines, replace=False)).tolist()
         tokens, answers = self._asked(tokenizer, names[1], values[1], [line] * count, places)
-        return Document(
-            tokens=np.array(start + tokens, np.int32),
-            answers=np.add(answers, [len(start), 0, 0]).astype(np.int32),
-            number=number,
-        )
+        return Document.of(start + tokens, np.add(answers, [len(start), 0, 0]))
 
     def _asked(self, tokenizer, names, value, lines, places):
         """Ids of a prompt with its answers; and the answers: start, number of ids, distance."""
         encode = prompts.encoder(tokenizer)
-        digits = prompts.digits(tokenizer, value, task="vt")
+        (digits,) = keys.digits(tokenizer, [value], task="vt")
         tokens = encode(
             "Memorize and track the chain(s) of variable assignment hidden in the following "
             "text.\n\n"
@@ -116,7 +102,7 @@ class Vt(Task):
         tokens += encode(
             " Answer: According to the chain(s) of variable assignment in the text above, "
         )
-        tokens += prompts.digits(tokenizer, len(names), task="vt")
+        tokens += keys.digits(tokenizer, [len(names)], task="vt")[0]
         tokens += encode(" variables are assigned the value ") + digits
         tokens += encode(", they are: ")
         answers = []
@@ -128,10 +114,3 @@ class Vt(Task):
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""
         return 1 / 26**_NAME_LETTERS
-
-
-def _names(random: np.random.Generator, count: int, letters: int) -> list[str]:
-    """Different words of capital letters."""
-    numbers = random.choice(26**letters, size=count, replace=False)
-    rows = numbers[:, None] // 26 ** np.arange(letters) % 26
-    return ["".join(string.ascii_uppercase[letter] for letter in row) for row in rows]

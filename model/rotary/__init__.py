@@ -1,46 +1,54 @@
-"""Rotary schedules: one file each, found by walking this folder. Pure numpy, float64.
+"""Rotary variants: one file each, found by walking this folder. Pure numpy, float64.
 
 Every method in the literature is a vector `inv_freq` (radians per token, one entry a feature
-pair, 0 = the pair does not turn), a scalar on the logits and, rarely, a scale on the query.
-On a command line a schedule is written as an expression, `yarn(base=1e4, factor=8)`: the file's
+pair, 0 = the pair is unrotated), a scalar on the logits and, rarely, a scale on the query.
+On a command line a variant is written as an expression, `yarn(base=1e4, factor=8)`: the file's
 name, then the dataclass's fields. A pattern over layers is a list of them, `[rope(base=1e4),nope]`,
-repeated from the first layer to the last.
+repeated from the first layer to the last; a list within it is a pattern over the key/value heads
+of its layer, `[[rope(base=10),rope(base=1e4)]]`, repeated from the first head to the last.
 """
 
 import dataclasses
 import functools
 import math
+import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from model.rotary.base import Rotary
+from model.rotary.recorded import Recorded
 from settings import expressions
 from settings.expressions import split_commas
-from settings.folders import classes_in
+from settings.folders import classes_in, name_of
 
 __all__ = [
+    "HeadSizes",
     "Pattern",
     "Rotary",
     "RotaryTable",
     "expression",
+    "heads_of",
     "inherited",
-    "over_layers",
+    "label",
     "parse",
     "parse_pattern",
-    "schedules",
+    "recorded",
+    "repeated",
     "table",
+    "variants",
 ]
 
-# One schedule for every layer, or several repeated over the layers.
-Pattern = Rotary | tuple[Rotary, ...]
+# One variant for every layer, or several repeated over the layers; of a layer, one for every
+# key/value head, or several repeated over those.
+Pattern = Rotary | tuple[Rotary | tuple[Rotary, ...], ...]
 
 
 @functools.cache
-def schedules() -> dict[str, type[Rotary]]:
-    """Every schedule by its expression name (the name of its file)."""
+def variants() -> dict[str, type[Rotary]]:
+    """Every variant by its expression name (the name of its file)."""
     return classes_in(sys.modules[__name__], Rotary)
 
 
@@ -51,93 +59,170 @@ def expression(rotary: Pattern, given: Mapping[str, Any] | None = None) -> str:
     """
     if isinstance(rotary, tuple):
         return f"[{','.join(expression(each, given) for each in rotary)}]"
-    # The schedule's own parameters first, then those every schedule shares.
+    # The variant's own parameters first, then those every variant shares.
     names = [field.name for field in dataclasses.fields(rotary)]
     shared = [field.name for field in dataclasses.fields(Rotary)]
     ordered = sorted(names, key=lambda name: name in shared)
-    name = type(rotary).__module__.rpartition(".")[2]
-    return expressions.render(name, rotary, ordered, given)
+    return expressions.render(name_of(type(rotary)), rotary, ordered, given)
 
 
-def parse(text: str, given: Mapping[str, Any] | None = None) -> Rotary:
-    """Builds the schedule that `text` names; see `settings.expressions.build`."""
-    return expressions.build(text, schedules(), Rotary, kind="rotary schedule", given=given)
+def label(rotary: Pattern) -> str:
+    """As `expression`, for people: a variant of the user's own file is called what they wrote."""
+    if isinstance(rotary, tuple):
+        return f"[{','.join(map(label, rotary))}]"
+    return rotary.name if isinstance(rotary, Recorded) else expression(rotary)
 
 
-def parse_pattern(text: str, given: Mapping[str, Any] | None = None) -> Pattern:
-    """Builds one schedule, or the tuple that `[a,b]` names; raises ValueError as `parse` does."""
+def parse(text: str, given: Mapping[str, Any] | None = None, *, own_files: bool = False) -> Rotary:
+    """Builds the variant that `text` names; see `settings.expressions.build`.
+
+    Args:
+      text: an expression.
+      given: parameters that it may leave out.
+      own_files: whether `path/to/mine.py:Name(...)` may be read, which runs its code: True for
+        what a user has typed, never for what came with a run.
+    """
+    if re.match(r"\s*[^()]+\.py:", text) and not own_files:
+        raise ValueError(
+            f"rotary variant {text!r} is a file of its own, which only a user may name"
+        )
+    return expressions.build(text, variants(), Rotary, kind="rotary variant", given=given)
+
+
+def parse_pattern(
+    text: str, given: Mapping[str, Any] | None = None, *, own_files: bool = False
+) -> Pattern:
+    """Builds one variant, or the pattern that a list names; arguments and errors as `parse`."""
     text = text.strip()
     if not text.startswith("["):
-        return parse(text, given)
+        return parse(text, given, own_files=own_files)
     if not text.endswith("]"):
         raise ValueError(f"rotary pattern {text!r} lacks its closing bracket")
-    return tuple(parse(part, given) for part in split_commas(text[1:-1]))
+    return tuple(
+        parse_pattern(part, given, own_files=own_files) for part in split_commas(text[1:-1])
+    )  # pyright: ignore
 
 
 def inherited(trained: Pattern, context_length: int) -> dict[str, Any]:
-    """Parameters that a schedule takes over from the one a model was trained with.
+    """Parameters that a variant takes over from the one a model was trained with.
 
-    As `given` of `parse_pattern` and `expression` it makes `dynamic_yarn` a whole schedule for
+    As `given` of `parse_pattern` and `expression` it makes `dynamic_yarn` a whole variant for
     every member of a sweep over bases, and one label for all of them.
 
     Args:
-      trained: the schedule of training. From one that differs by layers only the length is taken.
+      trained: the variant of training. From one that differs by layers only the length is taken.
       context_length: of training, tokens.
     """
     own = {} if isinstance(trained, tuple) else dict(vars(trained))
     return {"original_context_length": context_length} | own
 
 
-def over_layers(pattern, num_layers: int) -> tuple:
-    """A value for each layer: one for all, or a tuple repeated from the first layer on.
+def recorded(pattern: Pattern, head_dim: int) -> Pattern:
+    """`pattern` with the frequencies of variants from outside this folder in their place.
 
     Raises:
-      ValueError: if the tuple is empty or longer than there are layers.
+      ValueError: as `Recorded.of`.
+    """
+    if isinstance(pattern, tuple):
+        return tuple(recorded(each, head_dim) for each in pattern)  # pyright: ignore
+    if type(pattern).__module__.startswith(f"{__name__}."):
+        return pattern
+    return Recorded.of(pattern, expression(pattern), head_dim)
+
+
+def repeated(pattern: Any, count: int, counted: str) -> tuple:
+    """`count` values: one for all, or a tuple repeated from the first on.
+
+    Raises:
+      ValueError: if the tuple is empty or longer than `count`; `counted` says of what.
     """
     values = pattern if isinstance(pattern, tuple) else (pattern,)
-    if not 1 <= len(values) <= num_layers:
-        raise ValueError(f"a pattern of {len(values)} does not fit num_layers={num_layers}")
-    return tuple(values[layer % len(values)] for layer in range(num_layers))
+    if not 1 <= len(values) <= count:
+        raise ValueError(f"a pattern of {len(values)} does not fit {counted}={count}")
+    return tuple(values[index % len(values)] for index in range(count))
+
+
+def heads_of(pattern: Pattern) -> list[Rotary]:
+    """The variants of a pattern, each once, layer by layer and head by head."""
+    layers = pattern if isinstance(pattern, tuple) else (pattern,)
+    heads = [head for layer in layers for head in (layer if isinstance(layer, tuple) else (layer,))]
+    return list(dict.fromkeys(heads))
 
 
 @dataclasses.dataclass(frozen=True)
 class RotaryTable:
-    """What a model reads of its schedules: one row a layer.
+    """What a model reads of its variants: for each layer one row a key/value head.
+
+    K is the number of key/value heads, or 1 where all heads of every layer are alike.
 
     Attributes:
-      inv_freq: float64 `[L, R]`, radians per token.
-      logit_scale: float64 `[L]`.
-      resting_logit_scale: float64 `[L]`, the same for MLA's features that never turn.
-      query_floor, query_slope: float64 `[L]`. A query at position p is multiplied by
+      inv_freq: float64 `[L, K, R]`, radians per token, of the whole head: the features that
+        variants see, then zeros for those that are never rotated (MLA's).
+      logit_scale: float64 `[L, K]`.
+      unrotated_logit_scale: float64 `[L, K]`, the same for MLA's unrotated features.
+      query_floor, query_slope: float64 `[L, K]`. A query at position p is multiplied by
         max(query_floor, query_slope * ln(p + 1)): (1, 0) where log-n scaling is off.
     """
 
     inv_freq: np.ndarray
     logit_scale: np.ndarray
-    resting_logit_scale: np.ndarray
+    unrotated_logit_scale: np.ndarray
     query_floor: np.ndarray
     query_slope: np.ndarray
 
 
+class HeadSizes(NamedTuple):
+    """Sizes of attention, as far as rotation goes.
+
+    Attributes:
+      num_layers, num_kv_heads: what a pattern is repeated over.
+      head_dim: features of a head that variants see, even.
+      num_unrotated: further features of a head, which none does (MLA's).
+    """
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    num_unrotated: int = 0
+
+
 def table(
-    layers: Sequence[Rotary], head_dim: int, context_length: int, row_length: int | None = None
+    pattern: Pattern, sizes: HeadSizes, context_length: int, row_length: int | None = None
 ) -> RotaryTable:
-    """The table of a model whose layer l has schedule `layers[l]`.
+    """The table of a model.
 
     Args:
-      layers: one schedule a layer.
-      head_dim: features of a head, even.
+      pattern: the variants, repeated over layers and heads.
+      sizes: of the model.
       context_length: trained context in tokens; log-n scaling is relative to it.
       row_length: tokens of the row it is for, where that is not the trained context; only dynamic
-        schedules look at it.
+        variants look at it.
+
+    Raises:
+      ValueError: if a pattern is longer than there are layers or heads, or a variant does not fit.
     """
-    layers = [rotary.at_length(row_length or context_length) for rotary in layers]
+    layers = [
+        repeated(layer, sizes.num_kv_heads, "num_kv_heads")
+        for layer in repeated(pattern, sizes.num_layers, "num_layers")
+    ]
+    # One row for all heads where they are alike: programs are then as if heads were never told
+    # apart, and a cosine is computed once.
+    if all(len(set(heads)) == 1 for heads in layers):
+        layers = [heads[:1] for heads in layers]
+    unrotated = np.zeros(sizes.num_unrotated // 2)
     slopes = {"off": 0.0, "train": 1 / math.log(context_length)}
     slopes["extrapolate"] = slopes["train"]
+
+    def of_heads(value: Callable[[Rotary], Any]) -> np.ndarray:
+        lengthened = (
+            [head.at_length(row_length or context_length) for head in heads] for heads in layers
+        )
+        return np.array([[value(head) for head in heads] for heads in lengthened])
+
     return RotaryTable(
-        inv_freq=np.stack([rotary.inv_freq(head_dim) for rotary in layers]),
-        logit_scale=np.array([rotary.logit_scale for rotary in layers]),
-        resting_logit_scale=np.array([rotary.resting_logit_scale for rotary in layers]),
-        query_floor=np.array([0.0 if rotary.log_n == "train" else 1.0 for rotary in layers]),
-        query_slope=np.array([slopes[rotary.log_n] for rotary in layers]),
+        inv_freq=of_heads(lambda head: np.append(head.inv_freq(sizes.head_dim), unrotated)),
+        logit_scale=of_heads(lambda head: head.logit_scale),
+        unrotated_logit_scale=of_heads(lambda head: head.unrotated_logit_scale),
+        query_floor=of_heads(lambda head: 0.0 if head.log_n == "train" else 1.0),
+        query_slope=of_heads(lambda head: slopes[head.log_n]),
     )

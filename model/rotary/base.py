@@ -1,17 +1,20 @@
-"""What every rotary schedule is: a vector of frequencies and a scale on the logits.
+"""What every rotary variant is: a vector of frequencies and a scale on the logits.
 
-A schedule never rotates anything. It says, for one layer, how far each feature pair turns per
-token; `model.positions` does the turning and never learns the schedule's name.
+A variant never rotates anything. It says, for one head, how far each feature pair rotates per
+token; `model.positions` does the rotating and never learns the variant's name.
 """
 
 import abc
 import dataclasses
-from collections.abc import Sequence
-from typing import Annotated, Literal
+import numbers
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from settings.checks import Bounds, check
+from settings.checks import Bounds, Count, check
+
+Base = Annotated[float, Bounds(above=1)]
+Factor = Annotated[float, Bounds(at_least=1)]  # a stretch, never a squeeze
 
 
 def geometric_inv_freq(base: float, rotary_dim: int) -> np.ndarray:
@@ -25,13 +28,13 @@ def geometric_inv_freq(base: float, rotary_dim: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rotary(abc.ABC):
-    """One layer's rotary schedule: config entry and function in one frozen object.
+    """One head's rotary variant: config entry and function in one frozen object.
 
-    A new schedule is one new file in this folder with one subclass, named as the file is
+    A new variant is one new file in this folder with one subclass, named as the file is
     (`position_interpolation.py` holds `PositionInterpolation`). Nothing else needs its name.
 
     Attributes:
-      rotary_fraction: share of a head's features that turn, in (0, 1]. The exponent of the
+      rotary_fraction: share of a head's features that rotate, in (0, 1]. The exponent of the
         geometric series runs over the rotated features only (GPT-NeoX's `rotary_pct`).
       log_n: multiplies a query at position p by log(p + 1) / log(trained context), which keeps
         attention's entropy from growing with length (Su's log-n scaling). "train" applies it at
@@ -46,7 +49,7 @@ class Rotary(abc.ABC):
 
     @abc.abstractmethod
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """float64 `[rotary_dim // 2]`, radians per token, of the features that turn."""
+        """float64 `[rotary_dim // 2]`, radians per token, of the features that rotate."""
 
     @property
     def logit_scale(self) -> float:
@@ -54,16 +57,16 @@ class Rotary(abc.ABC):
         return 1.0
 
     @property
-    def resting_logit_scale(self) -> float:
-        """The same for features that do not turn, where a method tells them apart (MLA's)."""
+    def unrotated_logit_scale(self) -> float:
+        """The same for unrotated features, where a method tells them apart (MLA's)."""
         return self.logit_scale
 
     def at_length(self, length: int) -> "Rotary":
-        """The schedule for a row of `length` tokens; dynamic schedules return another."""
+        """The variant for a row of `length` tokens; dynamic variants return another."""
         return self
 
     def rotary_dim(self, head_dim: int) -> int:
-        """How many of `head_dim` features turn: even, at least 2.
+        """How many of `head_dim` features rotate: even, at least 2.
 
         Raises:
           ValueError: if `head_dim` is odd, or the fraction leaves no whole pair.
@@ -79,60 +82,87 @@ class Rotary(abc.ABC):
         return rotary_dim
 
     def inv_freq(self, head_dim: int) -> np.ndarray:
-        """How far each of the head's pairs turns per token; 0 means the pair does not turn.
+        """How far each of the head's pairs rotates per token; 0 for an unrotated pair.
 
         Returns:
-          float64 `[head_dim // 2]`, radians per token: the pairs that turn, then zeros.
+          float64 `[head_dim // 2]`, radians per token: the pairs that rotate, then zeros.
+
+        Raises:
+          ValueError: as `rotary_dim`, or if the variant has not one frequency a rotated pair.
         """
-        turning = self.frequencies(self.rotary_dim(head_dim))
-        return np.concatenate([turning, np.zeros(head_dim // 2 - len(turning))])
+        rotary_dim = self.rotary_dim(head_dim)
+        rotated = self.frequencies(rotary_dim)
+        if len(rotated) != rotary_dim // 2:
+            raise ValueError(
+                f"{type(self).__name__} has {len(rotated)} frequencies; {rotary_dim=} needs "
+                f"{rotary_dim // 2}, one a pair"
+            )
+        return np.concatenate([rotated, np.zeros(head_dim // 2 - len(rotated))])
 
 
-def stretched(dynamic: Rotary, static: type[Rotary], length: int) -> Rotary:
-    """`static` with the fields of `dynamic`, and the factor that covers `length` tokens.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stretched(Rotary):
+    """A geometric series whose pairs rotate up to `factor` times slower.
 
-    Up to `dynamic.original_context_length` the schedule itself: nothing changes, bit for bit.
+    Attributes:
+      base: the base of the series being stretched.
+      factor: target context over original context, at least 1.
     """
-    factor = length / getattr(dynamic, "original_context_length")  # noqa: B009 (not Rotary's own)
-    if factor <= 1:
-        return dynamic
-    names = {field.name for field in dataclasses.fields(static)}
-    shared = {
-        field.name: getattr(dynamic, field.name)
-        for field in dataclasses.fields(dynamic)
-        if field.name in names
-    }
-    return static(**shared | {"factor": factor})
+
+    base: Base
+    factor: Factor
 
 
-def check_positive(schedule: Rotary, *names: str) -> None:
-    """Raises ValueError unless each named number of `schedule` is finite and above zero."""
-    for name in names:
-        value = getattr(schedule, name)
-        if not (isinstance(value, int | float) and 0 < value < np.inf):
-            raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Dynamic(Rotary):
+    """Plain RoPE up to the original context, and for longer rows a factor of each row's own.
 
+    A row's factor is its own length over the original context, never its neighbours' in a batch.
 
-def check_factor(factor: float) -> None:
-    """Raises ValueError unless `factor` is finite and at least 1: a stretch, never a squeeze."""
-    if not (isinstance(factor, int | float) and 1 <= factor < np.inf):
-        raise ValueError(f"factor must be a finite number of at least 1, got {factor!r}")
-
-
-def float_tuple(name: str, values: Sequence[float]) -> tuple[float, ...]:
-    """`values` as a tuple of floats, so that it hashes and survives JSON.
-
-    Raises:
-      ValueError: if it is not a list of one or more finite numbers.
+    Attributes:
+      base: the base of the series being stretched.
+      original_context_length: context the model was trained at, tokens.
     """
-    listed = tuple(values) if isinstance(values, tuple | list | np.ndarray) else ()
-    numeric = all(isinstance(value, int | float | np.number) for value in listed)
-    if not listed or not numeric or not np.isfinite(listed).all():
-        raise ValueError(f"{name} must be a list of finite numbers, got {values!r}")
-    return tuple(float(value) for value in listed)
+
+    base: Base
+    original_context_length: Count
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.at_length(2 * self.original_context_length)  # what the stretched refuse, refused now
+
+    @abc.abstractmethod
+    def at_length(self, length: int) -> Rotary:
+        """See `Rotary.at_length`: `self.stretched(VARIANT, length)`."""
+
+    def stretched(self, variant: type[Stretched], length: int) -> Rotary:
+        """`variant` with the fields given here, and the factor that covers `length` tokens.
+
+        Up to the original context this object itself: nothing changes, bit for bit.
+        """
+        factor = length / self.original_context_length
+        if factor <= 1:
+            return self
+        names = {field.name for field in dataclasses.fields(variant)}
+        shared = {name: value for name, value in vars(self).items() if name in names}
+        return variant(**{**shared, "factor": factor})
+
+    def frequencies(self, rotary_dim: int) -> np.ndarray:
+        """Unstretched; see `Rotary.frequencies`."""
+        return geometric_inv_freq(self.base, rotary_dim)
 
 
-def check_base(base: float) -> None:
-    """Raises ValueError unless `base` is finite and above 1."""
-    if not (isinstance(base, int | float) and 1 < base < np.inf):
-        raise ValueError(f"base must be a finite number above 1, got {base!r}")
+def listed(values: Any) -> Any:
+    """A list or an array of numbers as a tuple of floats, which hashes and survives JSON.
+
+    What is no list of numbers is left as it is, for `check` to refuse.
+    """
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if not isinstance(values, tuple | list):
+        return values
+
+    def is_number(value: Any) -> bool:
+        return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+    return tuple(float(value) if is_number(value) else value for value in values)

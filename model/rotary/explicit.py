@@ -5,51 +5,52 @@ import json
 
 import numpy as np
 
-from model.rotary.base import Rotary, float_tuple
+from model.rotary.base import Rotary, listed
+from settings.checks import NonNegative
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Explicit(Rotary):
-    """Pair i turns `values[i]` radians per token.
+    """Pair i rotates `values[i]` radians per token.
 
     A file is read when the object is made, and what the object holds and a run records is the
     numbers: `file` is None ever after. Give one of the two.
 
     Attributes:
-      values: radians per token, at least 0, one number a pair that turns.
+      values: radians per token, at least 0, one number a pair that rotates.
       file: a `.npy` file of one row of numbers, or a `.json` file of a list or of an object with
         the list under "inv_freq" (as `python -m model.rotary show --json` writes it).
+
+    Cookbook:
+      frequency: whatever the list says
+      source: –
+      use: frequencies of your own, from `.npy`, JSON or in place
+      transformers: –
+      write: `explicit(file='mine.npy')`, `explicit(values=(1.0,0.1,...))`
     """
 
-    values: tuple[float, ...] = ()
+    values: tuple[NonNegative, ...] = ()
     file: str | None = None
 
     def __post_init__(self):
-        super().__post_init__()
-        if not isinstance(self.file, str | None):
-            raise ValueError(f"file must be the name of a .npy or .json file, got {self.file!r}")
-        # Not `values == ()`: an array may be given too.
-        without_values = isinstance(self.values, tuple) and not self.values
-        if (self.file is None) == without_values:
+        values, file = listed(self.values), self.file
+        if (file is None) == (values == ()):
             raise ValueError("explicit needs one of values=(1.0,...) and file='NAME.npy'")
-        where = "values" if self.file is None else f"file={self.file!r}"
-        values = float_tuple(where, self.values if self.file is None else _read(self.file))
-        if min(values) < 0:
-            raise ValueError(f"{where} must be at least 0 radians per token, got {min(values)}")
+        if isinstance(file, str):
+            values = listed(_read(file))
+            object.__setattr__(self, "file", None)
+            if not values:
+                raise ValueError(f"file={file!r} holds no numbers")
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "file", None)
+        try:
+            super().__post_init__()
+        except ValueError as error:
+            raise ValueError(
+                f"file={file!r}: {error}" if isinstance(file, str) else error
+            ) from error
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`.
-
-        Raises:
-          ValueError: if there is not one number a pair.
-        """
-        if len(self.values) != rotary_dim // 2:
-            raise ValueError(
-                f"values has {len(self.values)} numbers; rotary_dim={rotary_dim} needs "
-                f"{rotary_dim // 2}, one a pair"
-            )
+        """See `Rotary.frequencies`."""
         return np.array(self.values)
 
 

@@ -2,13 +2,12 @@
 
 import dataclasses
 
-import numpy as np
-
-from model.rotary.base import Rotary, check_base, geometric_inv_freq
+from model.rotary.base import Base
+from model.rotary.rope import Rope
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Method1(Rotary):
+class Method1(Rope):
     """`base ** (-2 i / d)`: the paper takes Llama 2 from 4k to 32k by a base of 5e6.
 
     No pair meets an angle it has not seen, and B_m stays positive; `method2` shares the first
@@ -16,14 +15,13 @@ class Method1(Rotary):
 
     Attributes:
       base: the paper's by default. The method is this number, hence the one default base here.
+
+    Cookbook:
+      frequency: 5e6^(−2i/d)
+      source: Men et al., [2405.14591](https://arxiv.org/abs/2405.14591) §5.5
+      use: the paper's good example: no unseen angle, B_m ≥ 0
+      transformers: `default`
+      write: `method1`
     """
 
-    base: float = 5e6
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_base(self.base)
-
-    def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`."""
-        return geometric_inv_freq(self.base, rotary_dim)
+    base: Base = 5e6

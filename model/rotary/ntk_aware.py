@@ -4,28 +4,23 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Rotary, check_base, check_factor, geometric_inv_freq
+from model.rotary.base import Stretched, geometric_inv_freq
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NtkAware(Rotary):
+class NtkAware(Stretched):
     """The base raised to `base * factor ** (d / (d - 2))`, d = rotary_dim.
 
-    The fastest pair is untouched and the slowest turns exactly `factor` times slower, as under
+    The fastest pair is untouched and the slowest rotates exactly `factor` times slower, as under
     position interpolation; those between are interpolated geometrically.
 
-    Attributes:
-      base: the base of the schedule being stretched.
-      factor: target context over original context, at least 1.
+    Cookbook:
+      frequency: (b·s^(d/(d−2)))^(−2i/d)
+      source: YaRN, [2309.00071](https://arxiv.org/abs/2309.00071) Eq. 16
+      use: stretch without fine-tuning
+      transformers: `dynamic` at one length
+      write: `ntk_aware(base=1e4,factor=8)`
     """
-
-    base: float
-    factor: float
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_base(self.base)
-        check_factor(self.factor)
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`.

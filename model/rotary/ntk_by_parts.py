@@ -4,37 +4,38 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Rotary, check_base, check_factor, check_positive, geometric_inv_freq
+from model.rotary.base import Stretched, geometric_inv_freq
+from settings.checks import Count, Positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NtkByParts(Rotary):
-    """Fast pairs are kept, slow ones divided by `factor`; between, a ramp over turns.
+class NtkByParts(Stretched):
+    """Fast pairs are kept, slow ones divided by `factor`; between, a ramp over cycles.
 
-    With r turns in the original context a pair keeps the share
+    With r cycles in the original context a pair keeps the share
     (r - beta_slow) / (beta_fast - beta_slow), clipped to [0, 1], of its frequency. This is the
     definition in YaRN's paper; YaRN's released code, and `yarn` here, ramp over the pair's index
     instead. No temperature.
 
     Attributes:
-      base: the base of the schedule being stretched.
-      factor: target context over original context, at least 1.
-      original_context_length: context the unstretched schedule was trained at, tokens.
-      beta_fast: pairs that turn more often than this over the original context are kept (β).
-      beta_slow: pairs that turn less often than this are divided by `factor` (α).
+      original_context_length: context the unstretched variant was trained at, tokens.
+      beta_fast: pairs of more cycles than this over the original context are kept (β).
+      beta_slow: pairs of fewer cycles than this are divided by `factor` (α).
+
+    Cookbook:
+      frequency: θᵢ(γ + (1−γ)/s), γ = (r−1)/(32−1) clipped, r = Lθᵢ/2π cycles
+      source: YaRN, [2309.00071](https://arxiv.org/abs/2309.00071) Definition 2
+      use: YaRN's paper without its temperature
+      transformers: –
+      write: `ntk_by_parts(base=1e4,factor=8,original_context_length=256)`
     """
 
-    base: float
-    factor: float
-    original_context_length: int
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
+    original_context_length: Count
+    beta_fast: Positive = 32.0
+    beta_slow: Positive = 1.0
 
     def __post_init__(self):
         super().__post_init__()
-        check_base(self.base)
-        check_factor(self.factor)
-        check_positive(self, "original_context_length", "beta_fast", "beta_slow")
         if not self.beta_fast > self.beta_slow:
             raise ValueError(
                 f"beta_fast={self.beta_fast!r} must be above beta_slow={self.beta_slow!r}"
@@ -43,6 +44,6 @@ class NtkByParts(Rotary):
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`."""
         plain = geometric_inv_freq(self.base, rotary_dim)
-        turns = self.original_context_length * plain / (2 * np.pi)
-        kept = np.clip((turns - self.beta_slow) / (self.beta_fast - self.beta_slow), 0, 1)
+        cycles = self.original_context_length * plain / (2 * np.pi)
+        kept = np.clip((cycles - self.beta_slow) / (self.beta_fast - self.beta_slow), 0, 1)
         return plain * (kept + (1 - kept) / self.factor)

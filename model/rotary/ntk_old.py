@@ -4,28 +4,23 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Rotary, check_base, check_factor, geometric_inv_freq
+from model.rotary.base import Stretched, geometric_inv_freq
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NtkOld(Rotary):
+class NtkOld(Stretched):
     """`(base * factor) ** (-2 i / d)`: a positional numeral system with larger digits.
 
     Su calls it NTK-RoPE-old. Its slowest pair falls short of `factor` times slower by
     factor ** (2 / d); `ntk_aware` mends that at the slow end, `ntk_fixed` at the fast one.
 
-    Attributes:
-      base: the base of the schedule being stretched.
-      factor: target context over original context, at least 1.
+    Cookbook:
+      frequency: (b·s)^(−2i/d)
+      source: Su 2023, [mixed bases](https://kexue.fm/archives/9706), Eq. 3
+      use: NTK as first published; falls short of s
+      transformers: –
+      write: `ntk_old(base=1e4,factor=8)`
     """
-
-    base: float
-    factor: float
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_base(self.base)
-        check_factor(self.factor)
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`."""

@@ -4,25 +4,20 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Rotary, check_base, check_factor, geometric_inv_freq
+from model.rotary.base import Stretched, geometric_inv_freq
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PositionInterpolation(Rotary):
-    """Every pair turns `factor` times slower, which is the same as dividing positions by it.
+class PositionInterpolation(Stretched):
+    """Every pair rotates `factor` times slower, which is the same as dividing positions by it.
 
-    Attributes:
-      base: the base of the schedule being stretched.
-      factor: target context over original context, at least 1.
+    Cookbook:
+      frequency: θᵢ / s
+      source: Chen et al., [2306.15595](https://arxiv.org/abs/2306.15595) Eq. 3
+      use: baseline of all stretches; blurs near tokens
+      transformers: `linear`
+      write: `position_interpolation(base=1e4,factor=8)`
     """
-
-    base: float
-    factor: float
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_base(self.base)
-        check_factor(self.factor)
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`."""

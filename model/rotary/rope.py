@@ -4,22 +4,25 @@ import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Rotary, check_base, geometric_inv_freq
+from model.rotary.base import Base, Rotary, geometric_inv_freq
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rope(Rotary):
-    """Pair i turns `base ** (-2 i / rotary_dim)` radians per token.
+    """Pair i rotates `base ** (-2 i / rotary_dim)` radians per token.
 
     Attributes:
       base: the constant this repository exists to ablate. It has no default, here or anywhere.
+
+    Cookbook:
+      frequency: θᵢ
+      source: RoFormer, [2104.09864](https://arxiv.org/abs/2104.09864) Eq. 15
+      use: the thing ablated; a larger base is ABF
+      transformers: `default`
+      write: `rope(base=1e4)`
     """
 
-    base: float
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_base(self.base)
+    base: Base
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`."""

@@ -5,54 +5,40 @@ import math
 
 import numpy as np
 
-from model.rotary.base import Rotary, check_base, check_factor, check_positive, geometric_inv_freq
+from model.rotary.base import geometric_inv_freq
+from model.rotary.ntk_by_parts import NtkByParts
+from settings.checks import NonNegative
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Yarn(Rotary):
+class Yarn(NtkByParts):
     """NTK-by-parts interpolation (Section 3.2) plus a temperature on the logits (Section 3.4).
 
     The ramp runs over the pair's index, as in the released code; `ntk_by_parts` has the paper's.
 
     Attributes:
-      base: the base of the schedule being stretched.
-      factor: target context over original context, at least 1.
-      original_context_length: context the unstretched schedule was trained at, tokens.
-      beta_fast: pairs that turn more often than this over the original context are kept.
-      beta_slow: pairs that turn less often than this are divided by `factor`.
       truncate: round the ramp's ends outwards to whole pairs (transformers' `truncate`).
-      mscale: q and k are each multiplied by m(mscale) = 0.1 mscale ln(factor) + 1; 0 turns the
-        temperature off, 1 is the paper's.
-      mscale_all_dim: DeepSeek's: features that do not turn have m(mscale_all_dim) for it, 0 none
-        (DeepSeek-V2 and V3: the same as mscale). None: the same as those that turn. (Their code
+      mscale: q and k are each multiplied by m(mscale) = 0.1 mscale ln(factor) + 1; 0 means no
+        temperature, 1 is the paper's.
+      mscale_all_dim: DeepSeek's: unrotated features have m(mscale_all_dim) for it, 0 none
+        (DeepSeek-V2 and V3: the same as mscale). None: the same as those that rotate. (Their code
         multiplies all logits by m(mscale_all_dim)^2 and cos and sin by m(mscale) over it.)
+
+    Cookbook:
+      frequency: θᵢ kept, θᵢ/s, and a ramp over the pair index between; logits × (0.1 `mscale` ln s
+        + 1)²
+      source: YaRN, [2309.00071](https://arxiv.org/abs/2309.00071) and its code
+      use: stretch with little fine-tuning
+      transformers: `yarn`
+      write: `yarn(base=1e4,factor=8,original_context_length=256)`
     """
 
-    base: float
-    factor: float
-    original_context_length: int
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
     truncate: bool = True
-    mscale: float = 1.0
-    mscale_all_dim: float | None = None
+    mscale: NonNegative = 1.0
+    mscale_all_dim: NonNegative | None = None
 
     def __post_init__(self):
         super().__post_init__()
-        check_base(self.base)
-        check_factor(self.factor)
-        check_positive(self, "original_context_length", "beta_fast", "beta_slow")
-        if not self.beta_fast > self.beta_slow:
-            raise ValueError(
-                f"beta_fast={self.beta_fast!r} must be above beta_slow={self.beta_slow!r}"
-            )
-        if not isinstance(self.truncate, bool):
-            raise ValueError(f"truncate must be True or False, got {self.truncate!r}")
-        for name in ("mscale", "mscale_all_dim"):
-            value = getattr(self, name)
-            optional = value is None and name == "mscale_all_dim"
-            if not (optional or (isinstance(value, int | float) and 0 <= value < math.inf)):
-                raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
         if self.rotary_fraction < 1 and self.mscale_all_dim not in (None, self.mscale):
             raise ValueError(
                 f"mscale_all_dim={self.mscale_all_dim!r} must equal mscale={self.mscale!r} where "
@@ -65,26 +51,43 @@ class Yarn(Rotary):
         return (0.1 * self.mscale * math.log(self.factor) + 1) ** 2
 
     @property
-    def resting_logit_scale(self) -> float:
-        """See `Rotary.resting_logit_scale`."""
+    def unrotated_logit_scale(self) -> float:
+        """See `Rotary.unrotated_logit_scale`."""
         mscale = self.mscale if self.mscale_all_dim is None else self.mscale_all_dim
         return (0.1 * mscale * math.log(self.factor) + 1) ** 2
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`."""
+        return geometric_inv_freq(self.base, rotary_dim) * self.kept(
+            rotary_dim, math.log(self.base)
+        )
 
-        def pair_that_turns(turns: float) -> float:
-            """Index of the pair that makes this many turns over the original context."""
-            wavelength = self.original_context_length / turns
-            return rotary_dim * math.log(wavelength / (2 * math.pi)) / (2 * math.log(self.base))
+    def kept(self, rotary_dim: int, log_base: float) -> np.ndarray:
+        """What each pair's frequency is multiplied by, at a base of which only ln is given."""
+        return 1 + self.interpolated(rotary_dim, log_base) * (1 / self.factor - 1)
+
+    def interpolated(self, rotary_dim: int, log_base: float) -> np.ndarray:
+        """How much of each pair's frequency is divided by `factor`, in [0, 1]."""
+
+        def pair_of(cycles: float) -> float:
+            """Index of the pair that completes this many cycles over the original context."""
+            return rotary_dim * self._log_radians(cycles) / (2 * log_base)
 
         # Floor, ceiling and the clamp at rotary_dim - 1 (not at the last pair, rotary_dim / 2 - 1)
         # are the released code's; at small bases they decide the result.
-        low, high = pair_that_turns(self.beta_fast), pair_that_turns(self.beta_slow)
+        low, high = pair_of(self.beta_fast), pair_of(self.beta_slow)
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
         low, high = max(low, 0), min(high, rotary_dim - 1)
         span = max(high - low, 1e-3)
-        interpolated = np.clip((np.arange(rotary_dim // 2) - low) / span, 0, 1)
-        share_kept = 1 + interpolated * (1 / self.factor - 1)
-        return geometric_inv_freq(self.base, rotary_dim) * share_kept
+        return np.clip((np.arange(rotary_dim // 2) - low) / span, 0, 1)
+
+    def jumps(self, rotary_dim: int) -> list[float]:
+        """Where, in ln(base), an end of the truncated ramp passes a whole pair; ascending."""
+        ends = (self._log_radians(cycles) for cycles in (self.beta_fast, self.beta_slow))
+        jumps = {rotary_dim * end / (2 * pair) for end in ends for pair in range(1, rotary_dim)}
+        return sorted(jump for jump in jumps if jump > 0)
+
+    def _log_radians(self, cycles: float) -> float:
+        """ln of the tokens per radian of a pair of this many cycles over the original context."""
+        return math.log(self.original_context_length / cycles / (2 * math.pi))

@@ -9,7 +9,6 @@ import pytest
 
 import configs.experiments
 import evals
-import sweep
 from experiment import overrides
 from experiment.checkpoint import shape_difference
 from experiment.config import ExperimentConfig
@@ -18,6 +17,7 @@ from experiment.stages import split
 from model import rotary
 from model.transformer import abstract_params
 from settings.expressions import split_commas
+from training.sweep import make_members, shared_part
 
 CARDS = [
     name
@@ -45,7 +45,7 @@ def flops(config: ExperimentConfig) -> float:
 
     if not config.members:
         return one(config)
-    members = [member for _, _, member in sweep.make_members(config, [])]
+    members = [member for _, _, member in make_members(config, [])]
     own_parent = any((m.start_from or "").startswith(f"runs/{config.name}/") for m in members)
     return own_parent * one(config) + sum(map(one, members))
 
@@ -80,7 +80,7 @@ def test_a_card_has_three_scales_that_train(name):
     for config in module.configs:
         members = [(config.name, config)]
         if config.members:
-            members += [(n, member) for n, _, member in sweep.make_members(config, [])]
+            members += [(n, member) for n, _, member in make_members(config, [])]
         shapes = abstract_params(config.model)
         for member_name, member in members:
             assert member_name
@@ -89,7 +89,7 @@ def test_a_card_has_three_scales_that_train(name):
                 assert not shape_difference(abstract_params(stage.config.model), shapes)
                 for task in stage.config.evals.tasks:
                     evals.parse(task)
-        groups = {sweep.shared_part(member) for _, member in members[1:]}
+        groups = {shared_part(member) for _, member in members[1:]}
         assert len(groups) <= 1, "members of one card train in one program"
 
 
@@ -104,7 +104,7 @@ def test_a_card_states_what_its_scales_cost(name):
 
 @pytest.mark.parametrize("name", CARDS)
 def test_a_cards_commands_can_be_typed(name):
-    """Scripts, configs, overrides, tasks, schedules and steps exist; evaluated runs are trained."""
+    """Scripts, configs, overrides, tasks, variants and steps exist; evaluated runs are trained."""
     found = commands(name)
     scripts = {words[1] for words in found}
     assert (
@@ -120,7 +120,7 @@ def test_a_cards_commands_can_be_typed(name):
             config = overrides.apply(overrides.find_config(config_name), given)
             members = {}
             if script == "sweep.py":
-                members = {n: member for n, _, member in sweep.make_members(config, given)}
+                members = {n: member for n, _, member in make_members(config, given)}
             for member in [config, *members.values()]:
                 split(member)
                 if script == "sweep.py" and member.start_from:  # trained above, to that step

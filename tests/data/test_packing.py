@@ -66,13 +66,6 @@ def test_rows_hold_the_stream(store):
         np.testing.assert_array_equal(rows[index]["tokens"], stream[start : start + 32])
 
 
-def test_rows_read_together_are_those_read_alone(store):
-    rows = TextRows(store, 32, seed=5)
-    for index, row in zip([7, 0, 99], rows._getitems([7, 0, 99]), strict=True):
-        for name, column in rows[index].items():
-            np.testing.assert_array_equal(row[name], column)
-
-
 def test_seeds_differ(store):
     starts = [[TextRows(store, 32, seed=seed).start(i) for i in range(20)] for seed in (0, 1)]
     assert starts[0] != starts[1]

@@ -8,12 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-from data import retrieval
-from data.config import RETRIEVAL_TASKS, DataConfig
+from data import tasks
+from data.config import DataConfig
 from data.mixture import RetrievalRows, mixture
-from data.pipeline import batches
+from data.pipeline import make_batches, open_data
 from data.prepare import prepare
 from data.store import TokenStore
+from data.task import Asked
 from data.tokenizer import Tokenizer
 from tests.data.helpers import plain_text, write_jsonl
 
@@ -44,8 +45,8 @@ def change(config, **changes):
     return dataclasses.replace(config, **changes)
 
 
-def take(count, *args, **kwargs):
-    return list(itertools.islice(batches(*args, **kwargs), count))
+def take(count, config, prepared, **kwargs):
+    return list(itertools.islice(make_batches(open_data(config, prepared), **kwargs), count))
 
 
 def rows(found):
@@ -149,9 +150,10 @@ def test_mixture_keeps_its_shares_in_any_stretch(config, prepared, fraction, tex
 
 def test_retrieval_rows_are_training_documents_padded(config, prepared):
     tokenizer = Tokenizer(prepared / "tokenizer.model")
-    for task in RETRIEVAL_TASKS:
-        document = retrieval.make(task, tokenizer, CONTEXT, seed=4, split="train", index=11)
-        row = RetrievalRows(task, tokenizer, CONTEXT, seed=4)[11]
+    asked = Asked(data=config, tokenizer=tokenizer, length=CONTEXT, seed=4, split="train")
+    for task in config.retrieval_tasks:
+        (document,) = tasks.parse(task).documents(asked, range(11, 12))
+        row = RetrievalRows(task, asked)[11]
         count = len(document.tokens) - 1
         np.testing.assert_array_equal(row["tokens"][:count], document.tokens[:-1])
         np.testing.assert_array_equal(row["targets"][:count], document.tokens[1:])
@@ -170,7 +172,7 @@ def test_retrieval_needs_no_text(config, tmp_path):
 def test_a_task_that_does_not_fit_is_refused_at_once(config, prepared):
     short = change(config, context_length=32)
     with pytest.raises(ValueError, match="lines does not fit length=32"):
-        batches(short, prepared, start_step=0)
+        make_batches(open_data(short, prepared), start_step=0)
 
 
 def test_any_row_is_found_at_once(config, prepared):
@@ -199,10 +201,12 @@ WORKERS = """
 import dataclasses, itertools, json, sys
 from pathlib import Path
 from data.config import DataConfig
-from data.pipeline import batches
+from data.pipeline import make_batches, open_data
 if __name__ == "__main__":
-    config = DataConfig(**json.loads(sys.argv[1]))
-    found = itertools.islice(batches(config, Path(sys.argv[2]), start_step=3), 7)
+    fields = json.loads(sys.argv[1])
+    lists = {name: tuple(x) for name, x in fields.items() if isinstance(x, list)}
+    config = DataConfig(**fields | lists)
+    found = itertools.islice(make_batches(open_data(config, Path(sys.argv[2])), start_step=3), 7)
     print(json.dumps([batch["row_hash"].tolist() for batch in found]))
 """
 

@@ -1,16 +1,28 @@
 import numpy as np
 import pytest
 
-from data import retrieval
+from data import tasks
+from data.config import DataConfig
+from data.task import Asked
+from data.tasks.kv import _place
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 
 TASKS = ("kv", "lagcopy", "lines")
+DATA = DataConfig(source="retrieval", context_length=64, batch_size=1)
 LENGTH = 400  # all tasks fit with the small tokenizer of these tests
+
+
+def make_document(task, tokenizer, length, *, seed, split, index, distances=None):
+    asked = Asked(
+        data=DATA, tokenizer=tokenizer, length=length, seed=seed, split=split, distances=distances
+    )
+    (document,) = tasks.parse(task).documents(asked, range(index, index + 1))
+    return document
 
 
 def documents(task, tokenizer, count, length=LENGTH, split="train", seed=0):
     return [
-        retrieval.make(task, tokenizer, length, seed=seed, split=split, index=i)
+        make_document(task, tokenizer, length, seed=seed, split=split, index=i)
         for i in range(count)
     ]
 
@@ -44,10 +56,10 @@ def test_documents_fill_the_length_and_begin_with_bos_alone(tokenizer, task, len
 def test_documents_are_functions_of_their_arguments(tokenizer, task):
     def make(**changes):
         arguments = {"length": LENGTH, "seed": 0, "split": "train", "index": 3} | changes
-        return retrieval.make(task, tokenizer, **arguments).tokens.tolist()
+        return make_document(task, tokenizer, **arguments).tokens.tolist()
 
     again = make()
-    retrieval.make("kv", tokenizer, 64, seed=9, split="train", index=1)
+    make_document("kv", tokenizer, 64, seed=9, split="train", index=1)
     assert make() == again
     for change in ({"seed": 1}, {"split": "validation"}, {"index": 4}, {"length": LENGTH + 8}):
         assert make(**change) != again
@@ -140,7 +152,7 @@ def test_lagcopy_needs_one_id_of_context(tokenizer):
 
 
 def test_lines_read_as_published(tokenizer):
-    document = retrieval.make("lines", tokenizer, LENGTH, seed=0, split="train", index=0)
+    document = make_document("lines", tokenizer, LENGTH, seed=0, split="train", index=0)
     lines = tokenizer.decode(document.tokens).splitlines()
     queries = len(document.answers)
     for line in lines:
@@ -181,29 +193,29 @@ def test_lines_hold_out_nouns(tokenizer):
 
 def test_lines_that_do_not_fit_name_a_length_that_does(tokenizer):
     with pytest.raises(ValueError, match="the shortest that works with this tokenizer is") as error:
-        retrieval.make("lines", tokenizer, 20, seed=0, split="train", index=0)
+        make_document("lines", tokenizer, 20, seed=0, split="train", index=0)
     floor = int(str(error.value).rsplit(" ", 1)[1])
     for index in range(50):
-        document = retrieval.make("lines", tokenizer, floor, seed=0, split="train", index=index)
+        document = make_document("lines", tokenizer, floor, seed=0, split="train", index=index)
         assert len(tokenizer.decode(document.tokens).splitlines()) >= 3
     for split in ("train", "validation"):  # what fits in training fits in evaluation
-        retrieval.make("lines", tokenizer, floor, seed=0, split=split, index=0)
+        make_document("lines", tokenizer, floor, seed=0, split=split, index=0)
         with pytest.raises(ValueError, match=f"length={floor - 1}"):
-            retrieval.make("lines", tokenizer, floor - 1, seed=0, split=split, index=0)
+            make_document("lines", tokenizer, floor - 1, seed=0, split=split, index=0)
 
 
 @pytest.mark.parametrize("task", ["kv", "lagcopy"])
 def test_shortest_length_that_works_works(tokenizer, task):
-    with pytest.raises(ValueError, match="does not fit length=3; the shortest that works is 4"):
-        retrieval.make(task, tokenizer, 3, seed=0, split="train", index=0)
+    with pytest.raises(ValueError, match=r"does not fit length=3; the shortest .* is 4$"):
+        make_document(task, tokenizer, 3, seed=0, split="train", index=0)
     for index in range(50):
-        document = retrieval.make(task, tokenizer, 4, seed=0, split="train", index=index)
+        document = make_document(task, tokenizer, 4, seed=0, split="train", index=index)
         assert len(document.answers) >= 1
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_loss_mask_marks_the_positions_that_answer(tokenizer, task):
-    document = retrieval.make(task, tokenizer, LENGTH, seed=0, split="train", index=1)
+    document = make_document(task, tokenizer, LENGTH, seed=0, split="train", index=1)
     mask = document.loss_mask()
     assert mask.shape == (len(document.tokens) - 1,)
     expected = np.zeros(len(mask))
@@ -214,20 +226,23 @@ def test_loss_mask_marks_the_positions_that_answer(tokenizer, task):
 
 
 def test_chance(tokenizer):
-    assert retrieval.chance("kv", tokenizer) == 1 / 64
-    assert retrieval.chance("lagcopy", tokenizer) == 1 / len(tokenizer.fillers)
-    assert retrieval.chance("lines", tokenizer) == 1 / 90_000  # 10000 ... 99999
+    def chance(task):
+        return tasks.parse(task).chance(tokenizer)
+
+    assert chance("kv") == 1 / 64
+    assert chance("lagcopy") == 1 / len(tokenizer.fillers)
+    assert chance("lines") == 1 / 90_000  # 10000 ... 99999
     with pytest.raises(
-        ValueError, match="no retrieval task 'needle'; there are kv, lagcopy, lines"
+        ValueError, match=r"unknown retrieval task 'needle'; .*valid: kv, lagcopy, lines"
     ):
-        retrieval.chance("needle", tokenizer)
+        chance("needle")
 
 
 @pytest.mark.parametrize(
     "wished", [[5, 1], [5, 5, 5], [1, 1, 1, 1], [7, 7, 1, 1], [4, 3, 2, 1], [2, 2, 2, 2]]
 )
 def test_placing_uses_no_slot_twice_and_keeps_distances_that_fit(wished):
-    slots = retrieval._place(np.array(wished), 8, np.random.default_rng(0))
+    slots = _place(np.array(wished), 8, np.random.default_rng(0))
     assert len(np.unique(slots)) == slots.size == 2 * len(wished)
     assert slots.min() >= 0
     assert slots.max() < 8
@@ -237,10 +252,10 @@ def test_placing_uses_no_slot_twice_and_keeps_distances_that_fit(wished):
 
 def test_placing_falls_back_to_the_nearest_distance():
     # 7 takes slots 0 and 7; another 7 cannot be: from the first free slot, 1, the farthest is 6.
-    slots = retrieval._place(np.array([7, 7]), 8, np.random.default_rng(0))
+    slots = _place(np.array([7, 7]), 8, np.random.default_rng(0))
     assert slots.T.tolist() == [[0, 7], [1, 6]]
     # 2 fits as (0, 2) or (1, 3); what is left is 2 apart, as near to 1 as there is.
-    slots = retrieval._place(np.array([2, 1]), 4, np.random.default_rng(0))
+    slots = _place(np.array([2, 1]), 4, np.random.default_rng(0))
     assert sorted((slots[1] - slots[0]).tolist()) == [2, 2]
 
 
@@ -256,7 +271,7 @@ def test_placing_falls_back_to_the_nearest_distance():
 )
 def test_questions_stand_at_the_distances_asked_for(tokenizer, task, band, nearest, farthest):
     made = [
-        retrieval.make(task, tokenizer, 600, seed=0, split="train", index=i, distances=band)
+        make_document(task, tokenizer, 600, seed=0, split="train", index=i, distances=band)
         for i in range(40)
     ]
     distances = np.concatenate([document.answers[:, 2] for document in made])
@@ -269,7 +284,7 @@ def test_questions_stand_at_the_distances_asked_for(tokenizer, task, band, neare
 def test_lines_are_asked_at_the_distances_asked_for_as_nearly_as_lines_stand(tokenizer):
     distances = np.concatenate(
         [
-            retrieval.make(
+            make_document(
                 "lines", tokenizer, 1200, seed=0, split="train", index=i, distances=(300, 600)
             ).answers[:, 2]
             for i in range(60)
@@ -282,7 +297,7 @@ def test_lines_are_asked_at_the_distances_asked_for_as_nearly_as_lines_stand(tok
 
 def test_distances_that_do_not_fit_become_others(tokenizer):
     """Every slot of 256 tokens is used: no more than half of the keys can stand half as far."""
-    document = retrieval.make(
+    document = make_document(
         "kv", tokenizer, 256, seed=0, split="train", index=0, distances=(128, 253)
     )
     assert len(document.answers) == 64
@@ -292,7 +307,7 @@ def test_distances_that_do_not_fit_become_others(tokenizer):
 @pytest.mark.parametrize("task", TASKS)
 def test_documents_with_other_distances_are_other_documents(tokenizer, task):
     def make(distances):
-        return retrieval.make(
+        return make_document(
             task, tokenizer, LENGTH, seed=0, split="train", index=5, distances=distances
         ).tokens.tolist()
 
@@ -306,7 +321,7 @@ def test_documents_of_all_distances_are_those_of_the_first_version():
     class Reserved:
         bos_id, keys, values, fillers = 99, np.arange(64), 64 + np.arange(64), np.arange(200, 300)
 
-    document = retrieval.make("kv", Reserved, 16, seed=0, split="validation", index=0)
+    document = make_document("kv", Reserved, 16, seed=0, split="validation", index=0)
     assert document.tokens.tolist() == [
         *(99, 62, 104, 57, 78, 11, 127, 11, 127, 57, 78, 62, 104, 58, 66, 58, 66)
     ]
@@ -316,6 +331,6 @@ def test_documents_of_all_distances_are_those_of_the_first_version():
 @pytest.mark.parametrize("task", TASKS)
 def test_distances_beyond_the_length_are_refused(tokenizer, task):
     with pytest.raises(ValueError, match=rf"at distances {LENGTH} to 999; .* there are \d+ to 39"):
-        retrieval.make(
+        make_document(
             task, tokenizer, LENGTH, seed=0, split="train", index=0, distances=(LENGTH, 999)
         )

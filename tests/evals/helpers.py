@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+import evals
 from data.config import DataConfig
 from evals.rows import Rows
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
@@ -71,3 +72,9 @@ def rows(**columns) -> Rows:
     made = {name: np.asarray(values) for name, values in columns.items()}
     num_rows = len(next(iter(made.values())))
     return {"task": np.full(num_rows, "test")} | made
+
+
+def make_documents(task, config, tokenizer, length, numbers, distances=None):
+    """Those that a run is asked; `task` as an object or an expression."""
+    task = evals.parse(task) if isinstance(task, str) else task
+    return task.documents(evals.asked(config, tokenizer, length, distances), numbers)

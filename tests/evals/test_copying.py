@@ -18,11 +18,12 @@ from scipy import stats
 
 import evals
 from evals import score
-from evals.score import Subject
+from evals.score import Candidate
 from model import transformer
 from model.config import ModelConfig
 from model.positions import position_table
 from model.rotary.rope import Rope
+from tests.evals.helpers import make_documents
 from tests.evals.oracles import copied, copying_model, exact_matches
 
 # Task, length, and layers of the hand-built model before its last: 2^n ids must tell places apart.
@@ -44,7 +45,7 @@ CHEAP = COPYING[:3]
 
 
 def documents(task, length, config, tokenizer, count=4):
-    return evals.parse(task).documents(config, tokenizer, length, range(count))
+    return make_documents(evals.parse(task), config, tokenizer, length, range(count))
 
 
 def answer_ids(document):
@@ -129,8 +130,8 @@ def test_a_transformer_built_to_copy_scores_the_same(
     used = np.unique(np.concatenate([each.tokens for each in asked]))
     config, params = copying_model(used, prompt_tokenizer.vocab_size, num_copies)
     table = position_table(config, length)
-    subject = Subject(params, lambda row_length: table)
-    result = score.score(config, [subject], asked, length)
+    candidate = Candidate(params, lambda row_length: table)
+    result = score.score(config, [candidate], asked, length)
     right, shifted_right, swapped_right = np.split(result.exact_match[0], 3)
     assert right.all()
     assert result.nll[0][: len(right)].max() < 1e-3
@@ -151,11 +152,11 @@ def test_an_untrained_model_scores_chance(prose_config, prompt_tokenizer):
         rotary=Rope(base=100.0),
     )
     table = position_table(config, 320)
-    subject = Subject(transformer.init(config, 0), lambda row_length: table)
+    candidate = Candidate(transformer.init(config, 0), lambda row_length: table)
     tasks = [task for task, *_ in COPYING] + ["needle(keys=4)", "lines(template=official)"]
     tasks.remove("lagcopy(text=natural,lag=30)")  # chance is not the measure of natural text
     parts = [documents(task, 320, prose_config, prompt_tokenizer, 2)[:6] for task in tasks]
-    result = score.score(config, [subject], [each for part in parts for each in part], 320)
+    result = score.score(config, [candidate], [each for part in parts for each in part], 320)
     right = np.split(
         result.exact_match[0],
         np.cumsum([sum(len(each.answers) for each in part) for part in parts])[:-1],

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import evals
+from tests.evals.helpers import make_documents
 
 INTRO = (
     "Below is a numbered list of words. In these words, some appear more often than others. "
@@ -26,7 +27,7 @@ def numbered(text):
 
 def made(config, tokenizer, length, numbers):
     """Words and answer of example and question, of each document."""
-    for each in evals.parse("cwe").documents(config, tokenizer, length, numbers):
+    for each in make_documents(evals.parse("cwe"), config, tokenizer, length, numbers):
         start, example, asked = tokenizer.decode(each.tokens).split(INTRO)
         assert start == ""
         halves = [part.rstrip("\n").split(QUESTION) for part in (example, asked)]

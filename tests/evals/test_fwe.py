@@ -5,6 +5,7 @@ import numpy as np
 
 import evals
 from evals.tasks.fwe import Fwe
+from tests.evals.helpers import make_documents
 
 PATTERN = (
     r"Read the following coded text and track the frequency of each coded word\. Find the three "
@@ -18,7 +19,7 @@ PATTERN = (
 def test_the_three_most_frequent_words_in_order(prose_config, prompt_tokenizer):
     places = set()
     for length in (330, 500, 2000):
-        for each in Fwe().documents(prose_config, prompt_tokenizer, length, range(10)):
+        for each in make_documents(Fwe(), prose_config, prompt_tokenizer, length, range(10)):
             match = re.fullmatch(PATTERN, prompt_tokenizer.decode(each.tokens))
             assert match
             words = match["text"].split(" ")
@@ -37,7 +38,7 @@ def test_the_three_most_frequent_words_in_order(prose_config, prompt_tokenizer):
 
 def test_frequencies_follow_zeta(prose_config, prompt_tokenizer):
     """Alpha 2: ranks 2, 3 and 4 have 4/9 and 1/4 of the words of rank 2; rank 1 has 4 times."""
-    (document,) = evals.parse("fwe").documents(prose_config, prompt_tokenizer, 8000, range(1))
+    (document,) = make_documents(evals.parse("fwe"), prose_config, prompt_tokenizer, 8000, range(1))
     text = re.fullmatch(PATTERN, prompt_tokenizer.decode(document.tokens))["text"]
     counts = [count for _, count in Counter(text.split(" ")).most_common()]
     np.testing.assert_allclose(

@@ -3,7 +3,7 @@ import pytest
 
 import evals
 from evals.tasks.lagcopy import Lagcopy, copy_gain
-from tests.evals.helpers import rows
+from tests.evals.helpers import make_documents, rows
 
 
 def both(config, tokenizer, length, numbers, **options):
@@ -11,7 +11,9 @@ def both(config, tokenizer, length, numbers, **options):
     given = {"lag": options.pop("lag", None)}
     return zip(
         *(
-            Lagcopy(text=text, **given).documents(config, tokenizer, length, numbers, **options)
+            make_documents(
+                Lagcopy(text=text, **given), config, tokenizer, length, numbers, **options
+            )
             for text in ("natural", "control")
         ),
         strict=True,
@@ -20,7 +22,7 @@ def both(config, tokenizer, length, numbers, **options):
 
 def test_a_given_lag_repeats_to_the_end(prose_config, prompt_tokenizer):
     task = Lagcopy(lag=7)
-    for each in task.documents(prose_config, prompt_tokenizer, 30, range(5)):
+    for each in make_documents(task, prose_config, prompt_tokenizer, 30, range(5)):
         tokens = each.tokens.tolist()
         assert len(tokens) == 31 and tokens[1:24] == tokens[8:31]
         assert len(set(tokens[1:8])) == 7
@@ -61,23 +63,23 @@ def test_natural_text_is_of_two_documents(prose_config, prompt_tokenizer, tmp_pa
 
 def test_lags_are_chosen_by_distance(prose_config, prompt_tokenizer):
     task = evals.parse("lagcopy(text=natural)")
-    found = task.documents(prose_config, prompt_tokenizer, 300, range(12), distances=(40, 60))
+    found = make_documents(task, prose_config, prompt_tokenizer, 300, range(12), distances=(40, 60))
     assert all(40 <= each.answers[0, 2] <= 60 for each in found)
 
 
 def test_what_cannot_be_asked_is_refused(prose_config, prompt_tokenizer):
     for text, message in (
-        ("lagcopy(text=book)", "must be random, natural or control, got 'book'"),
-        ("lagcopy(lag=1)", "a lag of at least 2, got lag=1"),
+        ("lagcopy(text=book)", "text must be one of its words, got 'book'"),
+        ("lagcopy(lag=1)", "lag must be a whole number of at least 2, got 1"),
     ):
         with pytest.raises(ValueError, match=message):
             evals.parse(text)
     for text, shortest in (("lagcopy(lag=20)", 22), ("lagcopy(lag=20,text='natural')", 40)):
         with pytest.raises(ValueError, match=f"length=21; .* is {shortest}$"):
-            evals.parse(text).documents(prose_config, prompt_tokenizer, 21, range(1))
+            make_documents(evals.parse(text), prose_config, prompt_tokenizer, 21, range(1))
     with pytest.raises(ValueError, match="needs more text in one piece"):
-        evals.parse("lagcopy(text=natural)").documents(
-            prose_config, prompt_tokenizer, 50_000, range(1)
+        make_documents(
+            evals.parse("lagcopy(text=natural)"), prose_config, prompt_tokenizer, 50_000, range(1)
         )
 
 

@@ -9,6 +9,7 @@ import zstandard
 
 import evals
 from evals.tasks.lines import Lines
+from tests.evals.helpers import make_documents
 
 INTRO = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "
@@ -46,7 +47,7 @@ def check(tokenizer, document, digits):
 
 def test_the_official_wording(prose_config, prompt_tokenizer):
     task = Lines(template="official")
-    found = task.documents(prose_config, prompt_tokenizer, 900, range(40))
+    found = make_documents(task, prose_config, prompt_tokenizer, 900, range(40))
     depths = [check(prompt_tokenizer, each, "{5}") for each in found]
     assert min(depths) < 0.2 and max(depths) > 0.8
 
@@ -82,22 +83,22 @@ def cases(tmp_path):
 
 def test_official_cases_are_asked_as_they_are(cases, prose_config, prompt_tokenizer):
     task = evals.parse(f"lines(template=official,cases='{cases}')")
-    found = task.documents(prose_config, prompt_tokenizer, 400, range(9))
+    found = make_documents(task, prose_config, prompt_tokenizer, 400, range(9))
     assert [each.number for each in found] == [0, 1, 2]
     assert [check(prompt_tokenizer, each, "{1,5}") for each in found] == [0, 1 / 3, 2 / 3]
-    (last,) = task.documents(prose_config, prompt_tokenizer, 400, range(2, 3))
+    (last,) = make_documents(task, prose_config, prompt_tokenizer, 400, range(2, 3))
     np.testing.assert_array_equal(last.tokens, found[2].tokens)
     # The file decides how long they are.
     longest = max(len(each.tokens) for each in found)
-    task.documents(prose_config, prompt_tokenizer, longest - 1, range(9))
+    make_documents(task, prose_config, prompt_tokenizer, longest - 1, range(9))
     with pytest.raises(ValueError, match=rf"do not fit length=\d+; .* --lengths {longest - 1} or"):
-        task.documents(prose_config, prompt_tokenizer, longest - 2, range(9))
+        make_documents(task, prose_config, prompt_tokenizer, longest - 2, range(9))
 
 
 def test_bad_cases_are_named(tmp_path, prose_config, prompt_tokenizer, cases):
     def ask(path):
         task = Lines(template="official", cases=str(path))
-        task.documents(prose_config, prompt_tokenizer, 400, range(1))
+        make_documents(task, prose_config, prompt_tokenizer, 400, range(1))
 
     with pytest.raises(ValueError, match="no file of cases at nowhere"):
         ask("nowhere")
@@ -115,14 +116,14 @@ def test_bad_cases_are_named(tmp_path, prose_config, prompt_tokenizer, cases):
         ask(other.with_name("text.jsonl"))
     with pytest.raises(ValueError, match="add template=official"):
         Lines(cases="x")
-    with pytest.raises(ValueError, match="must be completion or official, got 'new'"):
+    with pytest.raises(ValueError, match="template must be one of its words, got 'new'"):
         evals.parse("lines(template=new)")
 
 
 @pytest.mark.skipif(not OFFICIAL.exists(), reason="LongEval's test cases are not here")
 def test_the_released_cases(prose_config, prompt_tokenizer):
     task = Lines(template="official", cases=str(OFFICIAL))
-    found = task.documents(prose_config, prompt_tokenizer, 9000, range(99))
+    found = make_documents(task, prose_config, prompt_tokenizer, 9000, range(99))
     assert len(found) == 50
     depths = [check(prompt_tokenizer, each, "{1,5}") for each in found]
     assert 0.3 < np.mean(depths) < 0.6

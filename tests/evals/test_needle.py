@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import evals
-from evals.tasks.needle import depth_grid
-from tests.evals.helpers import rows
+from evals.tasks.needle import Needle
+from tests.evals.helpers import make_documents, rows
 
 NOISE = (
     r"The grass is green\. The sky is blue\. The sun is yellow\. Here we go\. "
@@ -26,7 +26,7 @@ KEY, VALUE = r"(?P<key>[a-z]+-[a-z]+)", r"(?P<value>[1-9]\d{6})"
 
 
 def documents(task, config, tokenizer, length, numbers, **options):
-    return evals.parse(task).documents(config, tokenizer, length, numbers, **options)
+    return make_documents(evals.parse(task), config, tokenizer, length, numbers, **options)
 
 
 def test_one_needle_in_noise_is_rulers_prompt(prose_config, prompt_tokenizer):
@@ -123,10 +123,10 @@ def test_dolores_park(cue, prose_config, prompt_tokenizer):
 
 def test_what_cannot_be_asked_is_refused():
     for text, message in (
-        ("needle(haystack=essay)", "must be one of noise, text, got 'essay'"),
-        ("needle(cue=rule)", "must be one of ruler, gkamradt, easy, got 'rule'"),
-        ("needle(keys=0)", "keys=0, depths=8"),
-        ("needle(depths=1)", "keys=1, depths=1"),
+        ("needle(haystack=essay)", "haystack must be one of its words, got 'essay'"),
+        ("needle(cue=rule)", "did you mean 'ruler'"),
+        ("needle(keys=0)", "keys must be a whole number of at least 1, got 0"),
+        ("needle(depths=1)", "depths must be a whole number of at least 2, got 1"),
         ("needle(cue=easy)", r"write needle\(haystack=text,cue=easy\)"),
         ("needle(haystack=text,cue=gkamradt,keys=4)", "has one needle"),
     ):
@@ -134,29 +134,23 @@ def test_what_cannot_be_asked_is_refused():
             evals.parse(text)
 
 
-def test_depth_grid_by_hand():
-    grid = depth_grid(
-        rows(
-            length=[100, 100, 100, 200, 200, 200],
-            distance=[99, 98, 2, 100, 101, 0],
-            exact_match=[True, False, True, False, False, True],
-        ),
-        num_depths=3,
-    )
-    assert grid.lengths.tolist() == [100, 200] and grid.depths.tolist() == [0, 0.5, 1]
-    assert grid.counts.tolist() == [[2, 0, 1], [0, 2, 1]]
-    np.testing.assert_equal(grid.accuracy, [[0.5, np.nan, 1], [np.nan, 0, 1]])
+def test_accuracy_by_depth_by_hand():
+    answers = rows(length=[100] * 3, distance=[99, 98, 2], exact_match=[True, False, True])
+    grid = Needle(depths=3).grid(answers)
+    assert grid.names == ["depth 0%", "depth 50%", "depth 100%"]
+    assert grid.counts.tolist() == [2, 0, 1]
+    np.testing.assert_equal(grid.accuracy, [0.5, np.nan, 1])
 
 
 def test_a_rows_depth_is_the_grids(prose_config, prompt_tokenizer):
     """Distance and length tell depths apart where the context is longer than the question."""
     found = documents("needle", prose_config, prompt_tokenizer, 3000, range(2))
-    grid = depth_grid(
+    grid = Needle().grid(
         rows(
             length=np.full(len(found), 3000),
             distance=[each.answers[0, 2] for each in found],
             exact_match=[each.first_query < 3 for each in found],
         )
     )
-    assert grid.counts.tolist() == [[2] * 8]
-    assert grid.accuracy.tolist() == [[1, 1, 1, 0, 0, 0, 0, 0]]
+    assert grid.counts.tolist() == [2] * 8
+    assert grid.accuracy.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]

@@ -2,6 +2,7 @@ import re
 
 import evals
 from evals.tasks.passkey import Passkey
+from tests.evals.helpers import make_documents
 
 GARBAGE = (
     "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
@@ -17,7 +18,7 @@ PATTERN = (
 def test_the_prompt_is_landmark_attentions(prose_config, prompt_tokenizer):
     endless = " ".join([GARBAGE] * 30)
     keys, befores = set(), set()
-    for each in Passkey().documents(prose_config, prompt_tokenizer, 500, range(40)):
+    for each in make_documents(Passkey(), prose_config, prompt_tokenizer, 500, range(40)):
         assert len(each.tokens) == 501
         match = re.fullmatch(PATTERN, prompt_tokenizer.decode(each.tokens))
         assert match
@@ -33,7 +34,7 @@ def test_the_prompt_is_landmark_attentions(prose_config, prompt_tokenizer):
 
 
 def test_depths_cover_the_context(prose_config, prompt_tokenizer):
-    found = evals.parse("passkey").documents(prose_config, prompt_tokenizer, 900, range(200))
+    found = make_documents(evals.parse("passkey"), prose_config, prompt_tokenizer, 900, range(200))
     distances = sorted(int(each.answers[0, 2]) for each in found)
     assert distances[0] < 30 and distances[-1] > 780
     assert 100 < distances[100] < 500

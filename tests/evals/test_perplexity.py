@@ -6,12 +6,12 @@ import pytest
 
 from data.config import DataConfig
 from evals import score
-from evals.score import Subject
+from evals.score import Candidate
 from evals.tasks import perplexity
 from evals.tasks.perplexity import Perplexity
 from model import transformer
 from model.positions import position_table
-from tests.evals.helpers import experiment
+from tests.evals.helpers import experiment, make_documents, rows
 
 TASK = Perplexity()
 
@@ -30,7 +30,16 @@ def test_half_octaves_of_position():
         (16, 7, 19),
         (23, 2, 23),
     ]
-    assert perplexity.document(tokens, 0).answers.tolist() == [list(row) for row in expected]
+    assert perplexity.binned(tokens).answers.tolist() == [list(row) for row in expected]
+
+
+def test_perplexity_by_position_against_numbers_made_by_hand():
+    """At position 4: 1, 2 and 3 nats with weights 1, 1 and 2; their deviation is sqrt(2/3)."""
+    answers = rows(distance=[4, 4, 4, 9], nll=[1.0, 2.0, 3.0, 7.0], num_tokens=[1, 1, 2, 1])
+    (curve,) = TASK.curves(answers, answers)
+    assert curve.x.tolist() == [4, 9]
+    np.testing.assert_allclose(np.log(curve.y), [9 / 4, 7])
+    np.testing.assert_allclose(np.log(curve.high[0]), 9 / 4 + 1.96 * (2 / 3) ** 0.5 / 3**0.5)
 
 
 def test_crops_are_stretches_of_one_document_from_all_over_it(text_config, text_tokenizer, store):
@@ -39,7 +48,7 @@ def test_crops_are_stretches_of_one_document_from_all_over_it(text_config, text_
     starts = []
     for seed in range(20):
         again = experiment(text_config.data, seed=seed)
-        found = TASK.documents(again, text_tokenizer, 200, range(99))
+        found = make_documents(TASK, again, text_tokenizer, 200, range(99))
         assert len(found) == sum(len(each) >= 201 for each in ids)
         for each in found:
             crop = each.tokens.tolist()
@@ -58,18 +67,18 @@ def test_crops_are_stretches_of_one_document_from_all_over_it(text_config, text_
 
 def test_a_whole_document_may_be_a_crop(text_config, text_tokenizer, store):
     size = max(len(store.document(index)) for index in range(store.num_documents))
-    found = TASK.documents(text_config, text_tokenizer, size - 1, range(9))
+    found = make_documents(TASK, text_config, text_tokenizer, size - 1, range(9))
     assert [len(each.tokens) for each in found] == [size]
     assert found[0].tokens[-1] == text_tokenizer.eos_id
     with pytest.raises(ValueError, match=f"--lengths {size - 1} or less"):
-        TASK.documents(text_config, text_tokenizer, size, range(9))
+        make_documents(TASK, text_config, text_tokenizer, size, range(9))
 
 
 def test_the_same_crops_every_time_and_no_more_than_asked(text_config, text_tokenizer):
-    one, other = (TASK.documents(text_config, text_tokenizer, 64, range(3)) for _ in range(2))
+    one, other = (make_documents(TASK, text_config, text_tokenizer, 64, range(3)) for _ in range(2))
     assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
     assert [each.number for each in one] == [0, 1, 2]
-    later = TASK.documents(text_config, text_tokenizer, 64, range(1, 3))
+    later = make_documents(TASK, text_config, text_tokenizer, 64, range(1, 3))
     assert [each.tokens.tolist() for each in later] == [each.tokens.tolist() for each in one[1:]]
 
 
@@ -82,12 +91,12 @@ def test_missing_text_is_said(text_config, text_tokenizer, tokenizer, tmp_path):
         prepared_root=str(tmp_path),
     )
     with pytest.raises(ValueError, match=r"needs the text the run was trained on: .*nowhere"):
-        TASK.documents(experiment(gone), text_tokenizer, 64, range(3))
+        make_documents(TASK, experiment(gone), text_tokenizer, 64, range(3))
     with pytest.raises(ValueError, match="another tokenizer"):
-        TASK.documents(text_config, tokenizer, 64, range(3))
+        make_documents(TASK, text_config, tokenizer, 64, range(3))
     none = DataConfig(source="retrieval", context_length=64, batch_size=1)
     with pytest.raises(ValueError, match=r"data\.source=retrieval has none"):
-        TASK.documents(experiment(none), text_tokenizer, 64, range(3))
+        make_documents(TASK, experiment(none), text_tokenizer, 64, range(3))
 
 
 def test_nll_by_position_is_that_of_a_bigram_model_in_float64():
@@ -105,8 +114,8 @@ def test_nll_by_position_is_that_of_a_bigram_model_in_float64():
 
     tokens = random.integers(0, 1024, 65)
     table = position_table(config, 64)
-    subject = Subject(params, lambda row_length: table)
-    result = score.score(config, [subject], [perplexity.document(tokens, 0)], 64)
+    candidate = Candidate(params, lambda row_length: table)
+    result = score.score(config, [candidate], [perplexity.binned(tokens)], 64)
     per_token = -log_p[tokens[:-1], tokens[1:]]  # of positions 1, 2, ...
     # Half-octaves: 1, 2, 3, 4-5, 6-7, 8-11, 12-15, 16-22, 23-31, 32-45, 46-63, 64.
     edges = [0, 1, 2, 3, 5, 7, 11, 15, 22, 31, 45, 63, 64]

@@ -6,9 +6,9 @@ import pytest
 
 from data import pg19 as pg19_lib
 from data.tokenizer import Tokenizer
-from evals.tasks.pg19 import Pg19, book_perplexities, mean_book_perplexity
+from evals.tasks.pg19 import Pg19, book_perplexities
 from tests.data.helpers import plain_text
-from tests.evals.helpers import rows
+from tests.evals.helpers import make_documents, rows
 
 TEXTS = {2544: plain_text(1, 40), 10146: plain_text(2, 60), 860: "é " + plain_text(3, 50)}
 
@@ -25,7 +25,7 @@ def test_an_answer_a_window_and_books_in_the_order_of_their_ids(
     folder, text_config, text_tokenizer
 ):
     task = Pg19(path=str(folder), stride=16)
-    found = task.documents(text_config, text_tokenizer, 32, range(3))
+    found = make_documents(task, text_config, text_tokenizer, 32, range(3))
     for number, book_id in enumerate([860, 2544, 10146]):
         mine = [each for each in found if each.number == number]
         expected = text_tokenizer.encode(TEXTS[book_id].strip())
@@ -36,20 +36,20 @@ def test_an_answer_a_window_and_books_in_the_order_of_their_ids(
         encoded = TEXTS[book_id].strip().encode()
         assert sum(int(n) for e in mine for n in e.num_bytes) == len(encoded)
         assert sum(int(n) for e in mine for n in e.num_words) == len(encoded.split())
-    some = task.documents(text_config, text_tokenizer, 32, range(1, 2))
+    some = make_documents(task, text_config, text_tokenizer, 32, range(1, 2))
     assert {each.number for each in some} == {1}
     assert [each.tokens.tolist() for each in some] == [
         each.tokens.tolist() for each in found if each.number == 1
     ]
     first = Pg19(path=str(folder), stride=16, tokens=40)
-    begun = first.documents(text_config, text_tokenizer, 32, range(2))
+    begun = make_documents(first, text_config, text_tokenizer, 32, range(2))
     assert [int(each.answers[0, 1]) for each in begun] == [32, 8, 32, 8]
 
 
 def test_what_is_missing_is_said(folder, text_config, text_tokenizer):
     def refusal(task, length):
         with pytest.raises(ValueError) as error:
-            task.documents(text_config, text_tokenizer, length, range(3))
+            make_documents(task, text_config, text_tokenizer, length, range(3))
         assert "\n" not in str(error.value)
         return str(error.value)
 
@@ -66,7 +66,9 @@ def test_three_means_of_two_books():
     # Book 0: 3 tokens of 1 nat and 1 of 3, mean 1.5; book 4: 4 tokens of .5 nats.
     found = rows(document=[0, 0, 4], nll=[1.0, 3.0, 0.5], num_tokens=[3, 1, 4])
     assert book_perplexities(found) == pytest.approx({0: 4.4816891, 4: 1.6487213})
-    assert mean_book_perplexity(found) == pytest.approx(3.0652052)  # exp of the mean is 2.718
+    assert Pg19().columns(found, None) == {
+        "book_perplexity": pytest.approx(3.0652052)
+    }  # exp of the mean is 2.718
 
 
 REAL = Path(os.environ.get("ROPEWALK_DATA", Path(__file__).parents[2] / "../shared/data"))
@@ -78,7 +80,7 @@ def test_real_books(text_config, text_tokenizer: Tokenizer):
     ids = [book.id for book in books]
     assert ids == sorted(set(ids)) and {860, 10146, 2544} <= set(ids) and len(ids) <= 100
     task = Pg19(path=str(REAL / "pg19-test"), tokens=200, stride=64)
-    found = task.documents(text_config, text_tokenizer, 128, range(2))
+    found = make_documents(task, text_config, text_tokenizer, 128, range(2))
     assert [int(each.answers[0, 1]) for each in found] == [128, 64, 8] * 2
     for number in (0, 1):
         mine = [each for each in found if each.number == number]

@@ -1,12 +1,13 @@
 import re
 
 from evals.tasks.phonebook import Phonebook
+from tests.evals.helpers import make_documents
 
 
 def test_every_name_once_then_two_shots_then_the_question(prose_config, prompt_tokenizer):
     entry = r"[A-Z][a-z]+ [A-Z][a-z]+: [6-9]\d{9}"
     asked_at = []
-    for each in Phonebook().documents(prose_config, prompt_tokenizer, 700, range(30)):
+    for each in make_documents(Phonebook(), prose_config, prompt_tokenizer, 700, range(30)):
         text = prompt_tokenizer.decode(each.tokens)
         assert re.fullmatch(rf"(?:{entry}\n)+\n{entry}\n{entry}\n\n{entry}", text)
         book, shots, question = text.split("\n\n")
@@ -24,7 +25,7 @@ def test_every_name_once_then_two_shots_then_the_question(prose_config, prompt_t
 def test_shots_and_order_differ_between_documents(prose_config, prompt_tokenizer):
     """One seed for every sample would put the shots at the same places each time."""
     places = set()
-    for each in Phonebook().documents(prose_config, prompt_tokenizer, 500, range(20)):
+    for each in make_documents(Phonebook(), prose_config, prompt_tokenizer, 500, range(20)):
         book, shots, _ = prompt_tokenizer.decode(each.tokens).split("\n\n")
         places.add(tuple(book.split("\n").index(shot) for shot in shots.split("\n")))
     assert len(places) > 15

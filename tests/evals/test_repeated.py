@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 
 import evals
-from evals.tasks.repeated import Repeated, su_table
-from tests.evals.helpers import rows
+from evals.tasks.repeated import Repeated
+from tests.evals.helpers import make_documents, rows
 
 
 def documents(text_config, text_tokenizer, length, **parameters):
     """Of two texts; the trained length is 64."""
-    return Repeated(**parameters).documents(text_config, text_tokenizer, length, range(2))
+    return make_documents(Repeated(**parameters), text_config, text_tokenizer, length, range(2))
 
 
 @pytest.mark.parametrize(("name", "lag"), [("trained", 64), ("half", 32)])
@@ -40,14 +40,16 @@ def test_places_are_spread_over_the_length_and_fixed(text_config, text_tokenizer
 
 
 def test_what_does_not_fit_is_refused(text_config, text_tokenizer):
-    with pytest.raises(ValueError, match="lag is 64 tokens; ask for --lengths 128 or more"):
+    with pytest.raises(
+        ValueError, match=r"repeated\(lag=trained\) does not fit length=64; .* is 65$"
+    ):
         documents(text_config, text_tokenizer, 64, lag="trained")
     assert documents(text_config, text_tokenizer, 64, lag="half")
-    with pytest.raises(ValueError, match=r"--lengths 64 or more, or write repeated\(tokens=40\)"):
+    with pytest.raises(ValueError, match=r"repeated does not fit length=40; .* is 64$"):
         documents(text_config, text_tokenizer, 40)
-    with pytest.raises(ValueError, match="lag must be none, trained or half, got 'quarter'"):
+    with pytest.raises(ValueError, match="lag must be one of its words, got 'quarter'"):
         evals.parse("repeated(lag=quarter)")
-    assert evals.expression(Repeated(lag="half")) == "repeated(lag=half)"
+    assert Repeated(lag="half").expression == "repeated(lag=half)"
 
 
 def test_su_table():
@@ -72,10 +74,12 @@ def test_su_table():
         for (task, length), right in accuracies.items()
         for rotary in ("rope(base=100)", "nope")
     ]
-    found = su_table({name: np.concatenate([p[name] for p in parts]) for name in parts[0]}, 512)
+    found = Repeated().share_columns(
+        {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}, 512
+    )
     # Shares of right tokens; errors from two documents' shares, half of what they differ by.
     assert found["rope(base=100)"] == {
-        "trained": pytest.approx((0.75, 0.25, 2)),
+        "trained length": pytest.approx((0.75, 0.25, 2)),
         "not repeated": pytest.approx((0.25, 0.25, 2)),
         "repeated, lag T": pytest.approx((1.0, 0.0, 2)),
         "repeated, lag T/2": pytest.approx((0.5, 0.5, 2)),
@@ -93,4 +97,4 @@ def test_a_table_at_the_trained_length_only_has_one_column():
         document=[0, 1],
         first_token_correct=[True, True],
     )
-    assert list(su_table(one, 512)["nope"]) == ["trained"]
+    assert list(Repeated().share_columns(one, 512)["nope"]) == ["trained length"]

@@ -5,14 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from data import retrieval
+from data.config import DataConfig
+from data.task import Document
 from evals import score as score_lib
-from evals.score import Subject
-from evals.task import Document
+from evals.score import Candidate
 from model import transformer
 from model.config import ModelConfig
 from model.positions import position_table
 from model.rotary.rope import Rope
+from tests.evals.helpers import experiment, make_documents
 
 CONFIG = ModelConfig(
     vocab_size=5,
@@ -26,11 +27,11 @@ CONFIG = ModelConfig(
 )
 
 
-def subjects(configs, seeds):
+def candidates(configs, seeds):
     """Each config's table, with the parameters of each seed."""
     tables = [position_table(config, 16) for config in configs]
     return [
-        Subject(transformer.init(CONFIG, seed), lambda row_length, table=table: table)
+        Candidate(transformer.init(CONFIG, seed), lambda row_length, table=table: table)
         for table, seed in zip(tables, seeds, strict=True)
     ]
 
@@ -75,7 +76,7 @@ def test_teacher_forced_exact_match_is_greedy_decoding():
         for parts in zip(prompts, answers, tail, strict=True)
     ]
 
-    result = score_lib.score(CONFIG, subjects([CONFIG], [7]), documents, 16)
+    result = score_lib.score(CONFIG, candidates([CONFIG], [7]), documents, 16)
     expected = (greedy == answers).all(axis=1)
     assert 40 < expected.sum() < 160
     assert result.exact_match[0].tolist() == expected.tolist()
@@ -89,7 +90,7 @@ def test_nll_and_rank_are_those_of_the_logits():
     each = np.asarray(logits(params, tokens[None])[0], np.float64)
     log_p = each - np.log(np.exp(each).sum(-1, keepdims=True))
     result = score_lib.score(
-        CONFIG, subjects([CONFIG], [3]), [document(tokens, (3, 2, 1), (6, 1, 5))], 17
+        CONFIG, candidates([CONFIG], [3]), [document(tokens, (3, 2, 1), (6, 1, 5))], 17
     )
     expected = [-(log_p[2, 2] + log_p[3, 0]) / 2, -log_p[5, 1]]
     np.testing.assert_allclose(result.nll[0], expected, atol=1e-5)
@@ -105,9 +106,9 @@ def test_neighbours_padding_and_other_members_change_no_score():
     windowed = dataclasses.replace(CONFIG, window=3)
     slow = dataclasses.replace(CONFIG, rotary=Rope(base=1e6))
     members = [(CONFIG, 0), (windowed, 0), (slow, 0), (CONFIG, 5)]
-    together = score_lib.score(CONFIG, subjects(*zip(*members, strict=True)), documents, 17)
+    together = score_lib.score(CONFIG, candidates(*zip(*members, strict=True)), documents, 17)
     for index, (config, seed) in enumerate(members):
-        alone = subjects([config], [seed])
+        alone = candidates([config], [seed])
         parts = [score_lib.score(CONFIG, alone, [each], 17) for each in documents]
         nll = np.concatenate([part.nll[0] for part in parts])
         np.testing.assert_allclose(together.nll[index], nll, atol=1e-5)
@@ -121,7 +122,7 @@ def test_neighbours_padding_and_other_members_change_no_score():
 def test_documents_are_scored_in_order_whatever_the_batch(monkeypatch):
     random = np.random.default_rng(2)
     documents = [document(random.integers(0, 5, 9), (4, 1, 1), (7, 2, 2)) for _ in range(7)]
-    members = subjects([CONFIG], [0])
+    members = candidates([CONFIG], [0])
     whole = score_lib.score(CONFIG, members, documents, 8)
     done = []
     monkeypatch.setattr(score_lib, "_TOKENS_PER_PASS", {"cpu": 16})
@@ -134,10 +135,8 @@ def test_documents_are_scored_in_order_whatever_the_batch(monkeypatch):
 def test_a_copying_oracle_is_always_right_and_answers_off_by_one_are_not(
     task, tokenizer, copying_oracle
 ):
-    documents = [
-        retrieval.make(task, tokenizer, 128, seed=0, split="validation", index=index)
-        for index in range(20)
-    ]
+    asked = experiment(DataConfig(source="retrieval", context_length=64, batch_size=1))
+    documents = make_documents(task, asked, tokenizer, 128, range(20))
 
     config = dataclasses.replace(CONFIG, norm_epsilon=0.5)
 
@@ -147,7 +146,7 @@ def test_a_copying_oracle_is_always_right_and_answers_off_by_one_are_not(
             answers = each.answers + np.array([shift, 0, 0])
             answers = answers[answers[:, 0] < len(each.tokens)]
             moved.append(document(each.tokens, *answers))
-        return score_lib.score(config, subjects([CONFIG], [0]), moved, 128).exact_match.mean()
+        return score_lib.score(config, candidates([CONFIG], [0]), moved, 128).exact_match.mean()
 
     assert accuracy(0) == 1
     if task == "kv":  # in lagcopy the answers' neighbours are answers too
@@ -163,7 +162,7 @@ def test_packed_rows_are_scored_as_each_document_alone():
         document(np.concatenate(parts), (2, 3, 0), (8, 6, 0)),
         segment_ids=np.repeat([1, 2], [6, 8]).astype(np.int32),
     )
-    members = subjects([CONFIG], [0])
+    members = candidates([CONFIG], [0])
     together = score_lib.score(CONFIG, members, [packed], 17)
     alone = [document(parts[0], (2, 3, 0)), document(parts[1], (2, 6, 0))]
     expected = score_lib.score(CONFIG, members, alone, 17)
@@ -171,11 +170,11 @@ def test_packed_rows_are_scored_as_each_document_alone():
 
 
 @pytest.mark.parametrize("num_together", [1, 2, 3])
-def test_subjects_that_share_a_pass_get_the_scores_they_get_alone(monkeypatch, num_together):
-    """As on an accelerator; the last pass is short of subjects."""
+def test_candidates_that_share_a_pass_get_the_scores_they_get_alone(monkeypatch, num_together):
+    """As on an accelerator; the last pass is short of candidates."""
     random = np.random.default_rng(4)
     documents = [document(random.integers(0, 5, 9), (4, 2, 1)) for _ in range(3)]
-    members = subjects([CONFIG, dataclasses.replace(CONFIG, window=2), CONFIG], [0, 1, 2])
+    members = candidates([CONFIG, dataclasses.replace(CONFIG, window=2), CONFIG], [0, 1, 2])
     expected = score_lib.score(CONFIG, members, documents, 8)
     monkeypatch.setattr(score_lib, "_pass_shape", lambda *sizes: (num_together, 2))
     shared = score_lib.score(CONFIG, members, documents, 8)
@@ -189,10 +188,10 @@ def test_a_length_that_does_not_fit_is_refused_with_one_that_would(monkeypatch):
     with pytest.raises(
         ValueError, match=r"length 4096 does not fit: .* try --lengths \d+$"
     ) as error:
-        score_lib.check_fits(config, subjects([CONFIG], [0]), 1, 4096)
+        score_lib.check_fits(config, candidates([CONFIG], [0]), 1, 4096)
     fitting = int(str(error.value).split()[-1])
     assert 2 <= fitting < 4096
-    score_lib.check_fits(config, subjects([CONFIG], [0]), 1, fitting // 4)
+    score_lib.check_fits(config, candidates([CONFIG], [0]), 1, fitting // 4)
 
 
 def test_a_model_that_diverged_is_right_about_nothing():

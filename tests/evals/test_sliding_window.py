@@ -7,17 +7,17 @@ import pytest
 from data.config import DataConfig
 from evals import score
 from evals.estimate import summaries
-from evals.score import Subject
-from evals.tasks.sliding_window import SlidingWindow, window_mean_nll, windows
+from evals.score import Candidate
+from evals.tasks.sliding_window import SlidingWindow, windows
 from model.positions import position_table
-from tests.evals.helpers import experiment, rows
+from tests.evals.helpers import experiment, make_documents, rows
 from tests.model import test_llama_reference as llama
 
 
 def test_windows_of_a_text_of_eleven_tokens():
     """BOS is 1, the text is 10 ... 20."""
     sizes = np.stack([np.arange(12), np.arange(12) % 2], axis=1)
-    found = windows(np.array([1, *range(10, 21)]), sizes, 7, length=6, stride=2)
+    found = windows(np.array([1, *range(10, 21)]), sizes, length=6, stride=2)
     assert [each.tokens.tolist() for each in found] == [
         [1, 10, 11, 12, 13, 14, 15],
         [1, 12, 13, 14, 15, 16, 17],
@@ -31,7 +31,7 @@ def test_windows_of_a_text_of_eleven_tokens():
         [[5, 2, 4]],
         [[5, 1, 4]],
     ]
-    assert [(each.number, each.first_query) for each in found] == [(7, 0), (7, 1), (7, 2), (7, 3)]
+    assert [each.first_query for each in found] == [0, 1, 2, 3]
     # Sizes 1 + ... + 6 of the first window's ids, then 7 + 8, 9 + 10, 11.
     assert [int(each.num_bytes[0]) for each in found] == [21, 15, 19, 11]
     assert [int(each.num_words[0]) for each in found] == [3, 1, 1, 1]
@@ -40,7 +40,7 @@ def test_windows_of_a_text_of_eleven_tokens():
 @pytest.mark.parametrize(("length", "stride"), [(6, 6), (6, 1), (20, 3), (11, 2), (1, 1)])
 def test_every_token_is_scored_once(length, stride):
     ids = np.arange(12)
-    found = windows(ids, np.zeros((12, 2), np.int32), 0, length, stride)
+    found = windows(ids, np.zeros((12, 2), np.int32), length, stride)
     scored = [
         each.tokens[first + place]
         for each in found
@@ -56,7 +56,7 @@ SIZES = ("num_bytes", "num_words")
 
 def test_bytes_and_words_are_those_of_the_held_out_text(text_config, text_tokenizer, store):
     task = SlidingWindow(stride=16, tokens=10**6)
-    found = task.documents(text_config, text_tokenizer, 64, range(99))
+    found = make_documents(task, text_config, text_tokenizer, 64, range(99))
     texts = [text_tokenizer.decode(store.document(i)) for i in range(store.num_documents)]
     totals = [
         [sum(int(x) for e in found if e.number == n for x in getattr(e, name)) for name in SIZES]
@@ -70,7 +70,7 @@ def test_bytes_and_words_are_those_of_the_held_out_text(text_config, text_tokeni
 
 def test_tokens_limit_and_truncation(text_config, text_tokenizer):
     def counts(task, length=64):
-        found = task.documents(text_config, text_tokenizer, length, range(99))
+        found = make_documents(task, text_config, text_tokenizer, length, range(99))
         return [[int(each.answers[0, 1]) for each in found if each.number == n] for n in range(5)]
 
     assert counts(SlidingWindow(stride=32, tokens=130)) == [[64, 32, 32, 2]] * 5
@@ -83,13 +83,13 @@ def test_tokens_limit_and_truncation(text_config, text_tokenizer):
 def test_windows_that_do_not_fit_are_refused(text_config, text_tokenizer):
     def refusal(task, length):
         with pytest.raises(ValueError) as error:
-            task.documents(text_config, text_tokenizer, length, range(3))
+            make_documents(task, text_config, text_tokenizer, length, range(3))
         return str(error.value)
 
     assert "write sliding_window(stride=64)" in refusal(SlidingWindow(), 128)
     assert "ask for --lengths 256" in refusal(SlidingWindow(), 128)
     assert "write sliding_window(tokens=512)" in refusal(SlidingWindow(tokens=300), 512)
-    with pytest.raises(ValueError, match="stride must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="stride must be a whole number of at least 1, got 0"):
         SlidingWindow(stride=0)
 
 
@@ -97,7 +97,7 @@ def test_the_mean_over_tokens_is_not_the_mean_over_windows():
     """A first window of 6 tokens at 3 nats and two of 2 tokens at 1 nat: 2.2 and 1.667."""
     found = rows(nll=[3.0, 1.0, 1.0], num_tokens=[6, 2, 2])
     assert summaries.mean_nll(found) == pytest.approx(2.2)
-    assert window_mean_nll(found) == pytest.approx(1.6666667)
+    assert SlidingWindow().columns(found, None)["window_mean_nll"] == pytest.approx(1.6666667)
 
 
 # Against transformers: the loop of its perplexity guide (docs/source/en/perplexity.md, after
@@ -126,11 +126,11 @@ def ours() -> tuple[float, float]:
     params = jax.device_get(llama.our_params(llama.huggingface_weights(False)))
     table = position_table(config, LENGTH)
     ids = np.array([1, *TEXT])
-    documents = windows(ids, np.zeros((len(ids), 2), np.int32), 0, LENGTH, STRIDE)
-    scores = score.score(config, [Subject(params, lambda _: table)], documents, LENGTH)
+    documents = windows(ids, np.zeros((len(ids), 2), np.int32), LENGTH, STRIDE)
+    scores = score.score(config, [Candidate(params, lambda _: table)], documents, LENGTH)
     counts = [int(each.answers[0, 1]) for each in documents]
     found = rows(nll=scores.nll[0], num_tokens=counts)
-    return summaries.mean_nll(found), window_mean_nll(found)
+    return summaries.mean_nll(found), SlidingWindow().columns(found, None)["window_mean_nll"]
 
 
 def transformers_loop() -> tuple[float, float]:

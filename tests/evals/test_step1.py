@@ -9,12 +9,12 @@ from data.prepare import prepare
 from data.store import TokenStore
 from evals import score
 from evals.estimate import summaries
-from evals.score import Subject
+from evals.score import Candidate
 from evals.tasks import step1
 from evals.tasks.step1 import CHUNK, Step1
 from model import loss, transformer
 from model.positions import position_table
-from tests.evals.helpers import experiment, rows
+from tests.evals.helpers import experiment, make_documents, rows
 
 LENGTH = 600
 
@@ -32,14 +32,14 @@ def mixed(text_config):
 def first_batches(mixed):
     """Two batches, as one of four rows, of a run at the new length."""
     data = dataclasses.replace(mixed.data, context_length=LENGTH)
-    stream = pipeline.batches(data, prepare(data, show_progress=False), start_step=0)
+    stream = pipeline.make_batches(pipeline.open_data(data), start_step=0)
     pair = [next(stream) for _ in range(2)]
     return {name: np.concatenate([each[name] for each in pair]) for name in pair[0]}
 
 
 @pytest.fixture(scope="module")
 def found(mixed, text_tokenizer):
-    return Step1().documents(mixed, text_tokenizer, LENGTH, range(4))
+    return make_documents(Step1(), mixed, text_tokenizer, LENGTH, range(4))
 
 
 def test_documents_are_the_rows_of_the_first_batches(found, first_batches):
@@ -91,7 +91,7 @@ def test_the_mean_is_the_loss_that_training_reports(found, first_batches, mixed)
     mask_BT = first_batches["loss_mask"]
     expected = (nll_BT * mask_BT).sum() / mask_BT.sum()
 
-    scores = score.score(model, [Subject(params, lambda _: table)], found, LENGTH)
+    scores = score.score(model, [Candidate(params, lambda _: table)], found, LENGTH)
     counts = np.concatenate([document.answers[:, 1] for document in found])
     mean = summaries.mean_nll(rows(nll=scores.nll[0], num_tokens=counts))
     assert mean == pytest.approx(expected, abs=1e-5)
@@ -101,19 +101,19 @@ def test_too_little_text_is_said(text_config, text_tokenizer):
     store = TokenStore(prepare(text_config.data) / "train")
     usable = store.num_tokens - 1
     with pytest.raises(ValueError, match=f"step1 at length .* ask for --lengths {usable} or less"):
-        Step1().documents(text_config, text_tokenizer, usable + 1, range(1))
-    assert len(Step1().documents(text_config, text_tokenizer, usable, range(1))) == 1
+        make_documents(Step1(), text_config, text_tokenizer, usable + 1, range(1))
+    assert len(make_documents(Step1(), text_config, text_tokenizer, usable, range(1))) == 1
 
 
 def test_another_tokenizer_is_said(text_config, tokenizer):
     with pytest.raises(ValueError, match=r"step1 needs the text .* another tokenizer"):
-        Step1().documents(text_config, tokenizer, 64, range(1))
+        make_documents(Step1(), text_config, tokenizer, 64, range(1))
 
 
-def test_schedules_are_compared_by_chunk():
+def test_variants_are_compared_by_chunk():
     # One row of three chunks, 256, 256 and 100 tokens, differences .1, .3 and .2 nats.
     one = rows(document=[0] * 3, query=range(3), num_tokens=[256, 256, 100], nll=[2.1, 3.3, 4.2])
     two = one | {"nll": np.array([2.0, 3.0, 4.0])}
-    found = step1.compare(one, two)
+    found = step1.first_loss(one | {"seed": np.zeros(3)}, two | {"seed": np.zeros(3)})
     assert found.mean == pytest.approx(0.2)
     assert found.standard_error == pytest.approx((3 / 2 * 2 * 25.6**2) ** 0.5 / 612)

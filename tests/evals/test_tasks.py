@@ -12,7 +12,7 @@ from data import words
 from data.config import DataConfig
 from data.tokenizer import Tokenizer
 from evals.tasks import lines, needle, phonebook
-from tests.evals.helpers import PROMPT_WORDS, experiment
+from tests.evals.helpers import PROMPT_WORDS, experiment, make_documents
 
 IN_WORDS = (
     "lines",
@@ -36,7 +36,7 @@ ALL = ("kv", "lagcopy", "lagcopy(lag=20)", "lagcopy(text=natural)", *IN_WORDS)
 def floor(task, config, tokenizer) -> int:
     """The shortest length, as the task itself says it."""
     with pytest.raises(ValueError, match=r"does not fit length=3; the shortest") as error:
-        evals.parse(task).documents(config, tokenizer, 3, range(1))
+        make_documents(evals.parse(task), config, tokenizer, 3, range(1))
     assert str(error.value).startswith(task.partition("(")[0])
     return int(str(error.value).rpartition(" ")[2])
 
@@ -53,7 +53,7 @@ def test_questions_are_of_ids_inside_the_document(task, prose_config, prompt_tok
     config = prose_config
     shortest = floor(task, config, prompt_tokenizer)
     for length in (shortest, shortest + 1, shortest + 333):
-        found = evals.parse(task).documents(config, prompt_tokenizer, length, range(3, 13))
+        found = make_documents(evals.parse(task), config, prompt_tokenizer, length, range(3, 13))
         assert {each.number for each in found} == set(range(3, 13))
         for each in found:
             assert each.tokens.dtype == np.int32 and each.answers.dtype == np.int32
@@ -77,20 +77,20 @@ def test_questions_are_of_ids_inside_the_document(task, prose_config, prompt_tok
 def test_the_shortest_length_always_works_and_the_next_never(task, prose_config, prompt_tokenizer):
     config = prose_config
     shortest = floor(task, config, prompt_tokenizer)
-    evals.parse(task).documents(config, prompt_tokenizer, shortest, range(200))
+    make_documents(evals.parse(task), config, prompt_tokenizer, shortest, range(200))
     with pytest.raises(ValueError, match=f"length={shortest - 1}; the shortest.* is {shortest}$"):
-        evals.parse(task).documents(config, prompt_tokenizer, shortest - 1, range(1))
+        make_documents(evals.parse(task), config, prompt_tokenizer, shortest - 1, range(1))
 
 
 def test_the_shortest_length_is_the_longest_documents(prose_config, prompt_tokenizer, monkeypatch):
     """Where all words take as many ids, the shortest length is filled to the last id."""
-    same = [w for w in words.HELD_OUT_NOUNS if len(prompt_tokenizer.encode("-" + w)) == 2][:9]
-    red = ["red"]
+    same = [w for w in words.HELD_OUT_NOUNS if len(prompt_tokenizer.encode("-" + w)) == 2]
+    same, red = tuple(same[:9]), ("red",)
     assert [len(prompt_tokenizer.encode(text)) for text in ("red", " red")] == [1, 1]
     for module, names in (
         (needle, {"ADJECTIVES": red, "HELD_OUT_NOUNS": same}),
         (lines, {"ADJECTIVES": red, "HELD_OUT_NOUNS": same}),
-        (phonebook, {"FIRST_NAMES": red, "LAST_NAMES": ["red"] * 9}),
+        (phonebook, {"FIRST_NAMES": red, "LAST_NAMES": red * 9}),
     ):
         for name, value in names.items():
             monkeypatch.setattr(module, name, value)
@@ -107,7 +107,9 @@ def test_the_shortest_length_is_the_longest_documents(prose_config, prompt_token
         "phonebook",
     ):
         shortest = floor(task, prose_config, prompt_tokenizer)
-        found = evals.parse(task).documents(prose_config, prompt_tokenizer, shortest, range(3))
+        found = make_documents(
+            evals.parse(task), prose_config, prompt_tokenizer, shortest, range(3)
+        )
         assert {len(each.tokens) for each in found} == {shortest + 1}, task
     for cache in caches:
         cache.cache_clear()
@@ -119,7 +121,7 @@ def test_documents_are_pure_functions_and_differ(task, prose_config, prompt_toke
     length = floor(task, config, prompt_tokenizer) + 100
 
     def made(numbers, config=config, length=length, task=task):
-        documents = evals.parse(task).documents(config, prompt_tokenizer, length, numbers)
+        documents = make_documents(evals.parse(task), config, prompt_tokenizer, length, numbers)
         return {
             (d.number, d.first_query): (d.tokens.tobytes(), d.answers.tolist()) for d in documents
         }
@@ -140,15 +142,15 @@ def test_documents_are_pure_functions_and_differ(task, prose_config, prompt_toke
 def test_questions_are_asked_at_the_distances_wished_for(task, prose_config, prompt_tokenizer):
     config = prose_config
     low, high = 150, 260
-    found = evals.parse(task).documents(
-        config, prompt_tokenizer, 700, range(40), distances=(low, high)
+    found = make_documents(
+        evals.parse(task), config, prompt_tokenizer, 700, range(40), distances=(low, high)
     )
     asked = np.concatenate([each.answers[:, 2] for each in found])
     assert np.mean((low <= asked) & (asked <= high)) > 0.7
     assert len(set(asked.tolist())) > 2
     with pytest.raises(ValueError, match="no question can be asked at distances 9000 to 9999"):
-        evals.parse("passkey").documents(
-            config, prompt_tokenizer, 700, range(1), distances=(9000, 9999)
+        make_documents(
+            evals.parse("passkey"), config, prompt_tokenizer, 700, range(1), distances=(9000, 9999)
         )
 
 
@@ -177,8 +179,8 @@ def test_joined_digits_are_refused_by_the_tasks_that_ask_for_numbers(tmp_path):
     joined = sentencepiece_model(tmp_path / "joined.model")
     for task in ("needle", "passkey", "phonebook", "vt", "cwe", "lines(template=official)"):
         with pytest.raises(ValueError, match=f"^{task[:5]}.*joins digits"):
-            evals.parse(task).documents(config, joined, 4000, range(1))
-    assert evals.parse("fwe").documents(config, joined, 4000, range(1))
+            make_documents(evals.parse(task), config, joined, 4000, range(1))
+    assert make_documents(evals.parse("fwe"), config, joined, 4000, range(1))
 
 
 def test_a_tokenizer_that_puts_a_space_before_texts_gives_the_same_texts(
@@ -189,7 +191,7 @@ def test_a_tokenizer_that_puts_a_space_before_texts_gives_the_same_texts(
     for task in ("needle", "needle(keys=4)", "passkey", "vt", "fwe", "cwe"):
         texts = []
         for tokenizer in (spaced, prompt_tokenizer):
-            document = evals.parse(task).documents(prose_config, tokenizer, 4000, range(1))[0]
+            document = make_documents(evals.parse(task), prose_config, tokenizer, 4000, range(1))[0]
             texts.append(tokenizer.decode(document.tokens))
         assert texts[0][:75] == texts[1][:75]
         assert not any("  " in text.replace("they are:  ", "") for text in texts)
@@ -198,6 +200,6 @@ def test_a_tokenizer_that_puts_a_space_before_texts_gives_the_same_texts(
 def test_depths_are_real_on_a_sentencepiece_tokenizer(prose_config, prompt_tokenizer):
     """gkamradt's loop looks for the id of a full stop that nothing joins, and ends at depth 0."""
     task = evals.parse("needle(haystack=text,cue=gkamradt)")
-    found = task.documents(prose_config, prompt_tokenizer, 700, range(1))
+    found = make_documents(task, prose_config, prompt_tokenizer, 700, range(1))
     depths = [1 - each.answers[0, 2] / 700 for each in found]
     np.testing.assert_allclose(depths, np.linspace(0, 1, 8), atol=0.08)

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from data import retrieval
+import evals
 from data.config import DataConfig
+from data.task import Document
 from data.tokenizer import Tokenizer
 from evals import text
-from evals.task import Document
 from evals.tasks.fixed_target import FixedTarget
 from evals.tasks.perplexity import Perplexity
 from evals.tasks.repeated import Repeated
 from evals.tasks.sliding_window import SlidingWindow
-from tests.evals.helpers import experiment
+from tests.evals.helpers import experiment, make_documents
 
 TEXTS = (
     "two words",
@@ -88,8 +88,9 @@ def test_a_crop_that_begins_inside_a_word_does_not_count_it(text_config, text_to
     for number in range(3):
         for seed in range(5):
             config = experiment(text_config.data, seed=seed)
-            (crop,) = text.crops(config, text_tokenizer, 50, range(number, number + 1), task="test")
-            _, ids, sizes_N2 = crop
+            asked = evals.asked(config, text_tokenizer, 50)
+            ((_, crop),) = text.crops(asked, range(number, number + 1), task="test")
+            ids, sizes_N2 = crop
             whole = next(each for each in stored if _place(each, ids[1:]) is not None)
             place = _place(whole, ids[1:])
             assert place is not None
@@ -121,7 +122,7 @@ def test_what_is_missing_is_said_before_compute(
 ):
     def refusal(config, with_tokenizer, length=64):
         with pytest.raises(ValueError) as error:
-            task.documents(config, with_tokenizer, length, range(3))
+            make_documents(task, config, with_tokenizer, length, range(3))
         message = str(error.value)
         assert type(task).__module__.rpartition(".")[2] in message and "\n" not in message
         return message
@@ -141,10 +142,11 @@ def test_what_is_missing_is_said_before_compute(
     if isinstance(task, SlidingWindow):
         longest -= 1  # EOS is not scored
     assert f"ask for --lengths {longest} or less" in refusal(text_config, text_tokenizer, 50_000)
-    assert task.documents(text_config, text_tokenizer, longest, range(99))
+    assert make_documents(task, text_config, text_tokenizer, longest, range(99))
 
 
 def test_symbols_of_retrieval_documents_are_text_too(tokenizer):
     """`<key_5>` in the text of a document is one id of five and more bytes."""
-    made = retrieval.make("kv", tokenizer, 64, seed=0, split="validation", index=0)
+    none = DataConfig(source="retrieval", context_length=64, batch_size=1)
+    made = make_documents("kv", experiment(none), tokenizer, 64, range(1))[0]
     assert text.sizes(tokenizer, made.tokens)[1:, 0].min() >= len("<key_5>")

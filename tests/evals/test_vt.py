@@ -1,6 +1,7 @@
 import re
 
 import evals
+from tests.evals.helpers import make_documents
 
 NOISE = (
     "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n"
@@ -37,7 +38,9 @@ def chain(lines):
 def test_the_prompt_is_rulers_with_one_example(prose_config, prompt_tokenizer):
     seen = set()
     for task, hops in (("vt", 4), ("vt(hops=2)", 2)):
-        for each in evals.parse(task).documents(prose_config, prompt_tokenizer, 1200, range(12)):
+        for each in make_documents(
+            evals.parse(task), prose_config, prompt_tokenizer, 1200, range(12)
+        ):
             example, asked = prompt_tokenizer.decode(each.tokens).split("\n\n" + INTRO[:20])
             for letters, (lines, question) in ((3, parts(example)), (5, parts(INTRO[:20] + asked))):
                 names, value, places = chain(lines)

@@ -119,5 +119,5 @@ def test_a_host_may_read_rows_that_do_not_follow_one_another():
 def test_a_batch_becomes_global_unchanged():
     mesh = make_mesh(CONFIG, 1)
     rows = np.arange(12, dtype=np.int32).reshape(3, 4)
-    found = mesh_lib.to_global({"tokens": rows}, mesh, 3, range(3))["tokens"]
+    found = mesh_lib.make_global_batch({"tokens": rows}, mesh, 3, range(3))["tokens"]
     np.testing.assert_array_equal(found, rows)

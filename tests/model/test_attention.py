@@ -56,9 +56,9 @@ def run(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.nd
     table = position_table(layer.config, CONTEXT)
     row = jax.tree.map(lambda x: x[0], table)
     positions_BT = jnp.array([positions_T], jnp.int32)
-    turned = cos_sin(row.turns_hi, row.turns_lo, positions_BT)
+    rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)
     x_BTD = jnp.asarray(x_TD, jnp.float32)[None]
-    out = layer(x_BTD, row, turned, positions_BT, jnp.array([segment_ids_T], jnp.int32))
+    out = layer(x_BTD, row, rotation, positions_BT, jnp.array([segment_ids_T], jnp.int32))
     return np.asarray(out[0])
 
 

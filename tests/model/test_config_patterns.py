@@ -17,10 +17,10 @@ def test_a_pattern_repeats_from_the_first_layer_on(four_layers):
     config = overrides.apply(
         four_layers, ["model.rotary=[rope(base=100),rope(base=1e4),nope]", "model.window=[8,none]"]
     )
-    inv_freq_LR = config.model.rotary_table(64).inv_freq
-    # The slowest of 8 pairs turns base ** (-14 / 16) radians a token.
+    inv_freq_LKR = config.model.rotary_table(64).inv_freq
+    # The slowest of 8 pairs rotates base ** (-14 / 16) radians a token.
     np.testing.assert_allclose(
-        inv_freq_LR[:, -1], [100**-0.875, 1e4**-0.875, 0.0, 100**-0.875], rtol=1e-12
+        inv_freq_LKR[:, 0, -1], [100**-0.875, 1e4**-0.875, 0.0, 100**-0.875], rtol=1e-12
     )
     assert position_table(config.model, 64).window.tolist() == [8, NO_WINDOW, 8, NO_WINDOW]
 
@@ -38,7 +38,7 @@ def test_a_pattern_reads_back(four_layers):
         ("model.rotary=[nope,nope,nope,nope,nope]", "pattern of 5 does not fit num_layers=4"),
         ("model.rotary=[nope", "not of the form"),
         ("model.rotary=[]", "pattern of 0 does not fit num_layers="),
-        ("model.window=[8,0]", "window must be at least 1 token, got 0"),
+        ("model.window=[8,0]", "window must be a whole number of at least 1, got .8, 0."),
         ("model.window=[8,x]", "model.window=x must be a number"),
     ],
 )

@@ -54,11 +54,11 @@ BASES = [5.0, 10.0, 500.0, 1e4, 5e5, 1e9]
 def test_error_stays_below_a_millionth(base):
     positions_T = places()
     table = position_table(config(Rope(base=base)), 512)
-    ours = cos_sin(table.turns_hi[0], table.turns_lo[0], positions_T[None])
+    ours = cos_sin(table.cycles_hi[0], table.cycles_lo[0], positions_T[None])
     expected = exact(Rope(base=base).inv_freq(128), positions_T)
-    for x_BTR, exact_TR in zip(ours, expected, strict=True):
-        assert x_BTR.dtype == jnp.float32
-        assert np.abs(np.asarray(x_BTR)[0] - exact_TR).max() <= 1e-6
+    for x_BTKR, exact_TR in zip(ours, expected, strict=True):
+        assert x_BTKR.dtype == jnp.float32
+        assert np.abs(np.asarray(x_BTKR)[0, :, 0] - exact_TR).max() <= 1e-6
 
 
 def test_the_usual_float32_product_would_fail():
@@ -78,20 +78,20 @@ def test_traced_frequencies_under_jit_and_vmap():
     @jax.jit
     @functools.partial(jax.vmap, in_axes=(0, None))
     def members(table: PositionTable, positions_BT):
-        return cos_sin(table.turns_hi[0], table.turns_lo[0], positions_BT)
+        return cos_sin(table.cycles_hi[0], table.cycles_lo[0], positions_BT)
 
-    cos_MBTR, sin_MBTR = members(stacked, positions_T[None])
+    cos_MBTKR, sin_MBTKR = members(stacked, positions_T[None])
     for index, base in enumerate(BASES):
         cos_TR, sin_TR = exact(Rope(base=base).inv_freq(128), positions_T)
-        assert np.abs(cos_MBTR[index, 0] - cos_TR).max() <= 1e-6
-        assert np.abs(sin_MBTR[index, 0] - sin_TR).max() <= 1e-6
+        assert np.abs(cos_MBTKR[index, 0, :, 0] - cos_TR).max() <= 1e-6
+        assert np.abs(sin_MBTKR[index, 0, :, 0] - sin_TR).max() <= 1e-6
 
 
-def test_a_pair_at_rest_never_turns():
+def test_an_unrotated_pair_stays():
     table = position_table(config(Nope()), 512)
-    cos_BTR, sin_BTR = cos_sin(table.turns_hi[0], table.turns_lo[0], places()[None])
-    np.testing.assert_array_equal(cos_BTR, np.ones_like(cos_BTR))
-    np.testing.assert_array_equal(sin_BTR, np.zeros_like(sin_BTR))
+    cos_BTKR, sin_BTKR = cos_sin(table.cycles_hi[0], table.cycles_lo[0], places()[None])
+    np.testing.assert_array_equal(cos_BTKR, np.ones_like(cos_BTKR))
+    np.testing.assert_array_equal(sin_BTKR, np.zeros_like(sin_BTKR))
 
 
 def test_divided_frequencies_are_divided_positions():
@@ -103,22 +103,22 @@ def test_divided_frequencies_are_divided_positions():
     )
     expected = exact(Rope(base=1e4).inv_freq(128), positions_T)
     for table, positions in ((plain, positions_T), (divided, 4 * positions_T)):
-        ours = cos_sin(table.turns_hi[0], table.turns_lo[0], positions[None])
-        for x_BTR, exact_TR in zip(ours, expected, strict=True):
-            assert np.abs(np.asarray(x_BTR)[0] - exact_TR).max() <= 1e-6
+        ours = cos_sin(table.cycles_hi[0], table.cycles_lo[0], positions[None])
+        for x_BTKR, exact_TR in zip(ours, expected, strict=True):
+            assert np.abs(np.asarray(x_BTKR)[0, :, 0] - exact_TR).max() <= 1e-6
 
 
 def test_a_factor_that_is_no_power_of_two():
     positions_T = places()
     rotary = PositionInterpolation(base=500.0, factor=3.7)
     table = position_table(config(rotary), 512)
-    ours = cos_sin(table.turns_hi[0], table.turns_lo[0], positions_T[None])
-    for x_BTR, exact_TR in zip(ours, exact(rotary.inv_freq(128), positions_T), strict=True):
-        assert np.abs(np.asarray(x_BTR)[0] - exact_TR).max() <= 1e-6
+    ours = cos_sin(table.cycles_hi[0], table.cycles_lo[0], positions_T[None])
+    for x_BTKR, exact_TR in zip(ours, exact(rotary.inv_freq(128), positions_T), strict=True):
+        assert np.abs(np.asarray(x_BTKR)[0, :, 0] - exact_TR).max() <= 1e-6
 
 
-def test_frequencies_above_a_turn_wrap():
-    """100 radians a token is 15 whole turns and a rest."""
+def test_frequencies_above_a_cycle_wrap():
+    """100 radians per token are 15 whole cycles and a rest."""
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Fast(Nope):
@@ -126,37 +126,37 @@ def test_frequencies_above_a_turn_wrap():
             return np.full(rotary_dim // 2, 100.0)
 
     table = position_table(config(Fast(), head_dim=4), 512)
-    cos_BTR, _ = cos_sin(table.turns_hi[0], table.turns_lo[0], np.array([[1, 2]], np.int32))
+    cos_BTKR, _ = cos_sin(table.cycles_hi[0], table.cycles_lo[0], np.array([[1, 2]], np.int32))
     expected = [0.8623188722876839, 0.4871876750070059]  # cos 100, cos 200
-    np.testing.assert_allclose(cos_BTR[0, :, 0], expected, atol=1e-6)
+    np.testing.assert_allclose(cos_BTKR[0, :, 0, 0], expected, atol=1e-6)
 
 
-def test_rotate_is_a_quarter_turn_of_halves():
-    """Pairs are (x[i], x[i + R]), and the turn goes from the first towards the second."""
+def test_rotate_goes_from_the_first_half_to_the_second():
+    """Pairs are (x[i], x[i + R]), and rotation goes from the first towards the second."""
     x_BTNH = jnp.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 1, 4)
-    cos, sin = jnp.array([[[0.0, 1.0]]]), jnp.array([[[1.0, 0.0]]])
+    cos, sin = jnp.array([[[[0.0, 1.0]]]]), jnp.array([[[[1.0, 0.0]]]])
     np.testing.assert_array_equal(rotate(x_BTNH, cos, sin)[0, 0, 0], [-3.0, 2.0, 1.0, 4.0])
 
 
 def test_rotate_computes_in_float32():
-    """257 has no bfloat16: 257/512 of a turn must not become 256/512."""
+    """257 has no bfloat16: 257/512 of a cycle must not become 256/512."""
     x_BTNH = jnp.ones((1, 1, 1, 2), jnp.bfloat16)
-    turned = rotate(x_BTNH, jnp.full((1, 1, 1), 0.50390625), jnp.zeros((1, 1, 1)))
-    assert turned.dtype == jnp.float32
-    np.testing.assert_array_equal(turned[0, 0, 0], [0.50390625, 0.50390625])
+    rotated = rotate(x_BTNH, jnp.full((1, 1, 1, 1), 0.50390625), jnp.zeros((1, 1, 1, 1)))
+    assert rotated.dtype == jnp.float32
+    np.testing.assert_array_equal(rotated[0, 0, 0], [0.50390625, 0.50390625])
 
 
 def test_the_table_has_a_row_a_layer_and_no_window():
     table = position_table(config(Rope(base=1e4), head_dim=8, num_layers=3), 512)
-    assert table.turns_hi.shape == table.turns_lo.shape == (3, 4)
-    assert table.turns_hi.dtype == table.turns_lo.dtype == np.uint32
-    np.testing.assert_array_equal(table.logit_scale, np.ones(3, np.float32))
-    np.testing.assert_array_equal(table.query_floor, np.ones(3, np.float32))
-    np.testing.assert_array_equal(table.query_slope, np.zeros(3, np.float32))
+    assert table.cycles_hi.shape == table.cycles_lo.shape == (3, 1, 4)
+    assert table.cycles_hi.dtype == table.cycles_lo.dtype == np.uint32
+    np.testing.assert_array_equal(table.logit_scale, np.ones((3, 1), np.float32))
+    np.testing.assert_array_equal(table.query_floor, np.ones((3, 1), np.float32))
+    np.testing.assert_array_equal(table.query_slope, np.zeros((3, 1), np.float32))
     np.testing.assert_array_equal(table.window, np.full(3, NO_WINDOW))
-    # 2^64 / (2 pi) turns of 2^-64: 0x28be60db9391054a and a half, whose float64 ends in 0x800.
-    assert table.turns_hi[0, 0] == 0x28BE60DB
-    assert abs(int(table.turns_lo[0, 0]) - 0x9391054A) < 2**11
+    # 2^64 / (2 pi) cycles of 2^-64: 0x28be60db9391054a and a half, whose float64 ends in 0x800.
+    assert table.cycles_hi[0, 0, 0] == 0x28BE60DB
+    assert abs(int(table.cycles_lo[0, 0, 0]) - 0x9391054A) < 2**11
 
 
 def test_the_window_reaches_every_layer():
@@ -172,8 +172,8 @@ def test_log_n_is_relative_to_the_trained_context():
         ("extrapolate", 1, 0.160299449),
     ):
         table = position_table(config(Rope(base=1e4, log_n=log_n)), 512)
-        np.testing.assert_allclose(table.query_floor, [floor])
-        np.testing.assert_allclose(table.query_slope, [slope], rtol=1e-6)
+        np.testing.assert_allclose(table.query_floor, [[floor]])
+        np.testing.assert_allclose(table.query_slope, [[slope]], rtol=1e-6)
 
 
 def test_every_schedule_field_reaches_the_table():
@@ -186,4 +186,4 @@ def test_every_schedule_field_reaches_the_table():
             return 1.5
 
     table = position_table(config(Warm(base=10.0), num_layers=2), 512)
-    np.testing.assert_array_equal(table.logit_scale, np.full(2, 1.5, np.float32))
+    np.testing.assert_array_equal(table.logit_scale, np.full((2, 1), 1.5, np.float32))

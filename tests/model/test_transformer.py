@@ -167,8 +167,8 @@ def test_the_scan_is_a_loop_over_layers():
 
     @jax.jit
     def layer(x_BTD, state, row):
-        turned = cos_sin(row.turns_hi, row.turns_lo, positions_BT)
-        return nnx.merge(graph, state)(x_BTD, row, turned, positions_BT, segments_BT)
+        rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)
+        return nnx.merge(graph, state)(x_BTD, row, rotation, positions_BT, segments_BT)
 
     x_BTD = params["embedding"][tokens_BT]
     for index in range(config.num_layers):

@@ -12,14 +12,14 @@ YARN = "dynamic_yarn(base={},original_context_length=128)"
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory):
-    """kv at 128 and 256 and nats at 128 under two schedules; needles of base 10 only."""
+    """kv at 128 and 256 and nats at 128 under two variants; needles of base 10 only."""
     folder = make_sweep(tmp_path_factory.mktemp("sweep"), ["base=10", "base=30"])
     for base, own, other in ((10, 20, 40), (30, 60, 1000)):
         config = experiment(f"rope(base={base})")
         rows = answers(config, own, documents=2) + answers(config, own, length=256, documents=2)
-        rows += answers(config, other, length=256, documents=2, schedule=YARN.format(base))
-        for nll, schedule in ((2.0, f"rope(base={base})"), (2.5, YARN.format(base))):
-            rows += [row(config, "perplexity", rotary=schedule, nll=nll + base / 100)]
+        rows += answers(config, other, length=256, documents=2, variant=YARN.format(base))
+        for nll, variant in ((2.0, f"rope(base={base})"), (2.5, YARN.format(base))):
+            rows += [row(config, "perplexity", rotary=variant, nll=nll + base / 100)]
         if base == 10:
             # Depths of 1 - distance / length: 0.9 at both lengths, 0.1 at the longer one.
             rows += [row(config, "needle(depths=5)", distance=13, document=i) for i in range(4)]
@@ -40,7 +40,7 @@ def hints(figure) -> list[str]:
     return [gid.partition("title:")[2] for patch in patches if (gid := patch.get_gid())]
 
 
-def test_a_matrix_is_of_tasks_and_lengths_with_several_schedules(members):
+def test_a_matrix_is_of_tasks_and_lengths_with_several_variants(members):
     assert heat_maps.matrix_keys(members) == [("kv", 256), ("perplexity", 128)]
 
 
@@ -65,7 +65,7 @@ def test_cells_of_the_matrix(members):
     }
 
 
-def test_the_matrix_shows_its_cells_in_rows_of_members_and_columns_of_schedules(members):
+def test_the_matrix_shows_its_cells_in_rows_of_members_and_columns_of_variants(members):
     ax = heat_maps.matrix(members, "perplexity", 128).axes[0]
     shown = {tuple(np.floor(text.get_position()).astype(int)): text.get_text() for text in ax.texts}
     assert shown == {(0, 0): "2.100", (1, 0): "2.600", (0, 1): "2.300", (1, 1): "2.800"}
@@ -79,8 +79,8 @@ def test_the_matrix_shows_its_cells_in_rows_of_members_and_columns_of_schedules(
 
 def test_needles_by_length_and_depth(members):
     """Depths are rounded to a grid of 0, 1/4, ... 1: 0.9 is 1, 0.1 is 0."""
-    assert heat_maps.depth_tasks(members) == ["needle(depths=5)"]
-    found = hints(heat_maps.depths(members, "needle(depths=5)"))
+    assert heat_maps.place_tasks(members) == ["needle(depths=5)"]
+    found = hints(heat_maps.places(members, "needle(depths=5)"))
     assert "base=10 at 128, depth 100%: 1.00 of 4" in found
     assert "base=10 at 256, depth 100%: 0.00 of 4" in found
     assert "base=10 at 256, depth 0%: 0.25 of 4" in found
@@ -91,7 +91,7 @@ def test_needles_by_length_and_depth(members):
 def test_accuracy_by_length_and_distance(members):
     """Base 10 sees 19 tokens: of the cell of 16 to 22 tokens, 4 of 7 distances."""
     assert heat_maps.distance_tasks(members) == ["kv"]
-    found = hints(heat_maps.distances(members, "kv"))
+    found = hints(heat_maps.places(members, "kv"))
     assert "base=10 at 256, 16 to 22 tokens: 0.57 of 14" in found
     assert "base=30 at 128, 16 to 22 tokens: 1.00 of 14" in found
     assert "base=30 at 128, 64 to 90 tokens: 0.00 of 54" in found

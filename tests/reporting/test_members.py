@@ -5,28 +5,32 @@ import pytest
 from evals import rows as rows_lib
 from experiment.run import find_runs
 from reporting import members as members_lib
-from tests.reporting.helpers import answers, experiment, make_run, make_sweep, row
+from tests.reporting.helpers import answers, experiment, make_run, row
 
 
 def read(*paths):
     return members_lib.read(find_runs(paths))
 
 
-def test_seeds_of_several_sweeps_are_one_member_named_by_the_words_their_folders_share(tmp_path):
+def test_equal_settings_are_one_member_wherever_they_lie(tmp_path):
+    """Seeds in sweeps of their own, on other machines, logged and asked in other ways."""
     for length in (128, 256):
         for seed in (0, 1):
             config = experiment("rope(base=10)", seed=seed, length=length)
-            folder = make_sweep(tmp_path / f"T{length}-s{seed}", ["base=10"])
-            make_run(folder / "base=10", config, answers(config, 20))
-    members = read(*sorted(tmp_path.iterdir()))
+            train = dataclasses.replace(config.train, log_every=1 + seed)
+            evals = dataclasses.replace(config.evals, documents=8 << seed)
+            config = dataclasses.replace(config, name=f"run {seed}", train=train, evals=evals)
+            make_run(tmp_path / f"{length} no. {seed}", config, answers(config, 20))
+    paths = sorted(tmp_path.iterdir())
+    members = read(*paths, paths[0])  # a run given twice is one
     assert [(m.label, m.trained_length, len(m.runs)) for m in members] == [
-        ("T128/base=10", 128, 2),
-        ("T256/base=10", 256, 2),
+        ("context_length=128", 128, 2),
+        ("context_length=256", 256, 2),
     ]
     assert [m.estimates["kv"].num_seeds for m in members] == [2, 2]
 
 
-def test_measurements_are_by_task_length_and_schedule_the_trained_one_first(tmp_path):
+def test_measurements_are_by_task_length_and_variant_the_trained_one_first(tmp_path):
     config = experiment("rope(base=10)")
     rows = [
         row(config, "perplexity", length=256),
@@ -37,7 +41,7 @@ def test_measurements_are_by_task_length_and_schedule_the_trained_one_first(tmp_
     ]
     make_run(tmp_path, config, rows)
     (member,) = read(tmp_path)
-    assert [(m.task, m.length, m.schedule) for m in member.measurements] == [
+    assert [(m.task, m.length, m.variant) for m in member.measurements] == [
         ("kv", 128, "trained"),
         ("kv", 256, "trained"),
         ("perplexity", 256, "trained"),
@@ -65,30 +69,15 @@ def test_a_run_in_stages_is_what_its_last_checkpoint_is_and_each_stage_evaluated
     assert (member.base, member.trained_length) == (10, 128)
     (run.checkpoints_path / "20").mkdir()
     rows = answers(config, 20, documents=2)
-    late = answers(config, 60, step=20, schedule="rope(base=500)", documents=2, length=256)
+    late = answers(config, 60, step=20, variant="rope(base=500)", documents=2, length=256)
     rows_lib.write(run.results_path, rows_lib.columns(rows + late))
     first, second = read(tmp_path)
     assert (first.base, first.trained_length, first.superseded) == (10, 128, True)
     assert (second.base, second.trained_length, second.superseded) == (500, 256, False)
     assert [len(member.losses) for member in (first, second)] == [0, 1]
-    for member, step, l50 in ((first, 10, 19.5), (second, 20, 59.5)):
-        assert member.label == f"{tmp_path.name}@{step}"
-        # What the first stage answered under its own schedule is no cell of a matrix.
-        assert [m.schedule for m in member.measurements] == ["trained"]
+    labels = ["base=10@10", "base=500@20"]
+    assert [member.label for member in (first, second)] == labels
+    for member, l50 in ((first, 19.5), (second, 59.5)):
+        # What the first stage answered under its own variant is no cell of a matrix.
+        assert [m.variant for m in member.measurements] == ["trained"]
         assert member.estimates["kv"].l50 == pytest.approx(l50, abs=1)
-
-
-def test_perplexity_by_position_against_numbers_made_by_hand(tmp_path):
-    """At position 4: 1, 2 and 3 nats with weights 1, 1 and 2; their deviation is sqrt(2/3)."""
-    config = experiment("rope(base=10)")
-    rows = [
-        row(config, "perplexity", distance=4, document=i, nll=nll, num_tokens=tokens)
-        for i, (nll, tokens) in enumerate([(1.0, 1), (2.0, 1), (3.0, 2)])
-    ]
-    rows.append(row(config, "perplexity", distance=9, nll=7.0))
-    make_run(tmp_path, config, rows)
-    (member,) = read(tmp_path)
-    curve = member.perplexity[128]
-    assert curve.positions.tolist() == [4, 9]
-    assert curve.nll.tolist() == [9 / 4, 7]
-    assert curve.error[0] == pytest.approx((2 / 3) ** 0.5 / 3**0.5)

@@ -1,9 +1,8 @@
-import numpy as np
 import pytest
 
 from experiment.run import find_runs
-from reporting import curves, page_tables
 from reporting import members as members_lib
+from reporting import page_tables
 from tests.reporting.helpers import answers, experiment, make_run, row
 
 
@@ -23,14 +22,14 @@ def test_other_rules_stand_beside_l50(tmp_path, config):
     rows += [row(config, "vt", exact_match=False), row(config, "fwe", length=512)]
     found = page_tables.rules(read(tmp_path, config, rows))
     assert list(found) == ["kv", "fwe"]  # nobody got any of vt right
-    ((index, cells),) = found["kv"].rows
+    ((index, cells),) = found["kv"].lines
     named = dict(zip(found["kv"].heads, cells, strict=True))
     assert index == 0 and named["L50 [95% CI]"] == named["L85"] == "> 127"
     assert named["visual edge"] == "127"
     for rule in ("0.85 of the shortest", "above 0.794", "above 0.856"):
         assert named[rule] == "128"
     # At a single length there is no shorter one to compare with.
-    assert found["fwe"].rows[0][1][1:] == ["–", ">= 512", ">= 512"]
+    assert found["fwe"].lines[0][1][1:] == ["–", ">= 512", ">= 512"]
 
 
 def test_answers_from_a_whole_context(tmp_path, config):
@@ -40,11 +39,11 @@ def test_answers_from_a_whole_context(tmp_path, config):
     table = page_tables.scores(read(tmp_path, config, rows))
     assert table is not None
     assert table.heads == ["member", "fwe at 512", "vt at 128"]
-    assert table.rows[0][1][1:] == ["0.0 ± 0.0", "75.0 ± 49.0"]
+    assert table.lines[0][1][1:] == ["0.0 ± 0.0", "75.0 ± 49.0"]
 
 
 def test_text_by_every_measure(tmp_path, config):
-    """60 nats over 40 tokens, 50 bytes and 12 words; windows of 1 and 3 nats a token."""
+    """60 nats over 40 tokens, 50 bytes and 12 words; windows of 1 and 3 nats per token."""
     sizes = {"num_bytes": 25, "num_words": 6}
     rows = [
         row(config, "sliding_window", nll=1.0, num_tokens=30, **sizes),
@@ -52,22 +51,6 @@ def test_text_by_every_measure(tmp_path, config):
     ]
     found = page_tables.texts(read(tmp_path, config, [*rows, row(config, "step1")]))
     assert list(found) == ["sliding_window"]
-    cells = found["sliding_window"].rows[0][1][1:]
-    assert cells == ["128", "2", "1.5000", "4.48", "1.7312", "148.4", "mean of windows 2.0000 nats"]
-
-
-def test_copy_gain_is_natural_text_against_its_control(tmp_path, config):
-    """A lag of 16: 3 - 1 nats less, and half of the tokens more."""
-    tasks = {"lagcopy(text=natural)": (1.0, True), "lagcopy(text=control)": (3.0, False)}
-    rows = [
-        row(config, task, nll=nll, exact_match=right or query > 0, distance=15, query=query)
-        for task, (nll, right) in tasks.items()
-        for query in (0, 1)
-    ]
-    members = read(tmp_path, config, [*rows, row(config, "lagcopy(text=natural)", length=256)])
-    assert curves.copy_gain_lengths(members) == [128]  # at 256 there is no control
-    nats, share = curves.copy_gain(members).axes
-    for ax, gain in ((nats, 2.0), (share, 0.5)):
-        (line,) = [line for line in ax.get_lines() if line.get_marker() == "o"]
-        points = np.column_stack([line.get_xdata(), line.get_ydata()])
-        np.testing.assert_allclose(points, [[16, gain]])
+    cells = found["sliding_window"].lines[0][1][1:]
+    assert cells == ["128", "2", "1.5000", "4.48", "1.7312", "148.4", "2"]
+    assert found["sliding_window"].heads[-1] == "window mean nll"

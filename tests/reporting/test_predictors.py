@@ -40,9 +40,10 @@ def test_effective_context_that_is_the_quarter_period_has_slope_one_on_it(member
     # The full period is four times that, two octaves below.
     assert full.slope == pytest.approx(1, abs=0.03)
     assert full.offset == pytest.approx(-2, abs=0.05)
-    assert quarter.num_censored == 0
-    # At 128 tokens base 100 lies beyond what could be asked, and counts as censored.
-    assert {line.num_censored for line in short.regressions} == {1}
+    assert quarter.num_censored == 0 and "more lies" not in predictors.reading(long)
+    # At 128 tokens base 100 lies beyond what could be asked: counted, and said, and not fitted.
+    assert {(line.num_bases, line.num_censored) for line in short.regressions} == {(3, 1)}
+    assert "of 3 bases; that of 1 more lies beyond what was asked." in predictors.reading(short)
 
 
 def test_the_reading_names_both_periods_where_they_tie(members):
@@ -65,6 +66,31 @@ def test_points_and_lines_lie_where_the_numbers_say(members):
     assert x == pytest.approx([15, 42, 70, 136], abs=0.7)
     (text,) = [text.get_text() for text in quarter.texts if "slope" in text.get_text()]
     assert text.startswith("slope 1.0")
+
+
+def test_a_base_beyond_what_was_asked_is_an_arrow_that_the_line_does_not_reach(members):
+    short, long = predictors.comparisons(members)
+    for comparison, last_fitted, num_arrows in ((short, 70, 1), (long, 136, 0)):
+        figure = predictors.against_predictors(comparison, members)
+        quarter = figure.axes[1]
+        assert len([text for text in quarter.texts if text.arrow_patch]) == num_arrows
+        (line,) = [line for line in quarter.get_lines() if line.get_lw() == 1.3]
+        assert np.max(line.get_xdata()) == pytest.approx(last_fitted, abs=0.7)
+        (legend,) = figure.legends
+        names = [text.get_text() for text in legend.get_texts()]
+        assert ("beyond what was\nasked: not fitted" in names) == bool(num_arrows)
+
+
+def test_a_seed_that_did_not_learn_does_not_take_its_base_from_the_line(tmp_path):
+    reaches = {(10, 0): 15, (10, 1): 0, (30, 0): 40, (50, 0): 70}
+    names = [f"base={base},seed={seed}" for base, seed in reaches]
+    path = make_sweep(tmp_path, names)
+    for ((base, seed), reach), name in zip(reaches.items(), names, strict=True):
+        config = experiment(f"rope(base={base})", seed=seed)
+        make_run(path / name, config, answers(config, reach, documents=2))
+    (comparison,) = predictors.comparisons(members_lib.read(find_runs([path])))
+    found = {(line.num_bases, line.num_censored) for line in comparison.regressions}
+    assert found == {(3, 0)}
 
 
 def test_two_bases_are_points_without_a_line(members):
@@ -103,4 +129,4 @@ def test_censored_members_are_arrows_against_trained_length(members):
     (ax,) = figure.axes
     assert len([text for text in ax.texts if text.arrow_patch]) == 3
     gids = [text.get_gid() for text in ax.texts if text.arrow_patch]
-    assert any("T128/base=100, kv at 128: > 127" in gid for gid in gids)
+    assert any("base=100,context_length=128, kv at 128: > 127" in gid for gid in gids)

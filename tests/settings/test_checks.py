@@ -35,7 +35,7 @@ class Sample:
     [
         ("word", "trian", "word must be one of its words, got 'trian'; did you mean 'train'?"),
         ("words", ("wandb", "tensorbord"), "did you mean 'tensorboard'?"),
-        ("count", 0, "count must be a whole number at least 1, got 0"),
+        ("count", 0, "count must be a whole number of at least 1, got 0"),
         ("count", 1.5, "got 1.5"),
         ("count", True, "got True"),
         ("share", 1.1, r"share must be a finite number in \[0, 1\], got 1.1"),

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from model import rotary
-from theory import bound, family, published
+from theory import bound, family, predictions, published
 
 
 def exact(x, m, head_dim, rotary_fraction=1.0):
@@ -112,7 +112,7 @@ def test_the_smallest_base_never_falls_with_length():
     assert answers[1].critical == 2
 
 
-def test_half_the_pairs_at_rest_cover_everything():
+def test_half_the_pairs_unrotated_cover_everything():
     """Su 2024: each turning pair has one at rest beside it, and 1 + cos >= 0."""
     for fraction in (0.5, 0.25):
         answer = bound.smallest_base(2**31, 64, fraction)
@@ -228,13 +228,22 @@ def test_slivers_are_shown():
 # --- other families -----------------------------------------------------------------------------
 
 FAMILIES = {
-    "rope(base=?,rotary_fraction=0.75)": family.rope_base(64, 0.75),
-    "position_interpolation(base=?,factor=4)": family.interpolation_base(64, 4.0),
-    "position_interpolation(base=100,factor=?)": family.interpolation_factor(64, 100.0),
-    "ntk_aware(base=?,factor=4)": family.ntk_aware_base(64, 4.0),
-    "ntk_aware(base=100,factor=?)": family.ntk_aware_factor(64, 100.0),
-    "yarn(base=?,factor=8,original_context_length=512)": family.yarn_base(64, 8.0, 512),
-    "yarn(base=1000,factor=?,original_context_length=512)": family.yarn_factor(64, 1000.0, 512),
+    text: family.opened(
+        rotary.parse(text.replace("?", "2")), text.split("=?")[0].split("(")[-1].split(",")[-1], 64
+    )
+    for text in (
+        "rope(base=?,rotary_fraction=0.75)",
+        "position_interpolation(base=?,factor=4)",
+        "position_interpolation(base=100,factor=?)",
+        "ntk_aware(base=?,factor=4)",
+        "ntk_aware(base=100,factor=?)",
+        "ntk_old(base=100,factor=?)",
+        "ntk_fixed(base=100,factor=?)",
+        "p_rope(base=?,rotary_fraction=0.75)",
+        "method1(base=?)",
+        "yarn(base=?,factor=8,original_context_length=512)",
+        "yarn(base=1000,factor=?,original_context_length=512)",
+    )
 }
 
 
@@ -243,7 +252,7 @@ def test_a_family_is_its_schedule(text):
     for x in np.random.default_rng(0).uniform(0.01, 12, 60):
         schedule = rotary.parse(text.replace("?", repr(math.exp(x))))
         piece = next(piece for piece in FAMILIES[text] if x < piece.stop)
-        ours = np.append(piece.inv_freq(x), np.zeros(piece.at_rest))
+        ours = np.append(piece.inv_freq(x), np.zeros(piece.unrotated))
         np.testing.assert_allclose(ours, schedule.inv_freq(64), rtol=1e-9)
 
 
@@ -267,17 +276,19 @@ def test_the_smallest_number_of_a_family(text):
 
 def test_ntk_raises_the_base_by_its_formula():
     """Its smallest base is plain RoPE's over factor^(d/(d-2))."""
-    (ntk,) = bound.smallest(family.ntk_aware_base(64, 4.0), [700])
+    (ntk,) = bound.smallest(FAMILIES["ntk_aware(base=?,factor=4)"], [700])
     assert ntk.high * 4 ** (64 / 62) == pytest.approx(bound.smallest_base(700, 64).high, rel=1e-8)
 
 
-def test_length_of_every_layer():
-    """Local and global layers in turn, and one that never turns."""
+def test_lengths_by_layer_and_head():
+    """Local and global heads, and one that is unrotated; the farthest of them counts."""
     local, far = (rotary.parse(f"rope(base={base})").inv_freq(64) for base in (100, 10_000))
-    layers = np.stack([local, local, far, np.zeros(32)])
-    assert bound.length_of(layers) == [46, 46, 725, None]
-    assert bound.length_of(far) == [725]
-    assert bound.length_of(far, limit=725) == [None]
+    layers = np.array([[local, local], [local, far], [np.zeros(32), far]])
+    assert predictions.by_layer(layers, 2**20) == [[46, 46], [46, 725], [None, 725]]
+    assert predictions.by_layer(layers[1:2], 725) == [[46, None]]
+    assert predictions.predict(layers[:2]).first_negative == 725
+    assert predictions.predict(layers[:2]).full_period == pytest.approx(47_117, abs=1)
+    assert predictions.predict(layers).first_negative is None
 
 
 # --- bad input ----------------------------------------------------------------------------------

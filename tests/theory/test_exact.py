@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from theory import exact
 
 
-def reference(inv_freq, distance, at_rest=0):
+def reference(inv_freq, distance, unrotated=0):
     with mpmath.workdps(80):
-        return at_rest + mpmath.fsum(mpmath.cos(distance * mpmath.mpf(w)) for w in inv_freq)
+        return unrotated + mpmath.fsum(mpmath.cos(distance * mpmath.mpf(w)) for w in inv_freq)
 
 
 def test_two_pi_to_a_thousand_bits():
@@ -26,10 +26,10 @@ def test_two_pi_to_a_thousand_bits():
     st.integers(0, 2**31 - 1),
     st.integers(0, 3),
 )
-def test_signs_agree_with_eighty_digits(inv_freq, distance, at_rest):
-    expected = reference(inv_freq, distance, at_rest)
+def test_signs_agree_with_eighty_digits(inv_freq, distance, unrotated):
+    expected = reference(inv_freq, distance, unrotated)
     angles = exact.products(inv_freq, distance)
-    assert exact.sign_of_cosine_sum(angles, at_rest) == mpmath.sign(expected)
+    assert exact.sign_of_cosine_sum(angles, unrotated) == mpmath.sign(expected)
 
 
 @pytest.mark.parametrize("split", [0.25, 0.7, 1.0, 1.5])

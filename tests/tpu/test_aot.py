@@ -1,6 +1,7 @@
 """FLOPs, bandwidths and bounds by hand; with libtpu, the real step compiled for real chips."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 
@@ -10,9 +11,9 @@ import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
 from experiment import overrides
-from model import sharding
 from tpu import aot
 from tpu.topology import find
+from training.members import abstract_state
 
 HAS_LIBTPU = importlib.util.find_spec("libtpu") is not None
 
@@ -91,9 +92,9 @@ def test_least_traffic_of_fsdp():
         ["mesh.data=1", "mesh.fsdp=4", "model.compute_dtype=bfloat16", "train.accumulate=2"],
     )
     mesh = AbstractMesh((1, 1, 4, 1, 1), ("sweep", "data", "fsdp", "sequence", "tensor"))
-    shardings = sharding.parameter_shardings(config.model, mesh, members=False)
+    params = abstract_state(config, 1, mesh).params  # pyright: ignore[reportArgumentType]
     received = 2 * (512 * 32 + 2 * 9216) * 2 * 3 / 4
-    bound = aot.least_traffic(config, mesh, shardings, 1)  # pyright: ignore[reportArgumentType]
+    bound = aot.least_traffic(config, mesh, params)  # pyright: ignore[reportArgumentType]
     assert bound == {"all-gather": 2 * received, "reduce-scatter": received}
 
 
@@ -147,8 +148,8 @@ def test_the_step_compiles_for_chips_that_are_not_here():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
-def test_keys_travel_round_the_ring():
-    """Two devices a row: keys, values and places move in two layers, and back as gradients."""
+def test_kv_shards_are_permuted_round_the_ring():
+    """Two devices a row: keys, values, positions move in two layers, and back as gradients."""
     done = run(
         *("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=2", "mesh.sequence=2"),
         *("data.context_length=256", "model.compute_dtype=bfloat16"),
@@ -157,3 +158,20 @@ def test_keys_travel_round_the_ring():
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     permutes = next(line.split() for line in lines if line.startswith("collective-permute"))
     assert int(permutes[1]) >= 2 * (2 + 2 + 2)
+
+
+def test_a_cpu_in_the_chips_place(monkeypatch, capsys):
+    """All but libtpu: the step is traced, compiled and read, here for this machine's CPU."""
+    monkeypatch.setattr(aot, "compile_devices", lambda topology: jax.devices("cpu")[:1])
+    monkeypatch.setattr("sys.argv", ["aot", "tiny", "--topology", "v5e:1x1", "--json"])
+    assert aot.main() == 0
+    report = aot.Report(**json.loads(capsys.readouterr().out))
+    assert report.problem is None
+    # 34,976 parameters and two moments of each in float32; 8 x 64 tokens' four integers and mask.
+    state_and_batch = 3 * 4 * 34_976 + 5 * 4 * 8 * 64
+    assert 0 <= report.arguments - state_and_batch < 1000  # frequencies, counters, learning rate
+    assert report.seconds["compute"] == report.flops / 197e12
+    assert report.collectives == [] and report.seconds["network"] == 0
+    assert report.fits(find("v5e:1x1"))
+    assert not report._replace(code=16 * 2**30).fits(find("v5e:1x1"))
+    assert not report._replace(problem="Used 20G of 16G hbm").fits(find("v5e:1x1"))

@@ -11,15 +11,13 @@ import yaml
 from tpu import jobset
 from tpu.topology import find
 
-SCHEDULE = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
+VARIANT = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
 
 
 def read(name="ropewalk-x", member="base=1", command=("python",), topology="v5p:4x4x4", **changes):
     settings = {"image": "i", "claim": "runs", "spot": False, "restarts": 3} | changes
-    text = jobset.manifest(
-        name=name, member=member, command=list(command), topology=find(topology), **settings
-    )
-    return yaml.safe_load(text)
+    cluster = jobset.Cluster(topology=find(topology), **settings)
+    return yaml.safe_load(jobset.manifest(jobset.Job(name, member, list(command)), cluster))
 
 
 def test_a_slice_has_a_pod_on_every_host():
@@ -55,7 +53,7 @@ def test_spot_and_a_single_chip():
 
 
 @pytest.mark.parametrize(
-    "word", [SCHEDULE, "it's", 'say "no"', "a: b # c", "- x", "é\n$HOME", "1e4"]
+    "word", [VARIANT, "it's", 'say "no"', "a: b # c", "- x", "é\n$HOME", "1e4"]
 )
 def test_any_word_stays_one_word(word):
     command = ["python", "train.py", word]
@@ -66,17 +64,17 @@ def test_any_word_stays_one_word(word):
 
 
 def test_a_job_for_each_member_or_one_for_all():
-    given = [f"{SCHEDULE},nope", "train.num_steps=7"]
+    given = [f"{VARIANT},nope", "train.num_steps=7"]
     arguments = ["tiny", "--workdir", "/runs/My Sweep", *given]
-    first, second = jobset.commands("members", "tiny", "/runs/My Sweep", given)
+    first, second = jobset.make_jobs("members", "tiny", "/runs/My Sweep", given)
     member = ["python", "sweep.py", "--member"]
     assert first[0] == "ropewalk-my-sweep-0"
     assert first[1] == "rotary=yarn(base=1e4,factor=8,original_context_length=64)"
     assert first[2] == [*member, "0", *arguments]
     assert second == ("ropewalk-my-sweep-1", "rotary=nope", [*member, "1", *arguments])
-    ((name, _, command),) = jobset.commands("sweep", "tiny", "/runs/My Sweep", given)
+    ((name, _, command),) = jobset.make_jobs("sweep", "tiny", "/runs/My Sweep", given)
     assert (name, command) == ("ropewalk-my-sweep", ["python", "sweep.py", *arguments])
-    ((name, _, command),) = jobset.commands("run", "tiny", "/runs/a", ["seed=1"])
+    ((name, _, command),) = jobset.make_jobs("run", "tiny", "/runs/a", ["seed=1"])
     expected = ["python", "train.py", "tiny", "--workdir", "/runs/a", "seed=1"]
     assert (name, command) == ("ropewalk-a", expected)
 
@@ -94,7 +92,7 @@ def test_names_are_dns_labels_with_room_for_the_pods(workdir):
 def test_apply_prints_the_manifests_and_starts_nothing():
     given = ["tiny", "--workdir", "/runs/t", "--topology", "v5e:4x4", "--image", "repo/image:1"]
     done = subprocess.run(
-        ["tpu/apply.sh", *given, f"{SCHEDULE},nope", "--dry-run"],
+        ["tpu/apply.sh", *given, f"{VARIANT},nope", "--dry-run"],
         env={"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,

@@ -74,7 +74,7 @@ def test_members_of_a_sweep():
 def test_activations_by_hand(remat):
     """512 tokens on a device; a layer's products: q 32, k 16, v 16, gate and up 64 each.
 
-    Between them: turned q and k 48, attention's output 32, the gated product 64.
+    Between them: rotated q and k 48, attention's output 32, the gated product 64.
     """
     given = ["mesh.data=2", "mesh.fsdp=1", f"model.remat={remat}", "data.context_length=128"]
     config, sizes, _ = planned(given, 2)
@@ -128,8 +128,8 @@ def test_command(monkeypatch, capsys):
     # 125,696 x 2048 float32 over 64 chips.
     assert "params.embedding 125696 2048 vocab embed tensor fsdp 982.00 MiB 15.34 MiB" in lines
     # 2,133,985,280 parameters: 8.5 GB, and AdamW's two moments.
-    assert "params 7.95 GiB 127.70 MiB a device" in lines
-    assert "opt_state 15.90 GiB 255.39 MiB a device" in lines
+    assert "params 7.95 GiB 127.70 MiB per device" in lines
+    assert "opt_state 15.90 GiB 255.39 MiB per device" in lines
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_program_reaches_the_hosts_word_for_word():
         *("setsid", ".venv/bin/python", *program),
         *(">", "run.main.log", "2>&1", "<", "/dev/null", "&"),
     ]
-    # The parentheses of a schedule would be a subshell, the comma is harmless: both are quoted.
+    # The parentheses of a variant would be a subshell, the comma is harmless: both are quoted.
     assert f"'{MEMBER}'" in line
 
 

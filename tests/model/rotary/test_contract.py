@@ -12,7 +12,8 @@ from experiment.config import from_dict, to_dict
 from experiment.overrides import load_configs
 from model.config import ModelConfig
 from model.positions import cos_sin, position_table, rotate
-from model.rotary import Rotary, expression, parse, schedules
+from model.rotary import Rotary, expression, parse, variants
+from model.rotary.recorded import Recorded
 
 # One example of each schedule, from the configs: a new schedule brings a config, and this file
 # stays as it is.
@@ -20,7 +21,11 @@ EXAMPLES = {
     type(config.model.rotary).__module__.rpartition(".")[2]: config.model.rotary
     for config in load_configs().values()
 }
-NAMES = sorted(schedules())
+# No config asks for this one: it is what becomes of a variant of the user's own file.
+EXAMPLES["recorded"] = Recorded(
+    name="mine.py:Bent(strength=2)", values=tuple(0.9**i for i in range(32))
+)
+NAMES = sorted(variants())
 HEAD_DIM = 64
 
 
@@ -40,11 +45,11 @@ def example(name: str, head_dim: int = HEAD_DIM):
 
 def having(field: str) -> list[str]:
     """Names of the schedules that have this field."""
-    return [name for name, cls in schedules().items() if field in cls.__dataclass_fields__]
+    return [name for name, cls in variants().items() if field in cls.__dataclass_fields__]
 
 
 def test_every_schedule_has_a_config():
-    assert set(NAMES) == set(EXAMPLES), "add configs/schedules/NAME.py"
+    assert set(NAMES) == set(EXAMPLES), "add it to configs/variants.py"
 
 
 @pytest.fixture(params=NAMES)
@@ -54,7 +59,7 @@ def name(request):
 
 def test_the_file_names_its_only_class(name):
     """The expression name is the file's; the class is the same words in capitals."""
-    cls = schedules()[name]
+    cls = variants()[name]
     assert cls.__name__ == "".join(word.capitalize() for word in name.split("_"))
     assert cls.__module__ == f"model.rotary.{name}"
 
@@ -83,10 +88,10 @@ def test_json_reads_back_as_the_same_schedule(name):
 
 OWN = [
     (name, field.name)
-    for name, cls in schedules().items()
+    for name, cls in variants().items()
     for field in dataclasses.fields(cls)
     if field.name not in Rotary.__dataclass_fields__
-    and field.name != "file"  # numbers by another way
+    and field.name not in ("file", "name")  # numbers by another way; a label
 ]
 
 
@@ -105,7 +110,7 @@ def test_every_parameter_matters(name, parameter):
 
     def what_a_model_reads(rotary):
         rotary = rotary.at_length(2**12)
-        return [*rotary.inv_freq(HEAD_DIM), rotary.logit_scale, rotary.resting_logit_scale]
+        return [*rotary.inv_freq(HEAD_DIM), rotary.logit_scale, rotary.unrotated_logit_scale]
 
     rotary = example(name)
     found = []
@@ -147,7 +152,7 @@ def turn(rotary, x_NH: np.ndarray, position: int) -> np.ndarray:
         rotary=rotary,
     )
     table = position_table(config, 512)
-    cos_BTR, sin_BTR = cos_sin(table.turns_hi[0], table.turns_lo[0], jnp.array([[position]]))
+    cos_BTR, sin_BTR = cos_sin(table.cycles_hi[0], table.cycles_lo[0], jnp.array([[position]]))
     return np.asarray(rotate(x_NH[None, None], cos_BTR, sin_BTR))[0, 0]
 
 
@@ -204,5 +209,5 @@ def test_log_n_reaches_the_table(name):
         rotary=rotary,
     )
     table = position_table(config, 1024)
-    np.testing.assert_allclose(table.query_slope, np.full(3, 0.14426950408889634), rtol=1e-6)
-    np.testing.assert_array_equal(table.query_floor, np.ones(3))
+    np.testing.assert_allclose(table.query_slope, np.full((3, 1), 0.14426950408889634), rtol=1e-6)
+    np.testing.assert_array_equal(table.query_floor, np.ones((3, 1)))

@@ -25,15 +25,18 @@ def dynamic(name: str, **shared) -> rotary.Rotary:
     return dataclasses.replace(schedule, **shared)
 
 
+SIZES = rotary.HeadSizes(num_layers=1, num_kv_heads=1, head_dim=64)
+
+
 def test_every_dynamic_schedule_is_tested_here():
-    assert {name for name in rotary.schedules() if name.startswith("dynamic_")} == set(STATIC)
+    assert {name for name in rotary.variants() if name.startswith("dynamic_")} == set(STATIC)
 
 
 @pytest.mark.parametrize("name", STATIC)
 @pytest.mark.parametrize("length", [1, 2047, 2048])
 def test_up_to_the_trained_length_nothing_changes_bit_for_bit(name, length):
-    plain = rotary.table([rotary.parse("rope(base=500)")], 64, ORIGINAL)
-    table = rotary.table([dynamic(name)], 64, ORIGINAL, length)
+    plain = rotary.table(rotary.parse("rope(base=500)"), SIZES, ORIGINAL)
+    table = rotary.table(dynamic(name), SIZES, ORIGINAL, length)
     for ours, expected in zip(vars(table).values(), vars(plain).values(), strict=True):
         np.testing.assert_array_equal(ours, expected)
 

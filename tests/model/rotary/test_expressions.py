@@ -40,7 +40,7 @@ def test_expression(rotary, text):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("rop(base=10)", "unknown rotary schedule 'rop'; did you mean 'rope'?"),
+        ("rop(base=10)", "unknown rotary variant 'rop'; did you mean 'rope'?"),
         ("ntkaware(base=10,factor=2)", "did you mean 'ntk_aware'?"),
         ("rope(bse=10)", "rope has no parameter 'bse'; did you mean 'base'?"),
         ("rope(theta=10)", "rope has no parameter 'theta'"),

@@ -88,7 +88,10 @@ def test_it_is_ntk_by_parts_between_one_turn_and_four(base):
     "change, message",
     [
         ({"factor": 0.5}, r"factor must be a finite number of at least 1, got 0\.5"),
-        ({"original_context_length": 0}, "original_context_length must be a finite number above 0"),
+        (
+            {"original_context_length": 0},
+            "original_context_length must be a whole number of at least 1",
+        ),
         ({"low_freq_factor": 0}, "low_freq_factor must be a finite number above 0, got 0"),
         ({"high_freq_factor": 1.0}, r"high_freq_factor=1\.0 must be above low_freq_factor=1\.0"),
         ({"base": 1.0}, "base must be a finite number above 1"),

@@ -42,8 +42,11 @@ def test_the_pair_that_both_rules_meet_at_is_the_same_share_of_a_smaller_head():
     "change, message",
     [
         ({"factor": 0.5}, r"factor must be a finite number of at least 1, got 0\.5"),
-        ({"raised_fraction": 0}, r"raised_fraction must be in \(0, 1\], got 0"),
-        ({"raised_fraction": 1.5}, r"raised_fraction must be in \(0, 1\], got 1\.5"),
+        ({"raised_fraction": 0}, r"raised_fraction must be a finite number in \(0, 1\], got 0"),
+        (
+            {"raised_fraction": 1.5},
+            r"raised_fraction must be a finite number in \(0, 1\], got 1\.5",
+        ),
         ({"base": 1.0}, "base must be a finite number above 1"),
     ],
 )

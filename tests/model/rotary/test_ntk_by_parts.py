@@ -65,7 +65,10 @@ def test_frequencies_are_the_papers(parameters, expected):
     "change, message",
     [
         ({"factor": 0.5}, r"factor must be a finite number of at least 1, got 0\.5"),
-        ({"original_context_length": 0}, "original_context_length must be a finite number above 0"),
+        (
+            {"original_context_length": 0},
+            "original_context_length must be a whole number of at least 1",
+        ),
         ({"beta_slow": 0}, "beta_slow must be a finite number above 0, got 0"),
         ({"beta_fast": 1.0}, r"beta_fast=1\.0 must be above beta_slow=1\.0"),
         ({"base": 1.0}, "base must be a finite number above 1"),

@@ -39,7 +39,9 @@ def test_a_whole_head_is_plain_rope():
 
 
 def test_it_refuses_what_every_schedule_does():
-    with pytest.raises(ValueError, match=r"rotary_fraction must be in \(0, 1\], got 2"):
+    with pytest.raises(
+        ValueError, match=r"rotary_fraction must be a finite number in \(0, 1\], got 2"
+    ):
         PRope(base=10.0, rotary_fraction=2)
     with pytest.raises(ValueError, match="rotates no pair"):
         PRope(base=10.0, rotary_fraction=0.01).inv_freq(16)

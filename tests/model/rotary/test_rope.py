@@ -75,7 +75,9 @@ def test_the_base_has_no_default():
 
 @pytest.mark.parametrize("fraction", [0.0, -0.5, 1.5])
 def test_a_fraction_outside_its_range_is_refused(fraction):
-    with pytest.raises(ValueError, match=rf"rotary_fraction must be in \(0, 1\], got {fraction}"):
+    with pytest.raises(
+        ValueError, match=rf"rotary_fraction must be a finite number in \(0, 1\], got {fraction}"
+    ):
         Rope(base=10.0, rotary_fraction=fraction)
 
 
@@ -87,5 +89,7 @@ def test_heads_that_cannot_turn_are_refused():
 
 
 def test_log_n_takes_three_words():
-    with pytest.raises(ValueError, match="log_n must be off, train or extrapolate, got 'on'"):
+    with pytest.raises(
+        ValueError, match="log_n must be one of its words, got 'on'; did you mean 'off'"
+    ):
         Rope(base=10.0, log_n="on")  # type: ignore[arg-type]

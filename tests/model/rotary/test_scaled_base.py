@@ -56,8 +56,14 @@ def test_critical_dimensions():
     "change, message",
     [
         ({"target_context_length": 511}, "at least original_context_length=512, got 511"),
-        ({"target_context_length": "long"}, "target_context_length must be at least .* got 'long'"),
-        ({"original_context_length": 6}, "original_context_length must be at least 7 .* got 6"),
+        (
+            {"target_context_length": "long"},
+            "target_context_length must be a whole number .* got 'long'",
+        ),
+        (
+            {"original_context_length": 6},
+            "original_context_length must be a whole number of at least 7, got 6",
+        ),
         ({"base": 1.0}, "base must be a finite number above 1"),
     ],
 )

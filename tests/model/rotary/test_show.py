@@ -7,10 +7,15 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from experiment.overrides import find_config
 from model.rotary import __main__ as command
 from model.rotary import parse
+from model.rotary.show import Head, report
 from theory import decay
+
+
+def look(text: str, dim: int, length: int, num_unrotated: int = 0):
+    head = Head(dim=dim, length=length, num_unrotated=num_unrotated)
+    return report(parse(text), head, decay.first_negative)
 
 
 @pytest.fixture
@@ -35,7 +40,7 @@ def test_plain_rope_at_4096_tokens(show):
     assert seen["bands"] == 64 * ["kept"]
     assert seen["first_negative"] == 1707
     slow, short = seen["warnings"]
-    assert slow.startswith("18 of 64 pairs (46 to 63) never complete a turn within 4096 tokens")
+    assert slow.startswith("18 of 64 pairs (46 to 63) never complete a cycle within 4096 tokens")
     assert short.startswith("the sum of cosines is negative at distance 1707, within 4096 tokens")
 
 
@@ -44,7 +49,7 @@ def test_a_context_within_the_bound_is_not_warned_of(show):
     seen = json.loads(show("rope(base=1e4)", "--length", "1707", "--json"))
     assert seen["first_negative"] is None
     (slow,) = seen["warnings"]
-    assert slow.startswith("25 of 64 pairs (39 to 63) never complete a turn within 1707 tokens")
+    assert slow.startswith("25 of 64 pairs (39 to 63) never complete a cycle within 1707 tokens")
     assert (
         json.loads(show("rope(base=1e4)", "--length", "1708", "--json"))["first_negative"] == 1707
     )
@@ -63,13 +68,13 @@ def test_bands_of_yarn(show):
 @pytest.mark.parametrize(
     "text, bands",
     [
-        ("nope", ["rest"] * 4),
-        ("rope(base=10,rotary_fraction=0.5)", ["kept", "kept", "rest", "rest"]),
-        ("p_rope(base=10,rotary_fraction=0.5)", ["kept", "kept", "rest", "rest"]),
+        ("nope", ["unrotated"] * 4),
+        ("rope(base=10,rotary_fraction=0.5)", ["kept", "kept", "unrotated", "unrotated"]),
+        ("p_rope(base=10,rotary_fraction=0.5)", ["kept", "kept", "unrotated", "unrotated"]),
         ("position_interpolation(base=10,factor=2)", ["interpolated"] * 4),
         ("position_interpolation(base=10,factor=1)", ["kept"] * 4),
         ("ntk_aware(base=10,factor=2)", ["kept", "ramp", "ramp", "interpolated"]),
-        ("explicit(values=(1,.5,.1,0))", ["", "", "", "rest"]),
+        ("explicit(values=(1,.5,.1,0))", ["", "", "", "unrotated"]),
         (
             "longrope(base=9,pair_factors=(1,2,4,9),original_context_length=8,target_context_length=32)",
             ["kept", "ramp", "interpolated", "interpolated"],
@@ -77,7 +82,7 @@ def test_bands_of_yarn(show):
     ],
 )
 def test_bands(text, bands):
-    seen = command.report(parse(text), 8, 16)
+    seen = look(text, 8, 16)
     assert seen.bands == bands
 
 
@@ -98,17 +103,11 @@ def test_what_does_not_turn(show):
             2**20,
             "precision: position times frequency in float32 is up to 0.06",
         ),
-        ("explicit(values=(4.0,1.0))", 4, 8, "1 pairs turn more than half a turn a token"),
+        ("explicit(values=(4.0,1.0))", 4, 8, "1 pairs rotate more than half a cycle per token"),
     ],
 )
 def test_warnings(text, head_dim, length, warning):
-    assert any(warning in found for found in command.report(parse(text), head_dim, length).warnings)
-
-
-@pytest.mark.parametrize("text", ["rope(base=100)", "rope(base=500)", "method2", "p_rope(base=50)"])
-def test_the_quick_scan_agrees_with_theory(text):
-    inv_freq = parse(text).inv_freq(128)
-    assert command.first_negative(inv_freq, 20_000) == decay.first_negative(inv_freq, 20_000)
+    assert any(warning in found for found in look(text, head_dim, length).warnings)
 
 
 def test_a_config_brings_its_head_and_context(show):
@@ -118,13 +117,13 @@ def test_a_config_brings_its_head_and_context(show):
     assert (seen["head_dim"], seen["length"]) == (8, 32)
 
 
-def test_pairs_that_a_schedule_never_sees_count_as_ones(show):
-    """MLA's: four pairs at rest outweigh four that turn, so that the sum is never negative."""
-    schedule = parse("rope(base=10)")
-    assert command.report(schedule, 8, 64).first_negative is not None
-    assert command.report(schedule, 8, 64, num_resting=4).first_negative is None
-    mla = find_config("mla_tiny").model
-    assert json.loads(show("mla_tiny", "--json"))["head_dim"] == mla.rope_head_dim < mla.head_dim
+def test_pairs_that_a_variant_never_sees_count_as_ones():
+    """MLA's: four unrotated pairs outweigh four rotated ones: the sum is never negative."""
+    assert look("rope(base=10)", 8, 64).first_violation is not None
+    latent = look("rope(base=10)", 8, 64, num_unrotated=8)
+    assert latent.first_violation is None
+    assert (latent.head_dim, latent.rotary_dim) == (16, 8)
+    assert latent.bands == ["kept"] * 4 + ["unrotated"] * 4
 
 
 def test_a_dynamic_schedule_is_shown_as_a_row_of_that_length_has_it(show):
@@ -142,7 +141,9 @@ def test_every_member_of_a_sweep_is_shown(show):
     assert [one["name"] for one in seen] == [*names, "rope(base=10000)", "rope(base=1e+06)", "nope"]
 
 
-@pytest.mark.parametrize("text", ["rope(base=10),nope", "[rope(base=10),nope,nope]"])
+@pytest.mark.parametrize(
+    "text", ["rope(base=10),nope", "[rope(base=10),nope,nope]", "[[rope(base=10),nope]]"]
+)
 def test_several_expressions_in_one(show, text):
     seen = json.loads(show(text, "--json"))["schedules"]
     assert [one["name"] for one in seen] == ["rope(base=10)", "nope"]
@@ -162,7 +163,7 @@ def test_the_table_for_people(show):
     )
     assert lines[0] == "rope(base=10000,rotary_fraction=0.5)"
     assert lines[4].split() == ["0", "1", "6.2832", "1.273", "1", "kept"]
-    assert lines[5].split() == ["1", "0", "inf", "0", "rest"]
+    assert lines[5].split() == ["1", "0", "inf", "0", "unrotated"]
 
 
 def test_a_plot_is_drawn(show, tmp_path):
@@ -180,13 +181,13 @@ def test_a_plot_is_drawn(show, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["rop"], "unknown config or schedule 'rop'; did you mean 'rope'?"),
+        (["rop"], "unknown config or variant 'rop'; did you mean 'rope'?"),
         (["rope"], "rope needs base: write rope(base=...)"),
         (["rope(bse=10)"], "rope has no parameter 'bse'; did you mean 'base'?"),
         (["rope(base=10)", "--head-dim", "7"], "head_dim must be even and positive, got 7"),
         (["rope(base=10)", "--length", "0"], "--length must be at least 1, got 0"),
         (["rope(base=10)", "--head-dim", "-2"], "--head-dim must be at least 1, got -2"),
-        (["explicit(values=(1,2))"], "values has 2 numbers; rotary_dim=128 needs 64"),
+        (["explicit(values=(1,2))"], "Explicit has 2 frequencies; rotary_dim=128 needs 64"),
         (["rope(base=10)", "--plot", "missing/a.png"], "No such file or directory"),
         (["rope(base=10)", "--plot", "a.xyz"], "Format 'xyz' is not supported"),
         (["rope(base=10)", "--lenth", "3"], "unrecognized arguments: --lenth"),

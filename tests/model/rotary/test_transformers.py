@@ -113,8 +113,8 @@ def test_frequencies_and_attention_factor(text, rope_type, parameters, length, b
     np.testing.assert_allclose(schedule.inv_freq(head_dim), inv_freq, rtol=5e-6)
     # Of DeepSeek's two scales transformers' function returns the ratio, its model has the other.
     if "mscale_all_dim" in parameters:
-        factor *= math.sqrt(schedule.resting_logit_scale)
-        assert schedule.resting_logit_scale == pytest.approx((0.1 * 0.5 * math.log(8) + 1) ** 2)
+        factor *= math.sqrt(schedule.unrotated_logit_scale)
+        assert schedule.unrotated_logit_scale == pytest.approx((0.1 * 0.5 * math.log(8) + 1) ** 2)
     assert schedule.logit_scale == pytest.approx(factor**2, rel=1e-12)
 
 

@@ -112,7 +112,7 @@ def test_the_ramp_ends_at_whole_pairs_unless_told_not_to(case):
 def test_mscale_is_deepseeks(options, turning, resting):
     schedule = rotary.parse(f"yarn(base=1e4,factor=40,original_context_length=4096,{options})")
     assert schedule.logit_scale == pytest.approx(turning**2, rel=1e-12)
-    assert schedule.resting_logit_scale == pytest.approx(resting**2, rel=1e-10)
+    assert schedule.unrotated_logit_scale == pytest.approx(resting**2, rel=1e-10)
 
 
 def test_the_factor_must_stretch():

@@ -1,0 +1,77 @@
+"""Which row comes when, by arithmetic alone: any place of an endless order is found at once.
+
+Both orders are grain's to the bit, so that rows have the numbers they always had; and training
+from a finished store needs no grain.
+"""
+
+import functools
+from collections.abc import Sequence
+
+_WORD = 0xFFFFFFFF  # std::seed_seq counts in 32 bits
+
+
+def shuffled(index: int, count: int, seed: int) -> int:
+    """Where `index` of 0 ... count - 1 stands in a permutation that `seed` (32 bits) decides.
+
+    Four rounds of the Simon cipher (Beaulieu et al., eprint 2013/404) on blocks that hold `count`,
+    walked along its cycles until the value lies in range: `grain.experimental.index_shuffle`.
+    """
+    if count == 1:
+        return 0
+    # ceil(log2(count - 1)), at least 16 and even, as two words.
+    half = max(16, (count - 2).bit_length() + 1) // 2
+    mask = (1 << half) - 1
+
+    def mix(x: int) -> int:
+        one, two, eight = (x << n | x >> (half - n) for n in (1, 2, 8))
+        return ((one & eight) ^ two) & mask
+
+    while True:
+        left, right = index >> half & mask, index & mask
+        for first, second in _round_keys(seed):
+            left ^= mix(right) ^ (first & mask)
+            right ^= mix(left) ^ (second & mask)
+        index = left << half | right
+        if index < count:
+            return index
+
+
+@functools.lru_cache(maxsize=64)
+def _round_keys(seed: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Four words of C++'s `std::seed_seq` with one word of seed ([rand.util.seedseq])."""
+    keys = [0x8B8B8B8B] * 4
+
+    def scrambled(k: int, sign: int) -> int:
+        before, word = keys[(k - 1) % 4], keys[k % 4]
+        x = word ^ keys[(k + 1) % 4] ^ before if sign > 0 else word + keys[(k + 1) % 4] + before
+        return (1664525 if sign > 0 else 1566083941) * (x ^ (x & _WORD) >> 27) & _WORD
+
+    for k in range(4):
+        first = scrambled(k, 1)
+        second = first + (1 if k == 0 else k + seed if k == 1 else k)
+        keys[(k + 1) % 4] = keys[(k + 1) % 4] + first & _WORD
+        keys[(k + 2) % 4] = keys[(k + 2) % 4] + second & _WORD
+        keys[k] = second & _WORD
+    for k in range(4, 8):
+        third = scrambled(k, -1)
+        fourth = third - k % 4
+        keys[(k + 1) % 4] ^= third
+        keys[(k + 2) % 4] ^= fourth & _WORD
+        keys[k % 4] = fourth & _WORD
+    return (keys[0], keys[1]), (keys[2], keys[3])
+
+
+def interleaved(index: int, weights: Sequence[float]) -> tuple[int, int]:
+    """Which of several endless orders gives number `index` of their mixture, and which of its own.
+
+    Every stretch holds its share of each: `grain.MapDataset.mix`.
+    """
+    whole = [int(weight * (100 / min(weights))) for weight in weights]
+    left, place, after = sum(whole), index, index + 1
+    for number, weight in enumerate(whole):
+        # How many of the first `place` elements come from later orders than this one.
+        later, later_after = (x * (left - weight) // left for x in (place, after))
+        if place - later != after - later_after:
+            return number, place - later
+        left, place, after = left - weight, later, later_after
+    raise AssertionError("every element has an order it comes from")

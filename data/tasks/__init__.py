@@ -1,0 +1,36 @@
+"""Tasks that can be trained on, one file each: documents that ask for something said earlier.
+
+    kv        k1 v1 k2 v2 k1 [v1] k3 v3 k2 [v2] k3 [v3]      every key twice; its value is asked
+    lagcopy   a b c d a [b  c  d  a  b  c  d]                one text again and again
+    lines     line red-fox: ... <12345>   line old-map: ... <67890>   line red-fox: ... <[12345]>
+
+(in [brackets]: answers). The splits never share a document.
+"""
+
+import functools
+import pkgutil
+import re
+
+from settings import expressions
+
+
+def names() -> list[str]:
+    """The tasks of this folder, found without importing them."""
+    return sorted(info.name for info in pkgutil.iter_modules(__path__))
+
+
+def check(text: str) -> None:
+    """Raises ValueError if `text` names neither a task of this folder nor a file of one's own."""
+    name = re.split(r"[(\s]", text.strip())[0]
+    if name not in names() and not re.match(r"[^()]+\.py:\w+", text):
+        raise ValueError(f"unknown retrieval task {name!r}; {expressions.nearest(name, names())}")
+
+
+@functools.cache
+def parse(text: str):
+    """The `data.task.Task` that `text` names; ValueErrors as of `settings.expressions.build`."""
+    import data.tasks
+    from data.task import Task
+    from settings.folders import classes_in
+
+    return expressions.build(text, classes_in(data.tasks, Task), Task, kind="retrieval task")

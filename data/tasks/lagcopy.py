@@ -1,0 +1,49 @@
+"""Copying at a lag: random ids again and again; the distance is one less than the lag.
+
+The repeated text of Su's blog and of Olsson et al. (2022).
+"""
+
+import dataclasses
+
+import numpy as np
+
+from data.task import Asked, Document, Draw, Task, distances, possible
+from data.tokenizer import Tokenizer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lagcopy(Task):
+    """See the module."""
+
+    kind = "retrieval"
+    order = 1
+
+    def least_length(self, asked: Asked) -> int:
+        """Two copies of two ids."""
+        return 4
+
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """Random pieces repeated to fill the length; every id that the past determines is asked.
+
+        A text no longer than the alphabet holds no piece twice, so one piece of context is enough.
+        """
+        length, lag, fillers = asked.length, self._lag(asked, draw), asked.tokenizer.fillers
+        blocks = [draw.random.permutation(len(fillers)) for _ in range(0, lag, len(fillers))]
+        copies = np.resize(fillers[np.concatenate(blocks)[:lag]], length)
+        tokens = np.append(asked.tokenizer.bos_id, copies)
+        # That the text starts again is news, so its second copy is asked from its second id on.
+        return copied(tokens, np.arange(lag + 2, length + 1), lag)
+
+    def _lag(self, asked: Asked, draw: Draw) -> int:
+        nearest, farthest = possible(1, asked.length - 3, asked.distances)
+        return int(distances(draw.random, 1, nearest + 1, farthest + 1)[0])
+
+    def chance(self, tokenizer: Tokenizer) -> float:
+        """See `Task.chance`."""
+        return 1 / len(tokenizer.fillers)
+
+
+def copied(tokens: np.ndarray, start: np.ndarray, lag: int) -> Document:
+    """A document that asks for single ids, each said `lag` tokens before."""
+    answers = np.stack([start, np.ones_like(start), np.full_like(start, lag - 1)], axis=1)
+    return Document.of(tokens, answers)

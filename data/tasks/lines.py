@@ -1,0 +1,89 @@
+"""Lines with a key and a number, then some of them again, of which the number is asked.
+
+LongEval's lines (LongChat, 2023) as a completion: no question in words, so a base model can answer
+it, and small ones learn it. Numbers have five digits, so that no line is easier.
+"""
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from data import keys
+from data.task import Asked, Document, Draw, Task, distances, possible
+from data.tokenizer import Tokenizer
+from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
+
+_QUERIES = 4  # of a document, at most
+
+
+class _Parts(NamedTuple):
+    """Ids of a line around its key and its number, and of the longest line."""
+
+    start: list[int]
+    middle: list[int]
+    end: list[int]
+    longest: int
+
+
+@functools.lru_cache(maxsize=8)
+def _parts(tokenizer: Tokenizer) -> _Parts:
+    inside = functools.partial(tokenizer.encode, inside=True)
+    start, middle, end = inside("line "), inside(": REGISTER_CONTENT is <"), inside(">\n")
+    # Over all words: what fits in training fits in evaluation.
+    longest = max(keys.pairs(tokenizer, ADJECTIVES, n).longest for n in (NOUNS, HELD_OUT_NOUNS))
+    return _Parts(start, middle, end, len(start + middle + end) + longest + 5)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lines(Task):
+    """See the module. Nouns of evaluation are never seen in training."""
+
+    kind = "retrieval"
+    order = 2
+
+    def least_length(self, asked: Asked) -> int:
+        """Two lines, and one of them again."""
+        return 3 * _parts(asked.tokenizer).longest
+
+    def document(self, asked: Asked, draw: Draw) -> Document:
+        """Lines with keys of their own, then up to four lines that repeat some of them."""
+        tokenizer, length, random = asked.tokenizer, asked.length, draw.random
+        start, middle, end, longest = _parts(tokenizer)
+        nouns = NOUNS if asked.split == "train" else HELD_OUT_NOUNS
+        names = keys.pairs(tokenizer, ADJECTIVES, nouns)
+        most = min(length // (len(start + middle + end) + 7) + 1, len(names))
+        drawn = random.choice(len(names), size=most, replace=False).tolist()
+        contents = random.integers(10_000, 100_000, size=most)
+        numbers = keys.digits(tokenizer, contents, task="lines")
+        lines = [
+            (start + names[name] + middle, number + end)
+            for name, number in zip(drawn, numbers, strict=True)
+        ]
+        # Room for the queries first: each may repeat the longest line of those that fit.
+        num_queries = min(_QUERIES, length // longest // 2)
+        room = length - num_queries * max(len(before + after) for before, after in lines)
+        tokens = [tokenizer.bos_id]
+        said = keys.write(tokens, lines, room, task="lines").tolist()
+
+        unasked = np.array(said)
+        answers = []
+        nearest, farthest = 1, length - 1
+        if asked.distances is not None:
+            # A line is chosen from where its repetition begins; its content is asked a head later.
+            head = len(lines[0][0]) - 1
+            low, high = possible(head + 1, length - 1, asked.distances)
+            nearest, farthest = max(low - head, 1), high - head
+        for wished in distances(random, num_queries, nearest, farthest).tolist():
+            chosen = int(np.argmin(np.abs(len(tokens) - unasked - wished)))
+            before, after = lines[said.index(unasked[chosen])]
+            tokens += before
+            answers.append((len(tokens), 5, len(tokens) - 1 - unasked[chosen]))
+            tokens += after
+            unasked = np.delete(unasked, chosen)
+        return Document.of(tokens, answers)
+
+    def chance(self, tokenizer: Tokenizer) -> float:
+        """See `Task.chance`."""
+        return 1 / 90_000

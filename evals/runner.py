@@ -1,0 +1,423 @@
+"""Asks checkpoints: run directories -> result rows, members of the same shape side by side."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+import evals
+from data.task import Document, Task
+from data.tokenizer import Tokenizer
+from evals import kinds, rows
+from evals.estimate.sequential import next_round
+from evals.rows import Rows
+from evals.score import AnswerScores, Candidate, check_fits, score
+from experiment import stages
+from experiment.checkpoint import restore_params
+from experiment.config import ExperimentConfig
+from experiment.run import RunDirectory, find_runs
+from model import rotary as rotary_lib
+from model.config import ModelConfig
+from model.positions import PositionTable, position_table
+from model.rotary import Pattern
+from model.rotary.nope import Nope
+from model.transformer import Params
+from settings.expressions import split_commas
+
+Results = list[tuple[RunDirectory, ExperimentConfig, Rows]]
+
+TRAINED = "trained"  # stands for the variant that a run was trained with
+
+# However wide an interval stays, no more than this many times the documents first asked.
+_MOST_ROUNDS = 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to ask.
+
+    Attributes:
+      tasks: expressions, `needle(haystack=noise)`; None: the config's, less those that cannot be
+        asked.
+      lengths: context lengths in tokens; None: the config's, or the trained one.
+      documents: documents a task and length; None: the config's.
+      variants: rotary variants to evaluate with, as expressions; parameters left out are the
+        trained variant's, and "trained" is all of it.
+      step: checkpoint; None: the newest.
+      precision: ask more documents, near where accuracy falls, until every 95% interval of an
+        effective context is narrower than this many octaves, or 16 times the documents are asked.
+    """
+
+    tasks: Sequence[str] | None = None
+    lengths: Sequence[int] | None = None
+    documents: int | None = None
+    variants: Sequence[str] = (TRAINED,)
+    step: int | None = None
+    precision: float | None = None
+
+    def __post_init__(self):
+        for task in self.tasks or ():
+            evals.parse(task)
+        if self.precision is not None and self.precision <= 0:
+            raise ValueError(
+                f"precision must be a positive number of octaves, got {self.precision:g}"
+            )
+        if self.documents is not None and self.documents < 1:
+            raise ValueError(f"documents must be at least 1, got {self.documents}")
+        if any(length < 2 for length in self.lengths or ()):
+            raise ValueError(f"lengths must be at least 2 tokens, got {min(self.lengths or ())}")
+
+    def with_step1(self, candidates: str) -> "Options":
+        """These options for `--step1 base=1e3,ntk_aware(factor=4)`, the trained variant first.
+
+        Raises:
+          ValueError: where a task or variants are chosen already.
+        """
+        if self.tasks or tuple(self.variants) != (TRAINED,):
+            raise ValueError("--step1 chooses its own task and variants: no --tasks, no --rotary")
+        variants = [TRAINED]
+        for part in split_commas(candidates.removeprefix("base=")):
+            try:
+                variants.append(f"rope(base={float(part):.17g})")
+            except ValueError:
+                variants.append(part)
+        # Paired by token, this many tell 0.001 nats apart.
+        documents = self.documents or -(-(2**18) // max(self.lengths or [2**10]))
+        return dataclasses.replace(self, tasks=["step1"], variants=variants, documents=documents)
+
+
+class Loaded(NamedTuple):
+    """Parameters to evaluate.
+
+    Attributes:
+      name: of the run directory.
+      config: in force at `step`.
+      variants: to evaluate with.
+      run: where they lie; None: in memory only.
+    """
+
+    name: str
+    config: ExperimentConfig
+    tokenizer: Tokenizer
+    params: Params
+    step: int
+    variants: tuple[Pattern, ...]
+    run: RunDirectory | None = None
+
+    def candidate(self, rotary: Pattern) -> Candidate:
+        """As `evals.score` reads it."""
+        model = dataclasses.replace(self.config.model, rotary=rotary)
+        trained_length = self.config.data.context_length
+
+        @functools.lru_cache
+        def table(row_length: int) -> PositionTable:
+            return position_table(model, trained_length, row_length)
+
+        return Candidate(self.params, table)
+
+
+class Questions(NamedTuple):
+    """What one task asks at one length."""
+
+    task: Task
+    length: int
+    documents: Sequence[Document]
+
+
+class Group:
+    """Members that read the same documents in one program.
+
+    Attributes:
+      members: of one shape.
+      questions: asked of all of them.
+      owners: every member with every variant of its own.
+    """
+
+    def __init__(self, members: list[Loaded], options: Options, notice: Callable[[str], None]):
+        self.members = members
+        self.questions = _questions(members[0], options, notice)
+        self.owners = [(member, rotary) for member in members for rotary in member.variants]
+        self._network = network(members[0].config.model)
+        self._candidates = [member.candidate(rotary) for member, rotary in self.owners]
+
+    def check_fits(self) -> None:
+        """Raises ValueError if something asked does not fit the memory; the longest comes first."""
+        for each in sorted(self.questions, key=lambda each: -each.length):
+            check_fits(self._network, self._candidates, len(each.documents), each.length)
+
+    def cost(self, questions: Iterable[Questions]) -> int:
+        """Documents read by all candidates."""
+        return sum(len(each.documents) for each in questions) * len(self._candidates)
+
+    def ask(self, asked: Questions, advance: Callable[[int], None]) -> list[Rows]:
+        """The result rows of each of `owners`."""
+        documents = asked.documents
+        scores = score(self._network, self._candidates, documents, asked.length, advance=advance)
+        return [
+            _rows(member, rotary, asked, AnswerScores(*fields))
+            for (member, rotary), *fields in zip(self.owners, *scores, strict=True)
+        ]
+
+    def more(self, asked: Questions, found: Sequence[Rows], precision: float) -> Questions | None:
+        """What another round asks, if one is needed: near where accuracy falls."""
+        if asked.task.kind != "retrieval":
+            return None
+        together = rows.concatenate(found)
+        most = _MOST_ROUNDS * len({document.number for document in asked.documents})
+        member, documents = self.members[0], []
+        first = int(together["document"].max()) + 1
+        for each in next_round(together, octaves=precision, max_documents=most):
+            numbers = range(first, first + each.num_documents)
+            first = numbers.stop
+            wanted = evals.asked(
+                member.config, member.tokenizer, asked.length, (each.low, each.high)
+            )
+            documents += asked.task.documents(wanted, numbers)
+        return asked._replace(documents=documents) if documents else None
+
+
+def evaluate(
+    run_paths: Sequence[str | Path],
+    options: Options | None = None,
+    *,
+    console: Console | None = None,
+) -> Results:
+    """Evaluates runs and writes their result rows.
+
+    Args:
+      run_paths: run directories and sweep directories.
+      options: what to ask.
+      console: where progress and notices go; None: nowhere.
+
+    Returns:
+      Each run, its config at that step, and its new rows.
+
+    Raises:
+      ValueError: for a directory that is no run, a length at which a task cannot be asked or that
+        does not fit the memory, a variant or step that does not exist, a results file of another
+        schema.
+    """
+    options, console = options or Options(), console or Console(quiet=True)
+    notice = functools.partial(console.print, style="yellow", markup=False, highlight=False)
+    # Once, however many of the paths lead to it.
+    runs = list({run.path.resolve(): run for run in find_runs(run_paths)}.values())
+    # Read before hours of work: a file that cannot be added to is an error now.
+    for run in runs:
+        _old_rows(run)
+    members = _load(runs, options, notice)
+    groups = [Group(alike, options, notice) for alike in _by_shape(members)]
+    if not any(group.questions for group in groups):
+        raise ValueError("no task of the config can be asked here; name others with --tasks")
+    for group in groups:
+        group.check_fits()
+
+    results = {run.path: rows.columns([]) for run in runs}
+    with _progress(console) as progress:
+        total = sum(group.cost(group.questions) for group in groups)
+        bar = progress.add_task("", total=total)
+        advance = functools.partial(progress.advance, bar)
+        for group, asked in [(each, asked) for each in groups for asked in each.questions]:
+            progress.update(bar, description=f"{asked.task.expression} at {asked.length}")
+            new = group.ask(asked, advance)
+            while options.precision and (more := group.more(asked, new, options.precision)):
+                total += group.cost([more])
+                progress.update(bar, total=total)
+                added = group.ask(more, advance)
+                new = [rows.concatenate(pair) for pair in zip(new, added, strict=True)]
+            # Written as soon as they are known: whoever stops here keeps what there is.
+            for member in group.members:
+                answered = zip(new, group.owners, strict=True)
+                own = rows.concatenate([found for found, of in answered if of[0] is member])
+                assert member.run
+                rows.write(member.run.results_path, rows.replace(_old_rows(member.run), own))
+                results[member.run.path] = rows.concatenate([results[member.run.path], own])
+    return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
+
+
+def ask_in_memory(
+    configs: Sequence[ExperimentConfig],
+    params: Sequence[Params],
+    tokenizer: Tokenizer,
+    options: Options | None = None,
+) -> list[dict[str, float]]:
+    """Asks members of a sweep while they train; nothing is written.
+
+    Args:
+      configs: of the members, equal but for what `Group` may differ in.
+      params: theirs, as numpy or device arrays.
+      tokenizer: theirs.
+      options: what to ask; `step` is not looked at.
+
+    Returns:
+      Each member's `evals.kinds.Kind.value` by task, or `task@length` where lengths are several.
+    """
+    members = [
+        Loaded("", config, tokenizer, of_member, 0, (config.model.rotary,))
+        for config, of_member in zip(configs, params, strict=True)
+    ]
+    group = Group(members, options or Options(), lambda text: None)
+    several = len({each.length for each in group.questions}) > 1
+    values: list[dict[str, float]] = [{} for _ in members]
+    for asked in group.questions:
+        name = asked.task.expression + (f"@{asked.length}" if several else "")
+        for value, found in zip(values, group.ask(asked, lambda documents: None), strict=True):
+            value[name] = kinds.of(found).value(found)
+    return values
+
+
+def checkpoints(
+    paths: Sequence[str], steps: str | None
+) -> list[tuple[Sequence[str | Path], int | None]]:
+    """Paths to evaluate at each step that `--step` names.
+
+    Raises:
+      ValueError: if `steps` is neither numbers nor `stages`.
+    """
+    if steps == "stages":
+        ends = [
+            (run.path, stage.end) for run in find_runs(paths) for stage in stages.split(run.config)
+        ]
+        by_step = dict.fromkeys(end for _, end in ends)
+        return [([path for path, of in ends if of == end], end) for end in by_step]
+    try:
+        return [(paths, int(step)) for step in steps.split(",")] if steps else [(paths, None)]
+    except ValueError:
+        raise ValueError(
+            f"--step {steps} is neither numbers of checkpoints, like 500,900, nor `stages`"
+        ) from None
+
+
+def network(config: ModelConfig) -> ModelConfig:
+    """What the compiled program reads of a member: its sizes. The rest is in its table.
+
+    Float32, because bfloat16 logits tie, and ties are answers won or lost by an id's number.
+    """
+    return dataclasses.replace(
+        config, rotary=Nope(), window=None, compute_dtype="float32", remat="none"
+    )
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _old_rows(run: RunDirectory) -> Rows:
+    return rows.read(run.results_path) if run.results_path.exists() else rows.columns([])
+
+
+def _load(
+    runs: Sequence[RunDirectory], options: Options, notice: Callable[[str], None]
+) -> list[Loaded]:
+    """The checkpoints, each with the variants it can take.
+
+    Raises:
+      ValueError: for a variant that no run can take.
+    """
+    members, refusals = [], {text: [] for text in options.variants}
+    for run in runs:
+        params, step = restore_params(run, options.step)
+        config, chosen = run.config_at(step), {}
+        for text in options.variants:
+            try:
+                chosen[_variant(text, config)] = None
+            except ValueError as error:
+                refusals[text].append((run, error))
+        tokenizer = Tokenizer(run.tokenizer_path)
+        members.append(Loaded(run.name, config, tokenizer, params, step, tuple(chosen), run))
+    for refused in refusals.values():
+        if len(refused) == len(runs):
+            raise refused[0][1]
+        for run, error in refused:
+            notice(f"{run.name}: left out: {error}")
+    return [member for member in members if member.variants]
+
+
+def _variant(text: str, config: ExperimentConfig) -> Pattern:
+    """The variant of `text`, completed by the trained one; refused if heads do not fit it."""
+    trained = config.model.rotary
+    if text == TRAINED:
+        return trained
+    given = rotary_lib.inherited(trained, config.data.context_length)
+    variant = rotary_lib.parse_pattern(text, given, own_files=True)
+    return dataclasses.replace(config.model, rotary=variant).rotary
+
+
+def _by_shape(members: Iterable[Loaded]) -> list[list[Loaded]]:
+    """Members that can share a program, together; in order of appearance."""
+    groups: dict[Hashable, list[Loaded]] = {}
+    for member in members:
+        config = member.config
+        shared = network(config.model), config.data, config.evals, member.tokenizer
+        groups.setdefault(shared, []).append(member)
+    return list(groups.values())
+
+
+def _questions(member: Loaded, options: Options, notice: Callable[[str], None]) -> list[Questions]:
+    config = member.config
+    lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
+    numbers = range(options.documents or config.evals.documents)
+    questions = []
+    for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
+        task = evals.parse(name)
+        try:
+            documents = task.documents(evals.asked(config, member.tokenizer, length), numbers)
+            if not documents:
+                raise ValueError(f"{name} at length {length} has nothing to ask here")
+        except ValueError as error:
+            if options.tasks:
+                raise
+            notice(f"left out: {error}")
+            continue
+        questions.append(Questions(task, length, documents))
+    return questions
+
+
+def _rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScores) -> Rows:
+    """Columns of one member's answers under one variant."""
+    documents = asked.documents
+    answers = np.concatenate([document.answers for document in documents])
+    counts = [len(document.answers) for document in documents]
+
+    def each_answer(of_document: Callable[[Document], np.ndarray | int | None]) -> np.ndarray:
+        values = [of_document(document) for document in documents]
+        return np.concatenate(
+            [np.full(n, 0 if x is None else x) for n, x in zip(counts, values, strict=True)]
+        )
+
+    constants = {
+        "task": asked.task.expression,
+        "split": "validation",
+        "run": member.name,
+        "step": member.step,
+        "seed": member.config.seed,
+        "rotary": rotary_lib.expression(rotary),
+        "base": float(getattr(rotary, "base", np.nan)),
+        "trained_length": member.config.data.context_length,
+        "length": asked.length,
+        "chance": asked.task.chance(member.tokenizer),
+    }
+    columns = {name: np.full(len(answers), value) for name, value in constants.items()}
+    columns |= {
+        "distance": answers[:, 2],
+        "document": each_answer(lambda document: document.number),
+        "query": each_answer(lambda d: d.first_query + np.arange(len(d.answers))),
+        "num_tokens": answers[:, 1],
+        "num_bytes": each_answer(lambda document: document.num_bytes),
+        "num_words": each_answer(lambda document: document.num_words),
+        **scores._asdict(),
+    }
+    return {name: columns[name] for name in rows.SCHEMA}

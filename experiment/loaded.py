@@ -1,0 +1,112 @@
+"""A checkpoint ready to be asked: `experiment.load`."""
+
+import dataclasses
+import functools
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from data.tokenizer import Tokenizer
+from experiment.checkpoint import restore_params
+from experiment.config import ExperimentConfig
+from experiment.run import RunDirectory, find_run
+from model import rotary as rotary_lib
+from model import transformer
+from model.config import ModelConfig
+from model.positions import PositionTable, position_table
+from model.rotary import RotaryTable
+from model.transformer import Params
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class LoadedRun:
+    """A run at one checkpoint.
+
+    Attributes:
+      directory: where it lies.
+      step: of the checkpoint.
+      config: in force at that step: of a run in stages, that stage's.
+      params: nested dicts of numpy arrays, blocks stacked in front.
+    """
+
+    directory: RunDirectory
+    step: int
+    config: ExperimentConfig
+    params: Params
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """What the run was trained with. Raises ValueError if it was trained on no text."""
+        return Tokenizer(self.directory.tokenizer_path)
+
+    @property
+    def table(self) -> RotaryTable:
+        """The frequencies of every layer, in float64, as the run was trained with."""
+        return self.config.model.rotary_table(self.config.data.context_length)
+
+    def logits(self, tokens: str | np.ndarray) -> jax.Array:
+        """Float32 `[B, T, V]`: at each place, what the model expects to come after it.
+
+        Everything is computed in float32, as `evaluate.py` does. Of variants that change with a
+        row's length, each row has the one of its own length T.
+
+        Args:
+          tokens: a text, which makes one row with BOS in front, or ids `[B, T]`, each row one
+            document and taken as it is.
+
+        Raises:
+          ValueError: if that is no array of ids of this model.
+        """
+        if isinstance(tokens, str):
+            tokens = np.array([[self.tokenizer.bos_id, *self.tokenizer.encode(tokens)]])
+        tokens_BT = np.asarray(tokens)
+        if tokens_BT.ndim != 2 or not np.issubdtype(tokens_BT.dtype, np.integer):
+            raise ValueError(
+                f"logits takes a text or whole numbers [B, T], not {tokens_BT.dtype} "
+                f"of shape {tokens_BT.shape}"
+            )
+        config = dataclasses.replace(self.config.model, compute_dtype="float32", remat="none")
+        # An id outside the embedding would not fail: JAX takes the last row in its place.
+        if tokens_BT.size and not 0 <= tokens_BT.min() <= tokens_BT.max() < config.vocab_size:
+            raise ValueError(
+                f"ids {tokens_BT.min()} ... {tokens_BT.max()} do not all lie in "
+                f"0 ... {config.vocab_size - 1}"
+            )
+        length = tokens_BT.shape[1]
+        table = position_table(config, self.config.data.context_length, length)
+        # Accelerators multiply float32 in fewer bits unless told otherwise.
+        with jax.default_matmul_precision("highest"):
+            return _logits(config, self.params, table, tokens_BT.astype(np.int32))
+
+    def __repr__(self) -> str:
+        model = self.config.model
+        return (
+            f"{self.directory.path} at step {self.step}: "
+            f"{transformer.count_params(model)['total']:,} parameters, "
+            f"{rotary_lib.label(model.rotary)}, "
+            f"trained at {self.config.data.context_length} tokens"
+        )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _logits(
+    config: ModelConfig, params: Params, table: PositionTable, tokens_BT: jax.Array
+) -> jax.Array:
+    positions_BT = jnp.broadcast_to(jnp.arange(tokens_BT.shape[1]), tokens_BT.shape)
+    segment_ids_BT = jnp.ones(tokens_BT.shape, jnp.int32)
+    hidden_BTD = transformer.hidden(config, params, table, tokens_BT, positions_BT, segment_ids_BT)
+    return transformer.unembed(config, params, hidden_BTD)
+
+
+def load(path: str | Path, step: int | None = None) -> LoadedRun:
+    """The run at `path`, at its newest checkpoint or that of `step`.
+
+    Raises:
+      ValueError: if `path` is no run (of a sweep, one member must be named), or it has no such
+        checkpoint.
+    """
+    directory = find_run(path)
+    params, step = restore_params(directory, step)
+    return LoadedRun(directory, step, directory.config_at(step), params)

@@ -1,0 +1,69 @@
+"""Figures as files beside the page, and as elements inside it."""
+
+import dataclasses
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from reporting.members import Member
+from reporting.page import Picture
+from reporting.style import for_page
+
+_PAGE_WIDTH = 10  # inches
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawing:
+    """A figure, to be saved under its name.
+
+    Attributes:
+      name: of the file, made of the words in it.
+      words: its `alternative` and `caption`, as `Picture` has them.
+    """
+
+    name: str
+    figure: Figure
+    words: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pictures:
+    """Where figures go: beside the page `out`, and into it."""
+
+    out: Path
+    members: Sequence[Member]
+
+    def save(self, drawing: Drawing) -> Picture:
+        """Saves a figure as PNG and SVG and returns it for the page, as inline SVG."""
+        name, figure = "_".join(re.findall(r"\w+", drawing.name)), drawing.figure
+        figure.savefig(self.out.with_name(f"{name}.png"))
+        figure.set_layout_engine("none")  # it is laid out by now
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+        svg = show_hints(buffer.getvalue())
+        self.out.with_name(f"{name}.svg").write_text(svg, encoding="utf-8")
+        return Picture(
+            svg=Markup(for_page(inline(svg, name), self.members)),
+            width=figure.get_figwidth() / _PAGE_WIDTH,
+            alternative=drawing.words["alternative"],
+            caption=drawing.words["caption"],
+        )
+
+
+def show_hints(svg: str) -> str:
+    """`reporting.style.hint` made visible: a title inside its element, which browsers show."""
+    return re.sub(r'<g id="([\w-]+) title:([^"]*)">', r'<g class="\1"><title>\2</title>', svg)
+
+
+def inline(svg: str, name: str) -> str:
+    """An SVG file as an element of a page: no prolog or metadata, ids of its own, scalable."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' (?:width|height)="[\d.]+pt"| xmlns(?::xlink)?="[^"]+"', "", svg)
+    svg = re.sub(r'\bid="(member-\d+)( [\w-]+)?"', r'class="\1\2"', svg)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    return re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)

@@ -1,0 +1,94 @@
+"""The page's sections in order: what was measured, as far as it was."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from reporting import curves, heat_maps, page_tables, predictors, superficial
+from reporting.members import Member, tasks
+from reporting.page import Part, Section, Table, words
+from reporting.pictures import Drawing, Pictures
+
+# A heading; what the part is chosen by among others of its section, or nothing; the part.
+Shown: TypeAlias = tuple[str, str, Drawing | Table]
+
+
+def sections(members: Sequence[Member], pictures: Pictures) -> list[Section]:
+    """Those that have something to show."""
+    parts: dict[str, list[Part]] = {}
+    choices: dict[str, dict[str, Part]] = {}
+    for title, name, part in _shown(members):
+        part = pictures.save(part) if isinstance(part, Drawing) else part
+        parts.setdefault(title, [])
+        if name:
+            choices.setdefault(title, {})[name] = part
+        else:
+            parts[title].append(part)
+    return [Section(title=t, parts=parts[t], choices=choices.get(t, {})) for t in parts]
+
+
+def _shown(members: Sequence[Member]) -> Iterator[Shown]:
+    for task, table in page_tables.rules(members).items():
+        yield "Effective context by other rules", task, table
+    yield from _predicted(members)
+    if curves.accuracy_panels(members):
+        figure = curves.accuracy_by_distance(members)
+        said = words("accuracy_by_distance", trials=curves.MIN_TRIALS)
+        yield "Accuracy by distance", "", Drawing("accuracy_by_distance", figure, said)
+    for task in curves.by_length_tasks(members):
+        figure, said = curves.by_length(members, task), words("length", name=task)
+        yield "By context length", task, Drawing(f"length {task}", figure, said)
+    yield from _heat_maps(members)
+    if table := page_tables.scores(members):
+        yield "Answers from a whole context", "", table
+    for task, table in page_tables.texts(members).items():
+        yield "Perplexity in numbers", task, table
+    if superficial.superficial_lengths(members):
+        figure = superficial.superficial(members)
+        yield "Perplexity and context", "", Drawing("superficial", figure, words("superficial"))
+    yield from _declared(members)
+    if any(member.losses for member in members):
+        yield "Training loss", "", Drawing("loss", curves.loss(members), words("loss"))
+
+
+def _predicted(members: Sequence[Member]) -> Iterator[Shown]:
+    """Effective context against what could bound it."""
+    for task in tasks(members)[:1]:
+        if predictors.by_trained_length(members, task):
+            title, figure = "Against the trained length", predictors.against_trained_length
+            said = words("trained_length")
+            yield title, "", Drawing("trained_length", figure(members, task), said)
+            yield title, "", page_tables.trained_lengths(members, task)
+    compared = predictors.comparisons(members)
+    several = len({each.trained_length for each in compared}) > 1
+    for each in compared:
+        name = each.task + (f", trained on {each.trained_length:,}" if several else "")
+        said = words("predictors", name=name, reading=predictors.reading(each))
+        figure = predictors.against_predictors(each, members)
+        drawing = Drawing(f"predictors {name}", figure, said)
+        yield "Against what the frequencies predict", name, drawing
+
+
+def _heat_maps(members: Sequence[Member]) -> Iterator[Shown]:
+    title = "By context length and place"
+    for task in heat_maps.place_tasks(members):
+        figure, said = heat_maps.places(members, task), words("places", name=task)
+        yield title, task, Drawing(f"heat_map {task}", figure, said)
+    for task in heat_maps.distance_tasks(members):
+        figure, said = heat_maps.places(members, task), words("distances", name=task)
+        yield title, task, Drawing(f"heat_map {task}", figure, said)
+    for task, length in heat_maps.matrix_keys(members):
+        name, figure = f"{task} at {length:,}", heat_maps.matrix(members, task, length)
+        said = words("matrix", name=name, said=heat_maps.said(members, task, length))
+        drawing = Drawing(f"matrix {task} {length}", figure, said)
+        yield "Trained with, evaluated with", name, drawing
+
+
+def _declared(members: Sequence[Member]) -> Iterator[Shown]:
+    """What tasks declare to be shown besides."""
+    for plot, panels in curves.declared(members):
+        figure = curves.draw(members, plot, panels)
+        said = {"alternative": plot.alternative, "caption": plot.caption}
+        yield plot.section, "", Drawing(plot.name, figure, said)
+    for section, tables in page_tables.shares(members).items():
+        for name, table in tables.items():
+            yield section, name, table

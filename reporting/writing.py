@@ -1,0 +1,135 @@
+"""Run directories -> the page, and beside it its figures and results.csv."""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+
+from experiment.run import RunDirectory, find_runs
+from reporting import commands, overview, results
+from reporting import members as members_lib
+from reporting.effective_context import effective_context
+from reporting.members import Member
+from reporting.page import Commands, Folded, Page, Section, render, words
+from reporting.pictures import Drawing, Pictures
+from reporting.sections import sections
+from reporting.style import STYLE, looks
+
+_LONGEST_NAME = 100  # characters of a folder's name
+
+
+def page_of(dirs: Sequence[Path]) -> Path:
+    """Where the page of these directories goes: of several, into a folder that only they share."""
+    whole = list(dict.fromkeys(Path(os.path.abspath(path)) for path in dirs))
+    if len(whole) == 1:
+        return dirs[0] / "report.html"
+    parent = Path(os.path.commonpath([path.parent for path in whole]))
+    names = ["-".join(path.relative_to(parent).parts) for path in whole]
+    name = "+".join(names)
+    if len(name) > _LONGEST_NAME:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        name = f"{names[0]}+{len(names) - 1}-{digest}"
+    if not any(path.is_absolute() for path in dirs):
+        parent = Path(os.path.relpath(parent))
+    return parent / f"report-{name}" / "report.html"
+
+
+def write(dirs: Sequence[Path], out: Path, command: str) -> None:
+    """Writes the page `out`, and its figures and results.csv beside it; `command` is what does it.
+
+    Raises:
+      ValueError: if a directory is neither a run nor a sweep, or its results are not readable.
+    """
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
+    members = members_lib.read(find_runs(dirs))
+    matplotlib.use("Agg")  # a page needs no display
+    out.parent.mkdir(parents=True, exist_ok=True)
+    pictures = Pictures(out, members)
+    with matplotlib.rc_context(STYLE):
+        lead = pictures.save(_lead(members))
+        measured = sections(members, pictures)
+    opening, findings = overview.findings(members)
+    further = commands.further(members, dirs)
+    page = Page(
+        names=sorted({member.config.name for member in members}),
+        facts=overview.facts(members),
+        questions=list(dict.fromkeys(member.config.question for member in members)),
+        opening=opening,
+        findings=findings,
+        lead=lead,
+        missing=Commands(lines=commands.missing(members, dirs)),
+        sections=[
+            Section(title="The numbers", parts=[overview.numbers(members)]),
+            *measured,
+            *([_further(further)] if further else []),
+            Section(title="What differs between members", parts=overview.differences(members)),
+            _repeat(dirs, command),
+        ],
+        provenance=provenance(members),
+        looks=looks(members),
+    )
+    out.with_name("results.csv").write_text(results.to_csv(members), encoding="utf-8")
+    out.write_text(render(page), encoding="utf-8")
+
+
+def _lead(members: Sequence[Member]) -> Drawing:
+    """The leading figure: effective context against base."""
+    task = next(iter(members_lib.tasks(members)), None)
+    found = [f"{m.label}: {m.estimates[task]}" for m in members if task and task in m.estimates]
+    said = words("effective_context_said")
+    said = words(
+        "effective_context",
+        found="; ".join(found) or "Nothing measured yet",
+        measured=said["measured" if task else "not_measured"],
+        several=said["several"] if len({m.trained_length for m in members}) > 1 else "",
+    )
+    return Drawing("effective_context", effective_context(members), said)
+
+
+def _further(suggestions: Sequence[tuple[str, str]]) -> Section:
+    folded = Folded(summary=f"{len(suggestions)} commands", part=Commands(lines=suggestions))
+    return Section(title="What else can be measured here", parts=[folded])
+
+
+def _repeat(dirs: Sequence[Path], command: str) -> Section:
+    lines = "\n".join(commands.repeat(dirs, command))
+    return Section(title="How to repeat it", parts=[Commands(lines=[("", lines)])])
+
+
+def provenance(members: Sequence[Member]) -> list[str]:
+    """What the members saw, and the versions that made this page."""
+    runs = {run.path: run for member in members for run in member.runs}
+    states = [state for run in runs.values() if (state := data_state(run))]
+    sentences = []
+    if states:
+        prints = sorted({state["fingerprint"] for state in states})
+        sentences.append(f"Data fingerprint {', '.join(prints)}.")
+        digests = sorted({(state["rows"], state["digest"]) for state in states})
+        if len(digests) == 1:
+            (rows, digest), *_ = digests
+            who = "The run consumed" if len(states) == 1 else "All runs consumed the same"
+            sentences.append(f"{who} {rows:,} rows (digest {digest:016x}).")
+        else:
+            seen = ", ".join(f"{digest:016x} after {rows:,} rows" for rows, digest in digests)
+            sentences.append(f"Runs consumed different rows: digests {seen}.")
+    project = Path(__file__).parent.parent / "pyproject.toml"
+    version = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
+    sentences.append(
+        f"Page made by ropewalk {version}, Python {platform.python_version()}, "
+        f"JAX {importlib.metadata.version('jax')}."
+    )
+    return sentences
+
+
+def data_state(run: RunDirectory) -> dict | None:
+    """The data state in the run's last checkpoint: JSON, so that no array is read for it."""
+    steps = run.steps()
+    path = run.checkpoints_path / str(steps[-1] if steps else 0) / "data" / "metadata"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

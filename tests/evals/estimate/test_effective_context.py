@@ -1,0 +1,358 @@
+"""The estimator against simulated models whose effective context is known."""
+
+import numpy as np
+import pytest
+
+from evals import rows
+from evals.estimate import effective_context
+from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate
+
+
+def repeat(curve, *, times=60, **kwargs):
+    random = np.random.default_rng(20240523)
+    return [
+        effective_context.estimate(simulate([curve], random, **kwargs), resamples=200, seed=i)
+        for i in range(times)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("curve", "truth", "tolerance", "kwargs"),
+    [
+        pytest.param(logistic(40, 3), 40, 0.1, {}, id="steep"),
+        pytest.param(logistic(17, 20), 17, 0.05, {}, id="a step"),
+        pytest.param(logistic(60, 1), 60, 0.2, {}, id="shallow"),
+        pytest.param(logistic(50, 3, ceiling=0.7), 50, 0.15, {}, id="ceiling below 1"),
+        pytest.param(logistic(7, 6), 7, 0.1, {}, id="accurate only next door"),
+        pytest.param(revived, 12, 0.1, {}, id="revival"),
+        pytest.param(logistic(40, 3), 40, 0.2, {"together": 1.0}, id="documents of one luck"),
+        pytest.param(logistic(80, 3), 80, 0.15, {"queries": 4, "shortest": 16}, id="as in lines"),
+    ],
+)
+def test_known_contexts_are_found_and_their_intervals_cover(curve, truth, tolerance, kwargs):
+    estimates = repeat(curve, **kwargs)
+    octaves_off = np.log2([estimate.l50 / truth for estimate in estimates])
+    assert {estimate.verdict for estimate in estimates} == {effective_context.MEASURED}
+    assert abs(octaves_off.mean()) < tolerance / 2
+    assert np.sqrt((octaves_off**2).mean()) < tolerance
+    covered = [estimate.ci_low <= truth <= estimate.ci_high for estimate in estimates]
+    assert np.mean(covered) >= 0.85
+    # Nor may they cover by being wide: a 95% interval is about four standard errors.
+    widths = np.log2([estimate.ci_high / estimate.ci_low for estimate in estimates])
+    assert np.median(widths) < 6 * octaves_off.std()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seeds", "slope", "kwargs", "times"),
+    [
+        pytest.param(1, 6, {}, 200, id="one seed, steep"),
+        pytest.param(1, 1.5, {}, 200, id="one seed, shallow"),
+        pytest.param(1, 4, {"documents": 16}, 150, id="one seed, few documents"),
+        pytest.param(3, 4, {"documents": 32}, 120, id="three seeds: t"),
+        pytest.param(5, 4, {"documents": 32}, 120, id="five seeds: hierarchical"),
+    ],
+)
+def test_nine_in_ten_to_ninety_nine_intervals_cover(seeds, slope, kwargs, times):
+    """Documents of 16 questions, a fifth of whose luck is shared; ceiling .9, chance 1/64.
+
+    Seeds lie 0.3 octaves around the truth.
+    """
+    random = np.random.default_rng(20191204)
+    spread = 0.3 if seeds > 1 else 0
+    l85 = 40 * (0.15 / 0.85) ** (np.log(2) / slope)  # of the logistic curve simulated
+    covered = []
+    for time in range(times):
+        factors = 2 ** random.normal(0, spread, seeds)
+        curves = [logistic(40 * factor, slope, ceiling=0.9) for factor in factors]
+        data = simulate(curves, random, together=np.sqrt(0.2), **kwargs)
+        found = effective_context.estimate(data, resamples=200, seed=time)
+        covered.append(
+            (found.ci_low <= 40 <= found.ci_high, found.l85_low <= l85 <= found.l85_high)
+        )
+    assert (np.mean(covered, axis=0) >= 0.90).all(), np.mean(covered, axis=0)
+    assert (np.mean(covered, axis=0) <= 0.99).all(), np.mean(covered, axis=0)
+
+
+def test_l85_is_where_the_curve_has_fallen_by_fifteen_percent():
+    """Of the way from ceiling .9 to chance 1/64: accuracy .7673."""
+    curve = logistic(40, 3, ceiling=0.9)
+    l85 = 40 * (0.15 / 0.85) ** (np.log(2) / 3)
+    assert curve(l85) == pytest.approx(1 / 64 + 0.85 * (0.9 - 1 / 64))
+    data = simulate([curve], np.random.default_rng(21), documents=1000)
+    found = effective_context.estimate(data, resamples=100)
+    assert found.l85 == pytest.approx(l85, rel=0.06)
+    assert found.l85_low < found.l85 < found.l85_high < found.l50
+    assert found.l85_text == f"{found.l85:.3g} [{found.l85_low:.3g}, {found.l85_high:.3g}]"
+
+
+def test_l85_may_be_measured_where_l50_is_not():
+    random = np.random.default_rng(22)
+    found = effective_context.estimate(simulate([logistic(300, 2)], random, documents=500))
+    assert found.verdict == str(found) == "> 256"
+    assert found.l85 == pytest.approx(300 * (0.15 / 0.85) ** (np.log(2) / 2), rel=0.1)
+    assert found.l85_low > 0 and found.l85_text.startswith(f"{found.l85:.3g} [")
+
+
+def test_a_logistic_fall_agrees_with_the_isotonic_one():
+    found = effective_context.estimate(simulate([logistic(40, 4)], np.random.default_rng(23)))
+    assert found.isotonic_l50 == pytest.approx(40, rel=0.1)
+    assert not found.isotonic_disagrees
+    assert str(found).endswith("]")
+
+
+def test_a_fall_of_another_shape_is_flagged():
+    """All right up to 4, then a shelf of .45 to 200: half-way is crossed where the shelf begins.
+
+    The logistic has one slope, and puts the middle of its fall on the shelf.
+    """
+
+    def shelf(m):
+        return np.where(m < 4, 1.0, np.where(m < 200, 0.45, CHANCE))
+
+    data = simulate([shelf], np.random.default_rng(24), documents=400)
+    found = effective_context.estimate(data, resamples=100)
+    assert found.l50 > 16
+    assert found.isotonic_l50 == pytest.approx(4, rel=0.2)
+    assert found.isotonic_disagrees
+    assert str(found).endswith(f", isotonic {found.isotonic_l50:.3g}")
+
+
+def test_the_isotonic_check_does_not_see_revivals():
+    def revived_whole(m):
+        return np.where((m < 12) | (m > 45), 0.95, CHANCE)
+
+    data = simulate([revived_whole], np.random.default_rng(25), documents=256)
+    found = effective_context.estimate(data, resamples=100)
+    assert found.isotonic_l50 == pytest.approx(12, rel=0.1)
+
+
+def test_a_dip_of_one_bin_ends_the_fit_too():
+    """As measured at base 10 and length 128: no two bins in a row lie in the lowest quarter."""
+    starts = [1, 12, 16, 23, 32, 46, 64, 91]
+    accuracy = np.array([0.99, 0.97, 0.44, 0.16, 0.37, 0.83, 0.3, 0.5])
+
+    def narrow(m):
+        return accuracy[np.searchsorted(starts, m, side="right") - 1]
+
+    data = simulate([narrow], np.random.default_rng(30), longest=125)
+    found = effective_context.estimate(data, resamples=200)
+    assert 15 < found.ci_low < found.l50 < found.ci_high < 23
+    assert not found.isotonic_disagrees
+    assert found.revival == pytest.approx(0.83, abs=0.08)
+    assert found.revival_distance == pytest.approx(54, rel=0.05)
+
+
+def test_a_revival_is_reported_and_does_not_move_the_edge():
+    random = np.random.default_rng(1)
+    estimate = effective_context.estimate(simulate([revived], random, documents=256))
+    assert estimate.l50 == pytest.approx(12, rel=0.06)
+    assert estimate.revival == pytest.approx(0.6, abs=0.08)
+    assert 45 <= estimate.revival_distance <= 256
+
+
+def test_a_fall_without_revival_reports_none():
+    random = np.random.default_rng(2)
+    estimate = effective_context.estimate(simulate([logistic(20, 4)], random))
+    assert np.isnan(estimate.revival) and np.isnan(estimate.revival_distance)
+
+
+def test_never_learned():
+    for ceiling in (CHANCE, 0.4):
+        random = np.random.default_rng(3)
+        estimate = effective_context.estimate(simulate([logistic(40, 3, ceiling)], random))
+        assert estimate.verdict == str(estimate) == effective_context.NOT_LEARNED
+        assert np.isnan(estimate.l50)
+        assert estimate.ceiling == pytest.approx(ceiling, abs=0.1)
+
+
+def test_never_falls():
+    random = np.random.default_rng(4)
+    data = simulate([lambda m: np.full(m.shape, 0.97)], random)
+    estimate = effective_context.estimate(data)
+    assert estimate.verdict == str(estimate) == f"> {data['distance'].max()}"
+    assert estimate.ci_low == pytest.approx(256, rel=0.15) and estimate.ci_high == np.inf
+    assert estimate.ceiling == pytest.approx(0.97, abs=0.02)
+
+
+def test_a_perfect_model_never_falls():
+    data = simulate([np.ones_like], np.random.default_rng(5))
+    estimate = effective_context.estimate(data)
+    assert (estimate.verdict, estimate.ceiling) == ("> 256", pytest.approx(1, abs=0.02))
+    assert (estimate.l50, estimate.ci_low, estimate.ci_high) == (256, 256, np.inf)
+
+
+def test_seeds_that_never_fall_are_no_measurement():
+    """(log2 253 * 3) / 3 is less than log2 253 in floating point."""
+    data = simulate([np.ones_like] * 3, np.random.default_rng(18), longest=253)
+    estimate = effective_context.estimate(data, resamples=20)
+    assert (str(estimate), estimate.l85_text) == ("> 253", "> 253")
+
+
+def test_an_interval_that_reaches_the_longest_distance_is_open():
+    random = np.random.default_rng(6)
+    estimate = effective_context.estimate(simulate([logistic(235, 3)], random, documents=16))
+    assert estimate.ci_high == np.inf
+    assert str(estimate).endswith("> 256]") or estimate.verdict == "> 256"
+
+
+def test_a_fall_before_the_first_distance():
+    """Blind nearby, right from 8 on: the first crossing lies before what was measured."""
+    random = np.random.default_rng(7)
+    estimate = effective_context.estimate(simulate([lambda m: np.where(m < 8, 0.0, 1.0)], random))
+    assert estimate.verdict == "< 2" and estimate.ci_low == 0
+
+
+@pytest.mark.parametrize(("accuracy", "verdict"), [(1.0, "> 9"), (0.0, "NOT_LEARNED")])
+def test_one_distance_only(accuracy, verdict):
+    """What a single document of lagcopy asks."""
+    random = np.random.default_rng(18)
+    data = simulate([lambda m: np.full(m.shape, accuracy)], random, documents=1)
+    data["distance"][:] = 9
+    assert effective_context.estimate(data).verdict == verdict
+
+
+def test_the_edge_of_a_window_is_found_within_a_tenth():
+    """The control: a window sees 32 tokens, whatever else the model can do."""
+    random = np.random.default_rng(8)
+    data = simulate([lambda m: np.where(m < 32, 1.0, CHANCE)], random)
+    assert effective_context.estimate(data).l50 == pytest.approx(32, rel=0.1)
+
+
+def test_seeds_that_differ_widen_the_interval():
+    random = np.random.default_rng(9)
+    same = effective_context.estimate(simulate([logistic(40, 4)] * 3, random))
+    spread = effective_context.estimate(
+        simulate([logistic(l50, 4) for l50 in (25, 40, 64)], random)
+    )
+    assert spread.l50 == pytest.approx(40, rel=0.1)
+    # t with 2 degrees of freedom: 4.303 standard errors of log2 (25, 40, 64).
+    half = 4.303 * np.std(np.log2([25, 40, 64]), ddof=1) / np.sqrt(3)
+    assert np.log2(spread.ci_high / spread.ci_low) / 2 == pytest.approx(half, rel=0.25)
+    assert np.log2(same.ci_high / same.ci_low) < 0.25 * half
+    assert (spread.num_seeds, spread.num_learned, spread.num_documents) == (3, 3, 64)
+
+
+def test_intervals_over_seeds_cover_the_mean_of_seeds():
+    random = np.random.default_rng(10)
+    covered = []
+    for _ in range(60):
+        curves = [logistic(40 * 2 ** random.normal(0, 0.3), 4) for _ in range(3)]
+        estimate = effective_context.estimate(simulate(curves, random), resamples=100)
+        covered.append(estimate.ci_low <= 40 <= estimate.ci_high)
+    assert np.mean(covered) >= 0.85
+
+
+def test_two_seeds_take_t_with_one_degree_of_freedom():
+    """12.706 standard errors of log2 (30, 36), whatever 400 documents say of each."""
+    random = np.random.default_rng(26)
+    curves = [logistic(30, 20), logistic(36, 20)]
+    found = effective_context.estimate(simulate(curves, random, documents=400, longest=4096))
+    half = 12.706 * np.std(np.log2([30, 36]), ddof=1) / np.sqrt(2)
+    assert np.log2(found.l50 / found.ci_low) == pytest.approx(half, rel=0.1)
+    assert np.log2(found.ci_high / found.l50) == pytest.approx(half, rel=0.1)
+
+
+def test_many_seeds_with_one_far_off_give_a_lopsided_interval():
+    """What the bootstrap over seeds knows and t does not: the far one lies on one side."""
+    random = np.random.default_rng(27)
+    curves = [logistic(l50, 20) for l50 in (20, 20, 20, 20, 20, 20, 20, 160)]
+    found = effective_context.estimate(simulate(curves, random, documents=200), resamples=1000)
+    below, above = np.log2(found.l50 / found.ci_low), np.log2(found.ci_high / found.l50)
+    assert above > 2 * below
+
+
+def test_the_luck_of_documents_that_all_seeds_share_is_not_averaged_out():
+    """Five seeds that answer alike are worth one: the same rows five times over."""
+    random = np.random.default_rng(28)
+    one = simulate([logistic(40, 4)], random, together=1.0)
+    five = {name: np.tile(column, 5) for name, column in one.items()}
+    five["seed"] = np.repeat(np.arange(5), len(one["seed"]))
+    alone, copied = (effective_context.estimate(data) for data in (one, five))
+    assert copied.l50 == pytest.approx(alone.l50)
+    assert copied.octaves > 0.9 * alone.octaves
+
+
+def test_a_seed_that_did_not_learn_is_left_out_and_counted():
+    random = np.random.default_rng(11)
+    flat = logistic(40, 4, CHANCE)
+    good = logistic(40, 4)
+    estimate = effective_context.estimate(simulate([good, good, flat], random))
+    assert (estimate.num_seeds, estimate.num_learned) == (3, 2)
+    assert estimate.l50 == pytest.approx(40, rel=0.15)
+    most_flat = effective_context.estimate(simulate([good, flat, flat], random))
+    assert most_flat.verdict == effective_context.NOT_LEARNED
+
+
+def test_bins_are_half_octaves_with_wilson_intervals():
+    columns = simulate([np.ones_like], np.random.default_rng(12), documents=40, queries=1)
+    columns["distance"][:] = np.repeat([2, 3, 4, 5], 10)
+    columns["exact_match"][:] = False
+    columns["exact_match"][[0, 20, 21, 30]] = True
+    shown = effective_context.estimate(columns).bins
+    assert [(each.low, each.high, each.trials) for each in shown] == [
+        (2, 2, 10),
+        (3, 3, 10),
+        (4, 5, 20),
+    ]
+    assert [each.accuracy for each in shown] == [0.1, 0.0, 0.15]
+    assert shown[2].distance == pytest.approx(np.sqrt(20))
+    # Wilson's interval for 0 of 10: 0 to z^2 / (10 + z^2) with z = 1.959964.
+    assert (shown[1].ci_low, shown[1].ci_high) == (0, pytest.approx(0.277533, abs=1e-6))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_bin_that_no_resample_drew_is_taken_as_independent_trials():
+    """One document in forty has its one question at 9 tokens: Wilson's interval for 1 of 1."""
+    data = simulate([np.ones_like], np.random.default_rng(12), documents=40, queries=1)
+    data["distance"][:] = np.repeat([2, 9], [39, 1])
+    last = effective_context.estimate(data, resamples=1, seed=2).bins[-1]
+    assert (last.trials, last.accuracy, last.ci_high) == (1, 1, 1)
+    assert last.ci_low == pytest.approx(0.206549, abs=1e-6)  # 1 / (1 + z^2)
+
+
+def test_documents_of_one_luck_widen_a_bin():
+    widths = []
+    for together in (0.0, 1.0):
+        random = np.random.default_rng(13)
+        data = simulate([lambda m: np.full(m.shape, 0.7)], random, together=together)
+        wide = effective_context.estimate(data).bins[-2]
+        widths.append(wide.ci_high - wide.ci_low)
+    assert widths[1] > 1.5 * widths[0]
+
+
+def test_one_document_gives_no_interval():
+    random = np.random.default_rng(17)
+    estimate = effective_context.estimate(
+        simulate([logistic(40, 5)], random, documents=1, queries=1000)
+    )
+    assert estimate.l50 == pytest.approx(40, rel=0.2)
+    assert (estimate.ci_low, estimate.ci_high) == (0, np.inf)
+
+
+def test_the_same_rows_give_the_same_estimate():
+    data = simulate([logistic(40, 3)], np.random.default_rng(14))
+    order = np.random.default_rng(15).permutation(len(data["task"]))
+    shuffled = {name: column[order] for name, column in data.items()}
+    assert str(effective_context.estimate(data)) == str(effective_context.estimate(shuffled))
+
+
+@pytest.mark.parametrize("column", ["task", "length", "rotary", "step", "trained_length"])
+def test_mixed_rows_are_refused(column):
+    data = simulate([logistic(40, 3)], np.random.default_rng(16))
+    other = np.array(["other"]) if data[column].dtype.kind == "U" else np.array([1])
+    data[column] = np.concatenate([other, data[column][1:]])
+    with pytest.raises(ValueError, match=f"rows of one {column}"):
+        effective_context.estimate(data)
+
+
+def test_tasks_that_do_not_measure_retrieval_are_refused():
+    data = simulate([logistic(40, 3)], np.random.default_rng(29))
+    data["task"] = np.full(len(data["task"]), "perplexity")
+    with pytest.raises(ValueError, match="task perplexity measures likelihood"):
+        effective_context.estimate(data)
+
+
+def test_no_rows_are_refused():
+    with pytest.raises(ValueError, match="no rows"):
+        effective_context.estimate(rows.columns([]))

@@ -1,0 +1,153 @@
+"""Lines through simulated bases, and what scipy and refitting say of the same data."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evals.estimate import effective_context, regression
+from evals.estimate.regression import Point
+from tests.evals.estimate.simulated import logistic, simulate
+
+BASES = 2.0 ** np.array([3, 4, 5.5, 7, 9])
+NAN = float("nan")
+
+
+def points(x, y, *, limit=np.inf, name="theory"):
+    """One point a base: L50 of y tokens where the predictor says x, not measured beyond `limit`."""
+    return [
+        Point(
+            base=f"rope(base={length:g})",
+            l50=l50 if l50 < limit else NAN,
+            predictors={name: length},
+        )
+        for length, l50 in zip(x, y, strict=True)
+    ]
+
+
+def noisy(random, slope=1.0, offset=1.0, spread=0.3, x=BASES):
+    return 2 ** (offset + slope * np.log2(x) + random.normal(0, spread, len(x)))
+
+
+def test_the_line_and_its_intervals_are_those_of_scipy():
+    y = noisy(np.random.default_rng(1))
+    found = regression.regress(points(BASES, y), "theory")
+    line = stats.linregress(np.log2(BASES), np.log2(y))
+    t = stats.t.ppf(0.975, 3)
+    assert found.slope == pytest.approx(line.slope)
+    assert found.slope_high - found.slope == pytest.approx(t * line.stderr)
+    assert found.slope - found.slope_low == pytest.approx(t * line.stderr)
+    assert found.intercept == pytest.approx(line.intercept)
+    assert found.intercept_high - found.intercept == pytest.approx(t * line.intercept_stderr)
+    assert found.intercept - found.intercept_low == pytest.approx(t * line.intercept_stderr)
+    octaves = np.log2(y / BASES)
+    mean = stats.ttest_1samp(octaves, 0).confidence_interval()
+    assert found.offset == pytest.approx(octaves.mean())
+    assert (found.offset_low, found.offset_high) == pytest.approx((mean.low, mean.high))
+    assert (found.num_bases, found.num_censored) == (5, 0)
+
+
+def test_the_left_out_error_is_that_of_five_refits():
+    y = noisy(np.random.default_rng(2))
+    missed = []
+    for out in range(5):
+        kept = np.arange(5) != out
+        line = np.polyfit(np.log2(BASES[kept]), np.log2(y[kept]), 1)
+        missed.append(np.log2(y[out]) - np.polyval(line, np.log2(BASES[out])))
+    found = regression.regress(points(BASES, y), "theory")
+    assert found.error == pytest.approx(np.sqrt(np.mean(np.square(missed))))
+
+
+def test_an_exact_line_is_found_with_its_slope_and_no_width():
+    found = regression.regress(points(BASES, 3 * BASES**0.5), "theory")
+    assert found.slope == pytest.approx(0.5)
+    assert found.intercept == pytest.approx(np.log2(3))
+    assert found.slope_high - found.slope_low < 1e-9 and found.error < 1e-9
+
+
+def test_a_base_is_one_point_however_many_seeds_it_has():
+    """The mean of its seeds' logarithms: 8 and 32 are 16; the interval has the bases' freedom."""
+    seeds = np.array([[8, 30, 90, 200, 900], [32, 30, 40, 300, 700.0]])
+    rows = [point for y in seeds for point in points(BASES, y)]
+    means = points(BASES, np.exp(np.log(seeds).mean(0)))
+    found = dataclasses.astuple(regression.regress(rows, "theory"))[1:]
+    expected = dataclasses.astuple(regression.regress(means, "theory"))[1:]
+    assert found == pytest.approx(expected)
+    # A base is no heavier for a third seed.
+    more = rows + points(BASES[:1], [16])
+    assert dataclasses.astuple(regression.regress(more, "theory"))[1:] == pytest.approx(expected)
+
+
+def test_bases_beyond_what_was_asked_are_counted_and_not_fitted():
+    y = noisy(np.random.default_rng(5))
+    kept = regression.regress(points(BASES[:4], y[:4]), "theory")
+    found = regression.regress(points(BASES, y, limit=y[4]), "theory")
+    assert (found.num_bases, found.num_censored) == (4, 1)
+    assert found == dataclasses.replace(kept, num_censored=1)
+    # One seed of two suffices: their mean is not known.
+    half = points(BASES, y) + points(BASES, y, limit=y[4])
+    again = dataclasses.astuple(regression.regress(half, "theory"))[1:]
+    assert again == pytest.approx(dataclasses.astuple(found)[1:])
+
+
+def test_points_that_say_nothing_are_left_out():
+    y = noisy(np.random.default_rng(6))
+    good = points(BASES, y)
+    nothing = [
+        Point(base="nope", l50=NAN, predictors={"theory": None}),
+        Point(base="still", l50=300, predictors={"theory": np.inf}),
+        Point(base="other", l50=300, predictors={}),
+    ]
+    assert regression.regress(good + nothing, "theory") == regression.regress(good, "theory")
+
+
+def test_the_best_predictor_comes_first_and_unmeasured_ones_are_left_out():
+    random = np.random.default_rng(7)
+    y = noisy(random, offset=0, spread=0.1)
+    rows = [
+        Point(
+            base=f"{length:g}",
+            l50=l50,
+            predictors={"other": length * wrong, "right": length, "empirical_zero": None},
+        )
+        for length, l50, wrong in zip(BASES, y, [1, 5, 0.3, 4, 1], strict=True)
+    ]
+    rows.append(Point(base="one", l50=9, predictors={"right": 9.0}))
+    found = regression.compare(rows)
+    assert [each.predictor for each in found] == ["right", "other"]
+    assert [each.num_bases for each in found] == [5, 5]
+    assert found[0].error < 0.3 < found[1].error
+    assert found[0].slope_low < 1 < found[0].slope_high
+    assert found[0].offset_low < 0 < found[0].offset_high
+
+
+def test_too_few_bases_are_refused():
+    y = noisy(np.random.default_rng(8))
+    with pytest.raises(ValueError, match=r"three bases that differ in it .*, got 2"):
+        regression.regress(points(BASES[:2], y[:2]), "theory")
+    same = points(np.full(5, 46.0), y)
+    with pytest.raises(ValueError, match="got 1"):
+        regression.regress(same, "theory")
+    with pytest.raises(ValueError, match="got 1"):
+        regression.regress(points(BASES, np.sort(y), limit=np.sort(y)[1]), "theory")
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        pytest.param(np.ones_like, id="never falls"),
+        pytest.param(logistic(40, 3, 1 / 64), id="not learned"),
+        pytest.param(lambda m: np.where(m < 8, 0.0, 1.0), id="falls before the first"),
+    ],
+)
+def test_an_estimate_that_is_no_measurement_is_a_point_without_l50(curve):
+    found = effective_context.estimate(simulate([curve], np.random.default_rng(9)), resamples=50)
+    point = Point.of(found, base="rope(base=10)", predictors={"first_negative": 5})
+    assert np.isnan(point.l50)
+
+
+def test_the_point_of_a_measured_estimate_is_its_l50():
+    rows = simulate([logistic(40, 5)], np.random.default_rng(10))
+    found = effective_context.estimate(rows, resamples=50)
+    assert Point.of(found, base="rope(base=10)", predictors={}).l50 == found.l50

@@ -1,0 +1,130 @@
+"""Which documents are asked for next, and that asking for them keeps the estimate honest."""
+
+import numpy as np
+import pytest
+
+from evals.estimate import effective_context, sequential
+from evals.estimate.sequential import DistanceRange
+from tests.evals.estimate.simulated import CHANCE, logistic, simulate
+
+
+def concatenate(parts):
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def rounds(*members, documents=32, seed=0):
+    """A first round: one run for each curve, all on the same documents."""
+    random = np.random.default_rng(seed)
+    parts = []
+    for number, curve in enumerate(members):
+        part = simulate([curve], random, documents=documents)
+        part["run"] = np.full(len(part["run"]), f"run{number}")
+        parts.append(part)
+    return concatenate(parts)
+
+
+def ask(rows, octaves=0.1, max_documents=1024):
+    return sequential.next_round(rows, octaves=octaves, max_documents=max_documents)
+
+
+def test_a_vague_member_is_asked_within_an_octave_of_its_crossing():
+    (asked,) = ask(rounds(logistic(40, 3)))
+    assert 17 <= asked.low <= 23 and 70 <= asked.high <= 92
+    assert asked.high == pytest.approx(4 * asked.low, rel=0.1)
+
+
+def test_narrow_enough_asks_for_nothing():
+    assert ask(rounds(logistic(40, 6), documents=256), octaves=0.5) == []
+
+
+def test_documents_grow_with_the_square_of_the_precision_within_bounds():
+    """Within two octaves of 8 stand the questions of 32 documents that count: their square root."""
+    rows = rounds(logistic(40, 3), documents=64)
+    width = effective_context.estimate(rows, resamples=500).octaves
+    near = np.mean((rows["distance"] >= 20) & (rows["distance"] <= 80))
+    (asked,) = ask(rows, octaves=width / np.sqrt(2))  # half the variance: as many again
+    assert asked.num_documents == pytest.approx(64 * near, rel=0.15)
+    (least,) = ask(rows, octaves=width * 0.999)
+    assert least.num_documents == 8  # an eighth of those there are
+    (most,) = ask(rows, octaves=width / 10)
+    assert most.num_documents == 64  # as many as there are
+
+
+def test_members_that_need_nothing_do_not_ask():
+    """Not learned; seeing to the end; a sharp edge that is known already."""
+    flat, perfect = logistic(40, 3, CHANCE), np.ones_like
+    assert ask(rounds(flat, perfect, logistic(40, 60)), octaves=0.3) == []
+
+
+def test_a_member_that_may_or_may_not_fall_before_the_end_asks_at_the_end():
+    rows = rounds(logistic(240, 3), documents=16, seed=1)
+    found = effective_context.estimate(rows, resamples=500)
+    assert found.ci_high == np.inf and found.octaves > 0.1
+    (asked,) = ask(rows)
+    assert asked.low > 90 and asked.high == rows["distance"].max()
+
+
+def test_ranges_that_overlap_merge_and_others_stay():
+    near, far = logistic(6, 3), logistic(128, 3)
+    ranges = ask(rounds(near, far))
+    assert len(ranges) == 2
+    assert ranges[0].low <= 3 and ranges[0].high < 16 and ranges[1].low > 48
+    merged = ask(rounds(near, logistic(16, 3), logistic(50, 3), far))
+    assert len(merged) == 1
+    assert merged[0].low <= 3 and merged[0].high > 200
+
+
+def test_merged_ranges_take_the_most_documents():
+    ranges = [
+        DistanceRange(low=40, high=90, num_documents=7),
+        DistanceRange(low=10, high=40, num_documents=9),
+        DistanceRange(low=50, high=60, num_documents=1),
+        DistanceRange(low=91, high=99, num_documents=5),
+    ]
+    assert sequential._merged(ranges) == [
+        DistanceRange(low=10, high=90, num_documents=9),
+        DistanceRange(low=91, high=99, num_documents=5),
+    ]
+
+
+def test_documents_are_used_up():
+    rows = rounds(logistic(6, 2), logistic(128, 2))
+    ranges = ask(rows, max_documents=32 + 10)
+    assert sum(asked.num_documents for asked in ranges) in (9, 10)
+    assert ask(rows, max_documents=32) == []
+    assert ask(rows, max_documents=20) == []
+
+
+def test_seeds_are_members_of_their_own():
+    """Seeds far apart make a wide interval together, which no document can narrow."""
+    random = np.random.default_rng(3)
+    rows = simulate([logistic(20, 20), logistic(100, 20)], random, documents=128)
+    assert effective_context.estimate(rows).octaves > 2
+    assert ask(rows, octaves=0.3) == []
+
+
+def test_octaves_must_be_positive():
+    with pytest.raises(ValueError, match=r"octaves must be positive, got 0"):
+        ask(rounds(logistic(40, 3)), octaves=0)
+
+
+@pytest.mark.slow
+def test_intervals_of_all_rounds_together_cover():
+    """Rounds until a quarter octave: the ceiling, seen by the first round alone, stays right."""
+    random = np.random.default_rng(4)
+    curve, found = logistic(40, 3, ceiling=0.9), []
+    for _ in range(80):
+        rows = simulate([curve], random, documents=16, together=np.sqrt(0.2))
+        while ranges := ask(rows, octaves=0.25, max_documents=128):
+            for asked in ranges:
+                near = {"shortest": asked.low, "longest": asked.high, "together": np.sqrt(0.2)}
+                first = rows["document"].max() + 1
+                more = simulate([curve], random, documents=asked.num_documents, first=first, **near)
+                rows = concatenate([rows, more])
+        found.append(effective_context.estimate(rows, resamples=200))
+    covered = [each.ci_low <= 40 <= each.ci_high for each in found]
+    assert 0.90 <= np.mean(covered) <= 0.99
+    assert np.mean([each.ceiling for each in found]) == pytest.approx(0.9, abs=0.02)
+    # Every document at all distances would have taken 128 for .25 octaves (measured: .27).
+    assert np.median([each.octaves for each in found]) < 0.27
+    assert np.mean([each.num_documents for each in found]) < 100

@@ -1,0 +1,141 @@
+"""Thresholds and edges of tables made by hand."""
+
+import numpy as np
+import pytest
+
+from evals.estimate import thresholds
+
+
+def table(accuracy, lengths, *, task="passkey", trials=20, distances=None):
+    """Rows of `trials` answers at each (length, distance) of which accuracy(distance) are right."""
+    parts = []
+    for length in lengths:
+        for distance in distances or range(1, length + 1):
+            right = np.arange(trials) < round(trials * accuracy(distance))
+            parts.append((length, distance, right))
+    return {
+        "task": np.full(trials * len(parts), task),
+        "length": np.repeat([length for length, _, _ in parts], trials),
+        "distance": np.repeat([distance for _, distance, _ in parts], trials),
+        "exact_match": np.concatenate([right for _, _, right in parts]),
+    }
+
+
+def by_length(**accuracies):
+    """One distance a length: the accuracy at `L64` is that of length 64."""
+    tables = [
+        table(lambda m, share=share: share, [int(name[1:])], distances=[10])
+        for name, share in accuracies.items()
+    ]
+    return concatenate(tables)
+
+
+def concatenate(tables):
+    return {name: np.concatenate([each[name] for each in tables]) for name in tables[0]}
+
+
+def step(m):
+    return m <= 64
+
+
+@pytest.mark.parametrize(("threshold", "length"), [(thresholds.RULER_CHAT, 74), (0.5, 127)])
+def test_a_step_at_m_has_an_effective_length_of_m_over_tau(threshold, length):
+    """A model that sees 64 tokens: 64 / .856 = 74.8 and, strictly longer, 64 / .5 = 128."""
+    found = thresholds.effective_length(table(step, range(60, 140)), threshold=threshold)
+    assert found.value == length
+    assert found.accuracy[found.lengths.index(100)] == pytest.approx(0.64)
+
+
+def test_the_relative_threshold_is_085_of_the_shortest_length():
+    """.8 at the shortest: the threshold is .68."""
+    rows = by_length(L64=0.8, L128=0.75, L256=0.7, L512=0.65, L1024=0.1)
+    found = thresholds.effective_length(rows)
+    assert found.threshold == pytest.approx(0.68)
+    assert found.accuracy == pytest.approx((0.8, 0.75, 0.7, 0.65, 0.1))
+    assert (found.value, str(found)) == (256, "256")
+
+
+def test_what_passes_again_beyond_a_failure_does_not_count():
+    rows = by_length(L64=1.0, L128=0.5, L256=1.0)
+    assert thresholds.effective_length(rows, threshold=0.8).value == 64
+
+
+def test_an_accuracy_equal_to_the_threshold_does_not_exceed_it():
+    rows = by_length(L64=1.0, L128=0.5)
+    assert thresholds.effective_length(rows, threshold=0.5).value == 64
+
+
+def test_limits_are_said_as_limits():
+    rows = by_length(L64=0.6, L128=0.55)
+    assert str(thresholds.effective_length(rows, threshold=0.5)) == ">= 128"
+    none = thresholds.effective_length(rows, threshold=thresholds.RULER_BASE)
+    assert (none.value, str(none)) == (None, "< 64")
+
+
+def test_a_model_that_gets_nothing_right_has_no_effective_length():
+    assert thresholds.effective_length(by_length(L64=0, L128=0)).value is None
+
+
+def test_a_relative_threshold_needs_a_score_to_begin_with():
+    """Otherwise .04 at every length would be effective at all of them."""
+    found = thresholds.effective_length(by_length(L64=0.05, L128=0.05))
+    assert (found.value, str(found)) == (None, "< 64")
+
+
+def test_tasks_count_equally():
+    """One with 20 answers and one with 80; (1 + .5) / 2 and (.5 + .1) / 2."""
+    few = by_length(L64=1.0, L128=0.5)
+    many = concatenate([table(lambda m: 0.5, [64], task="kv", trials=80, distances=[10])])
+    more = table(lambda m: 0.1, [128], task="kv", trials=80, distances=[10])
+    found = thresholds.effective_length(concatenate([few, many, more]), threshold=0.5)
+    assert found.accuracy == pytest.approx((0.75, 0.3))
+    assert found.value == 64
+
+
+def test_a_task_missing_at_a_length_is_named():
+    rows = concatenate([by_length(L64=1.0, L128=0.5), table(step, [64], task="kv")])
+    with pytest.raises(ValueError, match="kv was not evaluated at length 128"):
+        thresholds.effective_length(rows)
+
+
+def test_distances_asked_more_often_do_not_count_more():
+    """Right up to 64 of 256: .25, though nearly all questions are asked at 1 to 64."""
+    even = table(step, [256])
+    crowd = table(step, [256], trials=200, distances=[1, 3, 9, 30, 60])
+    assert thresholds.mean_accuracy(even) == pytest.approx(0.25)
+    # The half-octave from 46 to 64 and the one from 64 on share the edge: within a bin's share.
+    assert thresholds.mean_accuracy(concatenate([even, crowd])) == pytest.approx(0.25, abs=0.01)
+
+
+def test_a_score_without_distances_is_the_mean_of_answers():
+    rows = table(lambda m: m <= 3, [64], task="vt", distances=[1, 2, 3, 40])
+    assert thresholds.mean_accuracy(rows) == 0.75
+
+
+def test_the_visual_edge_of_a_step_is_the_step():
+    """Bins begin at 64 and 91: the step at 90 fills its bin; shorter lengths are all green."""
+    rows = table(lambda m: m <= 90, [32, 128, 256, 512])
+    assert thresholds.visual_edge(table(lambda m: m <= 90, [256])) == 90
+    assert thresholds.visual_edge(rows) == 90  # median of 32, 90, 90, 90
+    assert thresholds.visual_edge(table(lambda m: m <= 90, [32, 48])) == 40
+
+
+def test_the_eye_sees_revivals():
+    rows = table(lambda m: (m < 16) | (m >= 64) & (m < 91), [256])
+    assert thresholds.visual_edge(rows) == 90
+
+
+def test_nothing_green_is_an_edge_of_zero_and_luck_is_not_green():
+    rows = table(lambda m: 0.4, [64], trials=10)
+    assert thresholds.visual_edge(rows) == 0
+    lucky = table(lambda m: 1, [64], trials=1, distances=[50])
+    assert thresholds.visual_edge(concatenate([rows, lucky])) == 0
+    alone = table(lambda m: 1, [256], trials=3, distances=[200])
+    assert thresholds.visual_edge(alone) == 0
+
+
+def test_no_rows_are_refused():
+    rows = {name: column[:0] for name, column in by_length(L64=1.0).items()}
+    for function in (thresholds.effective_length, thresholds.visual_edge):
+        with pytest.raises(ValueError, match="no rows"):
+            function(rows)

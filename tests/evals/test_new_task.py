@@ -1,0 +1,119 @@
+"""A task is one file: dropped into a folder it is asked, listed, shown and trained on."""
+
+import csv
+import importlib
+import sys
+
+import numpy as np
+import pytest
+
+import data.tasks
+import evals
+import evaluate
+from data.config import DataConfig
+from data.mixture import mixture
+from experiment.run import RunDirectory
+from reporting import writing
+from tests.test_evaluate import CONFIG, make_run
+
+ECHO = '''"""Echo: a few ids, and at once the same again."""
+
+import dataclasses
+
+import numpy as np
+
+from data.figures import Curve, Plot
+from data.task import Document, Task
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Echo(Task):
+    kind = "retrieval"
+    plot = Plot(
+        name="echo_gain",
+        section="Echoes",
+        alternative="Loudness.",
+        caption="How loud an echo is.",
+        xlabel="distance (tokens)",
+        ylabels=("loudness",),
+    )
+    n: int = 2
+
+    def least_length(self, asked):
+        return 2 * self.n
+
+    def document(self, asked, draw):
+        said = draw.random.choice(asked.tokenizer.fillers, self.n)
+        start = np.arange(self.n + 1, 2 * self.n + 1)
+        answers = np.stack([start, np.ones_like(start), np.full_like(start, self.n - 1)], axis=1)
+        return Document.of([asked.tokenizer.bos_id, *said, *said], answers)
+
+    def columns(self, results, trained):
+        return {"loudness": float(-results["nll"].mean())}
+
+    def curves(self, own, every):
+        return [Curve.of([self.n - 1], [own["nll"].mean()], [0.1])]
+'''
+
+
+@pytest.fixture(params=["echo", "mine.py:Echo(n=3)"])
+def echo(request, tmp_path, monkeypatch):
+    """The task as an expression: of a file in the tasks' folder, and of one's own elsewhere."""
+    name, _, rest = request.param.partition(":")
+    folder = tmp_path / "more_tasks"
+    folder.mkdir()
+    if rest:
+        path = folder / name
+        path.write_text(ECHO)
+        yield f"{path}:{rest}"
+    else:
+        (folder / "echo.py").write_text(ECHO)
+        monkeypatch.setattr(data.tasks, "__path__", [*data.tasks.__path__, str(folder)])
+        importlib.invalidate_caches()
+        forget()
+        yield name
+        del sys.modules["data.tasks.echo"], data.tasks.echo
+    forget()
+
+
+def forget():
+    for cached in (evals.all_tasks, evals.parse, data.tasks.parse):
+        cached.cache_clear()
+
+
+def test_a_new_file_is_asked_listed_shown_and_trained_on(echo, tmp_path, tokenizer, capsys):
+    run = RunDirectory(tmp_path / "run")
+    make_run(run.path, CONFIG, tokenizer.model)
+
+    if echo == "echo":
+        with pytest.raises(SystemExit):
+            evaluate.main(["--help"])
+        listed = "  echo(n=2)\n      Echo: a few ids, and at once the same again.\n"
+        assert listed in capsys.readouterr().out
+    assert evaluate.main([str(run.path), "--tasks", echo, "--documents", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert "Effective context" in shown and "NOT_LEARNED" in shown
+    assert echo[-8:] in shown.replace("\n", "").replace(" ", "")
+
+    out = tmp_path / "report.html"
+    writing.write([run.path], out, "python report.py run")
+    page = out.read_text("utf-8")
+    assert "Echoes" in page and "How loud an echo is." in page
+    (line,) = csv.DictReader(out.with_name("results.csv").open())
+    assert line["task"] == echo and float(line["loudness"]) < 0
+    assert line["score"] == "0"
+
+    config = DataConfig(
+        source="retrieval", context_length=8, batch_size=1, retrieval_tasks=(echo, "kv")
+    )
+    rows = mixture(config, None, tokenizer)
+    echoes = [rows[number] for number in range(0, 8, 2)]
+    size = 3 if "n=3" in echo else 2
+    for row in echoes:
+        assert row["tokens"][1 : 1 + size].tolist() == row["targets"][size : 2 * size].tolist()
+        assert np.flatnonzero(row["loss_mask"]).tolist() == list(range(size, 2 * size))
+
+
+def test_a_task_that_is_nowhere_is_refused():
+    with pytest.raises(ValueError, match="unknown retrieval task 'echo'"):
+        DataConfig(context_length=8, batch_size=1, retrieval_tasks=("echo",))

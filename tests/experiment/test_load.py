@@ -1,0 +1,126 @@
+"""One line loads a run, and README's third use runs as it stands."""
+
+import json
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from data.tokenizer import Tokenizer
+from experiment import load, overrides
+from experiment.run import RunDirectory
+from model import transformer
+from model.positions import position_table
+from training.loop import train
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, tiny_data) -> dict[str, RunDirectory]:
+    """A plain run of tiny, and one whose second stage has a dynamic variant and longer rows."""
+    config = overrides.apply(
+        overrides.find_config("tiny"), [*tiny_data, "train.num_steps=2", "train.save_every=1"]
+    )
+    second = [
+        "model.rotary=dynamic_ntk_aware(base=100,original_context_length=64,log_n=train)",
+        "data.context_length=96",
+        "train.num_steps=1",
+        "train.warmup_steps=0",
+    ]
+    folder, found = tmp_path_factory.mktemp("runs"), {}
+    for name, changes in (("plain", []), ("staged", [f"stages=[[{','.join(second)}]]"])):
+        found[name] = RunDirectory(folder / name)
+        assert train([overrides.apply(config, changes)], [found[name]])
+    return found
+
+
+def expected_logits(run: RunDirectory, step: int, ids: list[int]) -> jax.Array:
+    """Layer by layer what `run.logits` promises, from the parts."""
+    loaded, config = load(run.path, step=step), run.config_at(step)
+    tokens = np.array([ids])
+    table = position_table(config.model, config.data.context_length, len(ids))
+    hidden = transformer.hidden(
+        config.model,
+        loaded.params,
+        table,
+        tokens,
+        np.arange(len(ids))[None],
+        np.ones_like(tokens),
+    )
+    return transformer.unembed(config.model, loaded.params, hidden)
+
+
+def test_text_and_ids_give_the_models_logits(runs):
+    run = load(runs["plain"].path)
+    tokenizer = Tokenizer(runs["plain"].tokenizer_path)
+    ids = [tokenizer.bos_id, *tokenizer.encode("import numpy as")]
+    logits = run.logits("import numpy as")
+    assert logits.dtype == np.float32 and logits.shape == (1, len(ids), 512)
+    expected = expected_logits(runs["plain"], 2, ids)
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
+    np.testing.assert_array_equal(run.logits(np.array([ids])), logits)
+    assert run.tokenizer == tokenizer and run.step == 2
+    model = runs["plain"].config.model
+    np.testing.assert_array_equal(run.table.inv_freq, model.rotary_table(64).inv_freq)
+
+
+@pytest.mark.parametrize("length", [8, 96, 192])
+def test_the_trained_length_is_the_checkpoints_own(runs, length):
+    """Stage 1 was trained at 96 tokens; rows longer than 64 are stretched."""
+    ids = np.arange(length) % 512
+    logits = load(runs["staged"].path).logits(ids[None])
+    expected = expected_logits(runs["staged"], 3, list(ids))
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
+def test_a_step_can_be_named(runs):
+    older, newer = load(runs["staged"].path, step=2), load(runs["staged"].path)
+    assert (older.step, newer.step) == (2, 3)
+    assert older.config.data.context_length == 64 and newer.config.data.context_length == 96
+    assert not np.array_equal(older.params["embedding"], newer.params["embedding"])
+    with pytest.raises(ValueError, match=r"no checkpoint of step 7; it has \[.*3\]"):
+        load(runs["staged"].path, step=7)
+
+
+def test_it_says_what_it_is(runs):
+    text = repr(load(runs["staged"].path))
+    size = transformer.count_params(runs["staged"].config.model)["total"]
+    assert f"staged at step 3: {size:,} parameters, dynamic_ntk_aware(" in text
+    assert text.endswith("trained at 96 tokens")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        (np.zeros(3, np.int32), r"whole numbers \[B, T\]"),
+        (np.zeros((1, 3)), r"whole numbers \[B, T\]"),
+        (np.array([[0, 512]]), r"ids 0 \.\.\. 512 do not all lie in 0 \.\.\. 511"),
+        (np.array([[-1, 5]]), "ids -1"),
+    ],
+)
+def test_what_are_no_ids_is_refused(runs, tokens, message):
+    with pytest.raises(ValueError, match=message):
+        load(runs["plain"].path).logits(tokens)
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    (tmp_path / "sweep.json").write_text(json.dumps({"members": ["base=10", "base=30"]}))
+    with pytest.raises(ValueError, match="is a sweep; name one of its members: base=10, base=30"):
+        load(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="neither a run"):
+        load(tmp_path / "empty")
+
+
+def test_readmes_third_use_runs_as_it_stands(runs):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(block.splitlines()) <= 5
+    assert block.count('load("runs/demo/base=10")') == 1
+    names = {}
+    exec(block.replace("runs/demo/base=10", str(runs["plain"].path)), names)
+    assert names["logits"].ndim == 3
+    assert names["inv_freq"].shape[0] == runs["plain"].config.model.num_layers

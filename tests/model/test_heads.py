@@ -1,0 +1,169 @@
+"""Heads of a layer that rotate at frequencies of their own."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from experiment import overrides
+from experiment.config import from_dict, to_dict
+from model import rotary, transformer
+from model.attention import Attention
+from model.config import ModelConfig
+from model.positions import cos_sin, position_table, stack_tables
+from theory import decay
+from theory.predictions import predict
+
+BASES = (10.0, 10.0, 10.0, 1e4)
+ONE_SLOW = "[[rope(base=10),rope(base=10),rope(base=10),rope(base=1e4)]]"
+
+
+def config(pattern: str, **changes) -> ModelConfig:
+    sizes = {
+        "vocab_size": 64,
+        "embed_dim": 24,
+        "num_layers": 2,
+        "num_heads": 8,
+        "num_kv_heads": 4,
+        "head_dim": 16,
+        "mlp_dim": 32,
+    }
+    return ModelConfig(**sizes | changes, rotary=rotary.parse_pattern(pattern))  # pyright: ignore
+
+
+def reference(x_TD: np.ndarray, weights: dict[str, np.ndarray], log_n: dict[int, float]):
+    """A whole attention layer in float64: every head rotates at the frequencies of its own base."""
+    T, H = len(x_TD), weights["query"].shape[2]
+    out_TD = np.zeros_like(x_TD)
+    for head in range(8):
+        kv_head = head // 2
+        inv_freq = BASES[kv_head] ** (-2 * np.arange(H // 2) / H)
+        rotations = np.exp(1j * np.arange(T)[:, None] * inv_freq)
+
+        def complex_of(projection_TH):
+            return projection_TH[:, : H // 2] + 1j * projection_TH[:, H // 2 :]
+
+        q_TR = complex_of(x_TD @ weights["query"][:, head]) * rotations
+        k_SR = complex_of(x_TD @ weights["key"][:, kv_head]) * rotations
+        logits_TS = np.real(q_TR @ np.conj(k_SR).T) / np.sqrt(H)
+        if kv_head in log_n:  # a query at p is multiplied by ln(p + 1) / ln(context)
+            logits_TS *= (np.log(np.arange(T) + 1) / log_n[kv_head])[:, None]
+        logits_TS[np.triu_indices(T, 1)] = -np.inf
+        weights_TS = np.exp(logits_TS - logits_TS.max(axis=1, keepdims=True))
+        weights_TS /= weights_TS.sum(axis=1, keepdims=True)
+        value_SH = x_TD @ weights["value"][:, kv_head]
+        out_TD += weights_TS @ value_SH @ weights["out"][head]
+    return out_TD
+
+
+@pytest.mark.parametrize(
+    ("pattern", "log_n"),
+    [(ONE_SLOW, {}), (ONE_SLOW.replace("base=1e4", "base=1e4,log_n=train"), {3: np.log(32)})],
+)
+def test_one_slow_head_among_fast_ones_equals_the_reference(pattern, log_n):
+    layer = Attention(config(pattern), rngs=nnx.Rngs(params=3))
+    table = jax.tree.map(lambda x: x[1], position_table(layer.config, 32))
+    random = np.random.default_rng(0)
+    x_TD = 3 * random.normal(size=(40, 24))
+    positions_BT = jnp.arange(40)[None]
+    with jax.default_matmul_precision("highest"):
+        ours = layer(
+            jnp.asarray(x_TD, jnp.float32)[None],
+            table,
+            cos_sin(table.cycles_hi, table.cycles_lo, positions_BT),
+            positions_BT,
+            jnp.ones((1, 40), jnp.int32),
+        )[0]
+    weights = {
+        name: np.asarray(getattr(layer, name)[...], np.float64)
+        for name in ("query", "key", "value", "out")
+    }
+    expected = reference(x_TD, weights, log_n)
+    np.testing.assert_allclose(ours, expected, atol=2e-5 * np.abs(expected).max())
+
+
+def hidden(model: ModelConfig, table) -> np.ndarray:
+    tokens_BT = np.random.default_rng(1).integers(0, 64, (2, 20))
+    positions_BT = np.tile(np.arange(20), (2, 1))
+    params = transformer.init(model, 0)
+    inputs = tokens_BT, positions_BT, np.ones_like(tokens_BT)
+    return np.asarray(jax.jit(transformer.hidden, static_argnums=0)(model, params, table, *inputs))
+
+
+def test_four_equal_heads_are_one_variant_to_the_bit():
+    one, four = config("rope(base=10)"), config("[[rope(base=10),rope(base=10)]]")
+    assert one != four
+    tables = [position_table(model, 32) for model in (one, four)]
+    jax.tree.map(np.testing.assert_array_equal, *tables)
+    assert tables[0].cycles_hi.shape == (2, 1, 8)
+    np.testing.assert_array_equal(hidden(one, tables[0]), hidden(four, tables[1]))
+
+
+def test_members_of_a_sweep_stack_where_only_one_tells_heads_apart():
+    models = config("rope(base=10)"), config(ONE_SLOW)
+    tables = [position_table(model, 32) for model in models]
+    stacked = stack_tables(tables)
+    assert stacked.cycles_hi.shape == (2, 2, 4, 8)
+    for member, model in enumerate(models):
+        row = jax.tree.map(lambda x: x[member], stacked)  # noqa: B023
+        np.testing.assert_allclose(hidden(model, row), hidden(model, tables[member]), atol=1e-5)
+
+
+def test_inner_lists_are_repeated_over_heads_and_outer_ones_over_layers():
+    model = config("[[rope(base=10),nope],rope(base=100)]", num_layers=3)
+    fast, other = (rotary.parse(f"rope(base={base})").inv_freq(16) for base in (10, 100))
+    still = np.zeros(8)
+    np.testing.assert_array_equal(
+        model.rotary_table(32).inv_freq,
+        [[fast, still, fast, still], [other] * 4, [fast, still, fast, still]],
+    )
+
+
+def test_theory_takes_the_head_that_reaches_farthest():
+    predicted = predict(config(ONE_SLOW).rotary_table(32).inv_freq)
+    slow = rotary.parse("rope(base=1e4)").inv_freq(16)
+    assert predicted.first_negative == decay.first_negative(slow)
+    assert predicted.full_period == decay.full_period(slow)
+
+
+def test_overrides_expressions_and_json_keep_them():
+    tiny = overrides.find_config("tiny")
+    pattern = "[[rope(base=10),p_rope(base=100,rotary_fraction=0.5)],rope(base=1000)]"
+    changed = overrides.apply(tiny, ["model.num_kv_heads=2", f"model.rotary={pattern}"])
+    assert rotary.expression(changed.model.rotary) == pattern
+    assert changed.model.rotary == rotary.parse_pattern(pattern)
+    assert from_dict(to_dict(changed)) == changed
+
+
+def test_names_of_members_have_no_brackets_and_tell_layers_from_heads():
+    patterns = ("[[nope,rope(base=10)]]", "[nope,rope(base=10)]", "[[nope],rope(base=10)]")
+    names = [overrides.member_name([f"model.rotary={pattern}"]) for pattern in patterns]
+    assert names[1] == "rotary=nope+rope(base=10)"
+    assert len(set(names)) == 3
+    assert not set("[]*?/ ") & set("".join(names))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("[[nope,nope,nope,nope,nope]]", "pattern of 5 does not fit num_kv_heads=4"),
+        ("[[]]", "pattern of 0 does not fit num_kv_heads=4"),
+        ("[[nope],[nope],[nope]]", "pattern of 3 does not fit num_layers=2"),
+    ],
+)
+def test_patterns_that_cannot_be_are_named(pattern, message):
+    model = config("nope")
+    changed = () if pattern == "[[]]" else rotary.parse_pattern(pattern)
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(model, rotary=changed or ((),))
+
+
+def test_the_key_that_latent_heads_share_cannot_rotate_in_two_ways():
+    latent = overrides.find_config("mla_tiny")
+    with pytest.raises(ValueError, match="mla rotates one key for all heads"):
+        overrides.apply(latent, ["model.rotary=[[rope(base=10),rope(base=100)]]"])
+    equal = overrides.apply(latent, ["model.rotary=[[rope(base=10),rope(base=10)]]"])
+    assert position_table(equal.model, 8).cycles_hi.shape[1] == 1

@@ -1,0 +1,100 @@
+"""What tasks declare: their own columns, figures and tables."""
+
+import numpy as np
+import pytest
+
+from experiment.run import find_runs
+from reporting import curves, page_tables, results
+from reporting import members as members_lib
+from tests.reporting.helpers import experiment, make_run, make_sweep, row
+
+
+def read(path):
+    return members_lib.read(find_runs([path]))
+
+
+def lines(member):
+    return {(line["task"], line["schedule"]): line for line in results.lines(member)}
+
+
+def test_first_losses_are_paired_and_averaged_over_seeds(tmp_path):
+    """Seed 0: +1 and +3 nats on chunks of 1 and 3 tokens, 2.5 a token; seed 1: 0.5 on both."""
+    folder = make_sweep(tmp_path, ["base=10,seed=0", "base=10,seed=1"])
+    for seed, changes in ((0, (1.0, 3.0)), (1, (0.5, 0.5))):
+        config = experiment("rope(base=10)", seed=seed)
+        rows = []
+        for query, change in enumerate(changes):
+            chunk = {"query": query, "num_tokens": (1, 3)[query]}
+            rows.append(row(config, "step1", nll=5.0 * (query + 1), **chunk))
+            other = 5.0 * (query + 1) + change
+            rows.append(row(config, "step1", rotary="rope(base=500)", base=500, nll=other, **chunk))
+        make_run(folder / f"base=10,seed={seed}", config, rows)
+    (member,) = read(folder)
+    found = lines(member)
+    assert found["step1", "trained"]["first_loss"] == 0
+    other = found["step1", "rope(base=500)"]
+    assert other["first_loss"] == pytest.approx((2.5 + 0.5) / 2)
+    # Ratio estimator of seed 0: sqrt(2 / 1 * 2 * 1.5**2) / 4; seed 1 has none.
+    assert other["first_loss_error"] == pytest.approx((2 * 2 * 1.5**2) ** 0.5 / 4 / 2)
+    ((plot, panels),) = curves.declared([member])
+    assert plot.name == "step1" and [panel.length for panel in panels] == [128]
+    ax = curves.draw([member], plot, panels).axes[0]
+    points = {
+        float(x): float(y)
+        for line in ax.get_lines()
+        if len(line.get_xdata()) == 2 and line.get_marker() == "o"
+        for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+    }
+    assert points == pytest.approx({10.0: 0.0, 500.0: 1.5})
+
+
+def test_first_losses_of_scans_of_unlike_size_are_compared_where_both_asked(tmp_path):
+    config = experiment("rope(base=10)")
+    rows = [row(config, "step1", nll=1.0, document=document) for document in (0, 1, 2)]
+    rows += [row(config, "step1", rotary="nope", nll=1.25, document=i) for i in (1, 2, 3)]
+    make_run(tmp_path, config, rows)
+    (member,) = read(tmp_path)
+    found = lines(member)["step1", "nope"]
+    assert (found["first_loss"], found["first_loss_error"]) == (0.25, 0)
+
+
+def test_su_columns(tmp_path):
+    """Shares of right tokens: 3/4 at 128; at 256: 2/4 repeated at T, 0 not repeated."""
+    config = experiment("rope(base=10)")
+
+    def asked(task, length, right):
+        return [
+            row(config, task, length=length, document=i, first_token_correct=i < right)
+            for i in range(4)
+        ]
+
+    rows = asked("repeated", 128, 3) + asked("repeated", 256, 0)
+    make_run(tmp_path, config, rows + asked("repeated(lag=trained)", 256, 2))
+    ((section, tables),) = page_tables.shares(read(tmp_path)).items()
+    ((name, table),) = tables.items()
+    assert (section, name) == ("Tokens guessed right", "at 256")
+    ((index, cells),) = table.lines
+    named = {head: cell.split()[0] for head, cell in zip(table.heads, cells, strict=True)}
+    assert index == 0 and named["evaluated with"] == "trained"
+    shares = [named[n] for n in ("trained length", "repeated, lag T", "repeated, lag T/2")]
+    assert shares == ["75.0", "50.0", "–"] and named["not repeated"] == "0.0"
+
+
+def test_copy_gain_is_natural_text_against_its_control(tmp_path):
+    """A lag of 16: 3 - 1 nats less, and half of the tokens more."""
+    config = experiment("rope(base=10)")
+    tasks = {"lagcopy(text=natural)": (1.0, True), "lagcopy(text=control)": (3.0, False)}
+    rows = [
+        row(config, task, nll=nll, exact_match=right or query > 0, distance=15, query=query)
+        for task, (nll, right) in tasks.items()
+        for query in (0, 1)
+    ]
+    make_run(tmp_path, config, [*rows, row(config, "lagcopy(text=natural)", length=256)])
+    members = read(tmp_path)
+    ((plot, panels),) = curves.declared(members)
+    assert [panel.length for panel in panels] == [128]  # at 256 there is no control
+    nats, share = curves.draw(members, plot, panels).axes
+    for ax, gain in ((nats, 2.0), (share, 0.5)):
+        (line,) = [line for line in ax.get_lines() if line.get_marker() == "o"]
+        points = np.column_stack([line.get_xdata(), line.get_ydata()])
+        np.testing.assert_allclose(points, [[16, gain]])

@@ -1,0 +1,44 @@
+"""Theory sees the whole head: features that MLA never rotates count wherever B_m is computed."""
+
+import json
+import sys
+
+import pytest
+
+from experiment.overrides import apply, find_config
+from model.rotary import __main__ as show
+from theory import decay
+from theory.predictions import predict
+
+# Four unrotated pairs of eight are not enough to keep sixteen rotated ones' sum above zero.
+SIZES = ["model.mla.qk_nope_head_dim=8", "model.mla.qk_rope_head_dim=32", "model.head_dim=40"]
+
+
+@pytest.mark.parametrize("sizes", [[], SIZES])
+def test_show_and_predictions_read_the_same_vector(monkeypatch, capsys, sizes):
+    """Once `show` said never, and `evaluate.py` and `report.py` a number."""
+    config = apply(find_config("mla_tiny"), [*sizes, "model.rotary.base=10"])
+    monkeypatch.setattr("experiment.overrides.load_configs", lambda: {"latent": config})
+    monkeypatch.setattr(sys, "argv", ["rotary", "show", "latent", "--length", "4096", "--json"])
+    show.main()
+    shown = json.loads(capsys.readouterr().out)
+    (inv_freq,) = {
+        tuple(head) for layer in config.model.rotary_table(64).inv_freq for head in layer
+    }
+    assert shown["inv_freq"] == list(inv_freq)
+    assert shown["head_dim"] == 2 * len(inv_freq) == config.model.head_dim
+    rotated = config.model.rope_head_dim // 2
+    assert inv_freq[rotated:] == (0.0,) * (len(inv_freq) - rotated)
+    # With half of the head unrotated, no sum of cosines is negative; with a fifth, many are.
+    expected = decay.first_negative(inv_freq, 4096)
+    assert (expected is None) == (not sizes)
+    assert shown["first_negative"] == expected
+    assert predict(config.model.rotary_table(64).inv_freq).first_negative == expected
+
+
+def test_a_first_violation_at_the_limit_is_not_looked_for():
+    inv_freq = apply(find_config("tiny"), ["model.rotary.base=10"]).model.rotary_table(64).inv_freq
+    first = predict(inv_freq).first_negative
+    assert first == 5
+    assert predict(inv_freq, first).first_negative is None
+    assert predict(inv_freq, first + 1).first_negative == first

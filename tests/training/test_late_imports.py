@@ -1,0 +1,95 @@
+"""What is not used is not imported: a bare GPU machine, or Colab, trains; --help needs no JAX."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data.pipeline import open_data
+from experiment import overrides
+
+ROOT = Path(__file__).parents[2]
+
+BLOCKED = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names}:
+            raise ImportError(f"{{name}} is not there")
+
+sys.meta_path.insert(0, Absent())
+"""
+HEAVY = {"grain", "array_record", "zstandard", "tensorflow_datasets", "matplotlib"}
+
+IN_MEMORY = """
+import numpy as np
+import data.pipeline, data.store, experiment, model
+from data.packing import pack
+from experiment import load, overrides
+from experiment.run import RunDirectory
+from training.loop import train
+
+config = overrides.apply(overrides.find_config("tiny"), ["train.num_steps=2"])
+rows = pack(np.random.default_rng(0).integers(3, 500, (16, 65), np.int32), bos_id=3)
+open_data = lambda config: data.pipeline.rows_in_memory(config, rows, rows)
+assert train([config], [RunDirectory(sys.argv[1])], open_data=open_data)
+assert load(sys.argv[1]).logits(rows["tokens"]).shape == (16, 64, 512)
+"""
+
+FROM_A_STORE = """
+from pathlib import Path
+from data import pipeline
+from experiment import overrides
+from experiment.run import RunDirectory
+from training.loop import train
+
+config = overrides.apply(overrides.find_config("tiny"), ["train.num_steps=2"])
+open_data = lambda config: pipeline.open_data(config, Path(sys.argv[2]))
+assert train([config], [RunDirectory(sys.argv[1])], open_data=open_data)
+"""
+
+
+def run(script: str, *arguments: object, absent, environment) -> subprocess.CompletedProcess[str]:
+    code = BLOCKED.format(names=absent) + script
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.slow
+def test_rows_in_memory_train_without_what_reads_data(tmp_path, environment):
+    done = run(IN_MEMORY, tmp_path / "run", absent=HEAVY, environment=environment)
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {"config.json", "metrics.jsonl", "checkpoints"}
+
+
+@pytest.mark.slow
+def test_a_finished_store_trains_without_what_made_it(tmp_path, tiny_data, environment, run_script):
+    """The same losses and the same rows as with all of it."""
+    config = overrides.apply(overrides.find_config("tiny"), tiny_data)
+    tokenizer_path = open_data(config.data).tokenizer_path
+    assert tokenizer_path is not None
+    prepared = tokenizer_path.parent
+    done = run(FROM_A_STORE, tmp_path / "bare", prepared, absent=HEAVY, environment=environment)
+    assert done.returncode == 0, done.stderr
+    run_script("train.py", "tiny", *tiny_data, "train.num_steps=2", "--workdir", tmp_path / "full")
+    data = [tmp_path / name / "checkpoints/2/data/metadata" for name in ("bare", "full")]
+    assert data[0].read_text() == data[1].read_text()
+
+
+@pytest.mark.parametrize("command", ["train.py", "sweep.py"])
+def test_help_needs_no_jax(command, environment):
+    script = f"import runpy; sys.argv = [{command!r}, '--help']; runpy.run_path({command!r}, "
+    script += "run_name='__main__')"
+    absent = HEAVY | {"jax", "flax", "optax", "orbax", "sentencepiece"}
+    done = run(script, absent=absent, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert "base_30m" in done.stdout and "dotted.field=value" in done.stdout

@@ -1,0 +1,392 @@
+"""Training: resumed equals uninterrupted, members equal single runs, NaN never gets in."""
+
+import dataclasses
+import functools
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractMesh
+
+from data import pipeline
+from experiment import overrides
+from experiment.checkpoint import restore_params
+from experiment.config import from_dict
+from experiment.mesh import make_mesh
+from experiment.run import RunDirectory
+from model.positions import position_table
+from training.loop import train
+from training.plan import make_plan
+from training.step import MemberArrays, State, init_state, over_members, train_step
+from training.sweep import shared_part
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow  # each compiles a train step, or starts processes that do
+TIMING = {"seconds", "tokens_per_second", "mfu"}
+
+
+def deterministic_metrics(run: Path) -> list[dict]:
+    rows = RunDirectory(run).read_metrics()
+    return [{k: v for k, v in row.items() if k not in TIMING} for row in rows]
+
+
+def assert_same_run(first: Path, second: Path) -> None:
+    """Bit-identical parameters, metrics, optimizer state and row digest."""
+    assert deterministic_metrics(first) == deterministic_metrics(second)
+    params, step = restore_params(RunDirectory(first))
+    others, other_step = restore_params(RunDirectory(second))
+    assert step == other_step
+    jax.tree.map(np.testing.assert_array_equal, params, others)
+    data = [
+        json.loads((r / f"checkpoints/{step}/data/metadata").read_text()) for r in (first, second)
+    ]
+    assert data[0] == data[1] and data[0]["digest"] != 0
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_data):
+    return overrides.apply(overrides.find_config("tiny"), tiny_data)
+
+
+@pytest.fixture(scope="module")
+def batch(tiny):
+    batch = next(pipeline.make_batches(pipeline.open_data(tiny.data), start_step=0))
+    batch.pop("row_hash")
+    return batch
+
+
+@pytest.fixture(scope="module")
+def lone_cpu(tiny):
+    return make_mesh(tiny, 1)
+
+
+def one_member(config) -> tuple[State, MemberArrays]:
+    table = position_table(config.model, config.data.context_length)
+    member = MemberArrays(table, np.float32(config.train.learning_rate))
+    return init_state(config, jnp.uint32(config.seed)), member
+
+
+def test_loss_falls_on_a_repeated_batch(tiny, batch):
+    state, member = one_member(tiny)
+    step_fn = jax.jit(lambda *args: train_step(tiny, *args))
+    losses = []
+    for step in range(30):
+        state, scalars = step_fn(state, member, batch, np.int32(step % 10))
+        losses.append(float(scalars["loss"]))
+    assert losses[0] == pytest.approx(np.log(512), abs=0.7)  # uniform guessing at the start
+    assert losses[-1] < losses[0] - 1.5
+
+
+def test_microbatches_add_up_to_the_whole_batch(tiny, batch):
+    state, member = one_member(tiny)
+    config = dataclasses.replace(tiny, train=dataclasses.replace(tiny.train, accumulate=4))
+    _, scalars = jax.jit(lambda *a: train_step(tiny, *a))(state, member, batch, 5)
+    _, part_scalars = jax.jit(lambda *a: train_step(config, *a))(state, member, batch, 5)
+    # Rows count different numbers of targets, so a mean of means would be off.
+    assert len(set(batch["loss_mask"].sum(axis=1))) > 1
+    np.testing.assert_allclose(scalars["loss"], part_scalars["loss"], rtol=1e-5)
+    np.testing.assert_allclose(scalars["grad_norm"], part_scalars["grad_norm"], rtol=1e-4)
+
+
+def test_a_nan_in_one_member_touches_nothing(tiny, batch, lone_cpu):
+    members = [one_member(tiny), one_member(dataclasses.replace(tiny, seed=1))]
+    states, arrays = zip(*members, strict=True)
+    broken = jax.tree.map(lambda x: x, states[1])
+    broken.params["final_norm"]["scale"] = broken.params["final_norm"]["scale"].at[0].set(jnp.nan)
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), states[0], broken)
+    member = jax.tree.map(lambda *x: jnp.stack(x), *arrays)
+    step_fn = jax.jit(over_members(functools.partial(train_step, tiny), 2, lone_cpu))
+    new, scalars = step_fn(stacked, member, batch, np.int32(3))
+    assert scalars["skipped"].tolist() == [False, True]
+    for before, after in zip(jax.tree.leaves(stacked), jax.tree.leaves(new), strict=True):
+        # Parameters, both moments and the update count of the broken member: bit for bit.
+        np.testing.assert_array_equal(before[1], after[1])
+    assert np.isfinite(jax.tree.leaves(jax.tree.map(lambda x: float(x[0].sum()), new))).all()
+    assert not np.array_equal(new.params["embedding"][0], stacked.params["embedding"][0])
+
+
+def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, lone_cpu):
+    configs = [
+        overrides.apply(tiny, changes)
+        for changes in (["model.rotary.base=10"], ["model.rotary=nope"], ["model.window=8"])
+    ]
+    states, members = zip(*map(one_member, configs), strict=True)
+    state, member = (jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, members))
+    function = functools.partial(train_step, tiny)
+    two = AbstractMesh((2,), ("data",))
+    in_turn, side_by_side = (over_members(function, 3, mesh) for mesh in (lone_cpu, two))
+    _, scalars = jax.jit(in_turn)(state, member, batch, np.int32(9))
+    _, side_scalars = jax.jit(side_by_side)(state, member, batch, np.int32(9))
+    np.testing.assert_allclose(scalars["loss"], side_scalars["loss"], rtol=1e-5)
+    for config, own_state, own, loss in zip(configs, states, members, scalars["loss"], strict=True):
+        _, alone = jax.jit(lambda *a, c=config: train_step(c, *a))(
+            own_state, own, batch, np.int32(9)
+        )
+        np.testing.assert_allclose(alone["loss"], loss, rtol=1e-5)
+    assert len({round(float(x), 6) for x in scalars["loss"]}) == 3  # the arrays do differ
+
+
+MIXED = (
+    "rope(base=10)",
+    "rope(base=1e4)",
+    "rope(base=500,rotary_fraction=0.5)",
+    "yarn(base=100,factor=4,original_context_length=16)",
+    "position_interpolation(base=1e4,factor=8)",
+    "nope",
+    "rope(base=1e4,log_n=train)",
+    "[rope(base=100),nope]",
+)
+
+
+def test_eight_unlike_schedules_train_in_one_program(tiny, batch, lone_cpu):
+    """One compiled program for all; after three updates each is where it gets to alone."""
+    configs = [overrides.apply(tiny, [f"model.rotary={text}"]) for text in MIXED]
+    states, members = zip(*map(one_member, configs), strict=True)
+    state, member = (jax.tree.map(lambda *x: jnp.stack(x), *trees) for trees in (states, members))
+    function = functools.partial(train_step, tiny)
+    together = jax.jit(over_members(function, len(MIXED), lone_cpu))
+    losses = []
+    for step in range(3):
+        state, scalars = together(state, member, batch, np.int32(step))
+        losses.append(scalars["loss"])
+    assert together._cache_size() == 1
+    # The step reads nothing of a config that members may differ in: see `shared_part`.
+    assert len({shared_part(config) for config in configs}) == 1
+    alone = jax.jit(lambda *a: train_step(configs[-1], *a))
+    for index, config in enumerate(configs):
+        own_state, own = one_member(config)
+        for step in range(3):
+            own_state, scalars = alone(own_state, own, batch, np.int32(step))
+            np.testing.assert_allclose(losses[step][index], scalars["loss"], rtol=2e-5)
+    assert len({round(float(x), 6) for x in losses[2]}) == len(MIXED)
+
+
+def start(arguments: list[str], environment) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "train.py", *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_rows(process: subprocess.Popen, metrics: Path, rows: int) -> None:
+    """Until `rows` steps are logged, or the process has ended."""
+    while process.poll() is None:
+        if metrics.exists() and metrics.read_text().count("\n") >= rows:
+            return
+        time.sleep(0.005)
+
+
+def test_killed_ten_times_ends_bit_identical(tmp_path, tiny_data, environment, run_script):
+    arguments = ["tiny", *tiny_data, "train.num_steps=40", "train.save_every=3", "--workdir"]
+    run_script("train.py", *arguments, tmp_path / "whole")
+    rng = random.Random(0)
+    killed = tmp_path / "killed"
+    for attempt in range(10):
+        process = start([*arguments, str(killed)], environment)
+        wait_for_rows(process, killed / "metrics.jsonl", 1 + 3 * attempt + rng.randrange(5))
+        time.sleep(rng.random() * 0.05)  # anywhere in a step, or in a save
+        process.kill()
+        _, messages = process.communicate()
+        assert process.returncode == -signal.SIGKILL, f"ended before it could be killed: {messages}"
+    run_script("train.py", *arguments, killed)
+    assert_same_run(tmp_path / "whole", killed)
+
+
+# Other positions, rows and learning rate; what a run is continued with, and a stage begins with.
+CONTINUED = (
+    "model.rotary.base=100",
+    "data.context_length=32",
+    "train.num_steps=6",
+    "train.learning_rate=1e-3",
+)
+
+
+def run_in_process(config, path: Path) -> RunDirectory:
+    run = RunDirectory(path)
+    assert train([config], [run])
+    return run
+
+
+def data_state(run: RunDirectory, step: int) -> dict:
+    return json.loads((run.checkpoints_path / f"{step}/data/metadata").read_text())
+
+
+@pytest.fixture(scope="module")
+def parent_child_staged(tiny, tmp_path_factory):
+    """A run, its continuation as a run of its own, and both as one run of two stages."""
+    folder = tmp_path_factory.mktemp("stages")
+    config = overrides.apply(tiny, ["train.num_steps=8", "train.save_every=3", "train.keep=1"])
+    parent = run_in_process(config, folder / "parent")
+    child_config = overrides.apply(config, [f"start_from={parent.path}", *CONTINUED])
+    child = run_in_process(child_config, folder / "child")
+    stages = (CONTINUED, ("model.rotary=nope", "train.num_steps=2"))
+    staged = run_in_process(dataclasses.replace(config, stages=stages), folder / "staged")
+    return parent, child, staged
+
+
+def test_a_stage_is_a_run_that_starts_from_the_one_before(parent_child_staged):
+    parent, child, staged = parent_child_staged
+    # Stages' ends are kept beside the newest one that keep=1 asks for.
+    assert staged.steps() == [8, 14, 16] and child.steps() == [6] and parent.steps() == [8]
+    for run, step in ((parent, 8), (child, 14)):
+        params, others = restore_params(run)[0], restore_params(staged, step)[0]
+        jax.tree.map(np.testing.assert_array_equal, params, others)
+    rows = deterministic_metrics(staged.path)[:14]
+    assert [row["step"] for row in rows] == list(range(1, 15))
+    assert rows[:8] == deterministic_metrics(parent.path)
+    # Steps and tokens go on: 8 steps of 8 x 64 tokens, then 8 x 32 each.
+    assert [row["tokens"] for row in rows[7:10]] == [4096, 4352, 4608]
+    own = [{"step": None, "tokens": None} | row for row in deterministic_metrics(child.path)]
+    for row, other in zip(rows[8:], own, strict=True):
+        assert row == other | {"step": row["step"], "tokens": row["tokens"]}
+    assert own[0]["learning_rate"] == pytest.approx(1e-3 / 3)  # warmup 2: begins again
+    digests = [data_state(run, step)["digest"] for run, step in ((parent, 8), (child, 6))]
+    assert data_state(staged, 14)["digest"] == sum(digests) % 2**64
+    assert data_state(staged, 14)["rows"] == 14 * 8
+
+
+def test_a_checkpoint_says_what_positions_were(parent_child_staged):
+    parent, child, staged = parent_child_staged
+    before = {"num_steps": 8, "context_length": 64, "rotary": "rope(base=10000)", "window": None}
+    after = {"num_steps": 6, "context_length": 32, "rotary": "rope(base=100)", "window": None}
+    for run, step, stage in ((child, 6, 0), (staged, 14, 1)):
+        path = run.checkpoints_path / str(step) / "config/metadata"
+        record = json.loads(path.read_text())
+        assert record["positions"] == [before, after]
+        assert record["stage"] == stage
+        assert from_dict(record["config"]) == run.config_at(step)
+        assert run.config_at(step).data.context_length == 32
+    assert child.config.start_from == f"{parent.path}@8"
+
+
+def test_a_child_starts_at_its_parents_parameters(tiny, parent_child_staged, tmp_path):
+    parent, _, _ = parent_child_staged
+    configs = [
+        overrides.apply(tiny, [f"start_from={parent.path}", f"model.rotary.base={base}", "seed=5"])
+        for base in (3, 7)
+    ]
+    plan = make_plan(configs, [RunDirectory(tmp_path / name) for name in "ab"])
+    params, _ = restore_params(parent)
+    for member in (0, 1):
+        jax.tree.map(
+            lambda ours, theirs, m=member: np.testing.assert_array_equal(ours[m], theirs),
+            plan.params,
+            params,
+        )
+
+
+def test_rows_go_on_where_the_data_is_unchanged(parent_child_staged):
+    """Stage 2 reads rows 48 to 63 of stage 1's data, which has read 0 to 47."""
+    _, _, staged = parent_child_staged
+    data = staged.config_at(14).data
+    batches = pipeline.make_batches(pipeline.open_data(data), start_step=6)
+    hashes = sum(int(next(batches)["row_hash"].sum(dtype=np.uint64)) for _ in range(2))
+    digests = [data_state(staged, step)["digest"] for step in (14, 16)]
+    assert (digests[0] + hashes) % 2**64 == digests[1]
+
+
+STAGED = f"stages=[[{','.join(CONTINUED)},train.num_steps=40],[model.rotary=nope]]"
+
+
+def test_killed_in_the_second_stage_ends_bit_identical(
+    tmp_path, tiny_data, environment, run_script
+):
+    arguments = ["tiny", *tiny_data, "train.num_steps=9", "train.save_every=4", STAGED, "--workdir"]
+    run_script("train.py", *arguments, tmp_path / "whole")
+    killed = tmp_path / "killed"
+    # Within the first stage; just after it began the second; in the middle of the second.
+    for rows in (6, 10, 25):
+        process = start([*arguments, str(killed)], environment)
+        wait_for_rows(process, killed / "metrics.jsonl", rows)
+        process.kill()
+        _, messages = process.communicate()
+        assert process.returncode == -signal.SIGKILL, f"ended before it could be killed: {messages}"
+    assert 9 < RunDirectory(killed).steps()[-1] < 49
+    run_script("train.py", *arguments, killed)
+    assert_same_run(tmp_path / "whole", killed)
+    assert RunDirectory(killed).steps() == [9, 49, 88, 89]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["stages=[[model.num_layers=1]]"], "stage 1: parameter .* is .* in stage 0"),
+        (["stages=[[model.tie_embeddings=false]]"], "stage 1: parameter output is"),
+        (
+            ["stages=[[train.learning_rate=1e-4],[data.context_length=3]]"],
+            "kv does not fit length=3; the shortest that works is 4",
+        ),
+        (["stages=[[data.vocab_size=500]]"], "stage 1 has another tokenizer than stage 0; use"),
+        (["start_from={parent}", "model.mlp_dim=32"], "start_from=.*parent@8: its parameter"),
+        (["start_from={parent}", "data.vocab_size=500"], "use data.tokenizer=.*tokenizer.model"),
+        (["start_from={parent}@3"], r"no checkpoint of step 3; it has \[8\]"),
+        (["mesh.data=1", "stages=[[data.batch_size=9,train.accumulate=2]]"], "stage 1: .*divide"),
+    ],
+)
+def test_what_is_wrong_in_any_stage_is_refused_before_anything_is_written(
+    tiny, parent_child_staged, tmp_path, changes, message
+):
+    changes = [change.format(parent=parent_child_staged[0].path) for change in changes]
+    run = RunDirectory(tmp_path / "run")
+    with pytest.raises(ValueError, match=message) as caught:
+        train([overrides.apply(tiny, changes)], [run])
+    assert "\n" not in str(caught.value)
+    assert not run.path.exists()
+
+
+def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment, run_script):
+    # Saves would come only at the end: what is resumed is the signal's own checkpoint.
+    arguments = ["tiny", *tiny_data, "train.num_steps=150", "train.save_every=150", "--workdir"]
+    run = tmp_path / "run"
+    process = start([*arguments, str(run)], environment)
+    wait_for_rows(process, run / "metrics.jsonl", 5)
+    process.send_signal(signal.SIGTERM)
+    _, messages = process.communicate(timeout=120)
+    assert process.returncode == 130
+    (step,) = RunDirectory(run).steps()
+    assert 5 <= step < 150
+    assert f"stopped by SIGTERM at step {step} of 150; saved" in " ".join(messages.split())
+    assert "python train.py tiny" in messages
+    assert run_script("train.py", *arguments, run).stderr.count(f"going on from step {step}") == 1
+    # The same line twice, with and without the whole path of train.py.
+    typed = {tuple(line.split()[2:]) for line in RunDirectory(run).read_commands()}
+    assert typed == {(*arguments, str(run))}
+    run_script("train.py", *arguments, tmp_path / "whole")
+    assert_same_run(tmp_path / "whole", run)
+
+
+def test_another_config_in_the_same_directory_is_refused(tmp_path, tiny_data, run_script):
+    run_script("train.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=3")
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    refused = run_script(
+        "train.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=3",
+        "model.rotary.base=7", check=False,
+    )  # fmt: skip
+    assert refused.returncode == 2
+    assert "model.rotary.base=10000.0" in refused.stderr and "base=7" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+    # How it is kept may change, and a finished run is left as it is.
+    run_script(
+        "train.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=3", "train.keep=1"
+    )
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_mesh_that_does_not_fit_is_refused_before_anything_is_written(tiny, tmp_path):
+    config = overrides.apply(tiny, ["mesh.fsdp=3"])
+    with pytest.raises(ValueError, match="does not cover the 1 devices; use"):
+        train([config], [RunDirectory(tmp_path / "run")])
+    assert not (tmp_path / "run").exists()

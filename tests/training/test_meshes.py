@@ -1,0 +1,188 @@
+"""Twenty updates on eight devices, laid out in many ways, are those of one device."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from data.pipeline import make_batches, open_data
+from experiment import overrides
+from experiment.config import ExperimentConfig
+from experiment.run import RunDirectory
+from model.transformer import count_params
+from tests.data.helpers import plain_text, write_jsonl
+from training.loop import train
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+
+PLAIN = (
+    "model.num_heads=4",
+    "model.num_kv_heads=2",
+    "model.shift_keys=true",
+    "model.window=[none,20]",
+)
+# Two members that differ in all that members may.
+OTHER = ("model.rotary.base=10", "model.window=9", "train.learning_rate=1e-3", "seed=1")
+MLA = ("model.window=[20,none]",)
+MODELS = {
+    "plain": ("tiny", [PLAIN]),
+    "members": ("tiny", [PLAIN, PLAIN + OTHER]),
+    "mla": ("mla_tiny", [MLA]),
+}
+MESHES = [
+    ("plain", "data=8"),
+    ("plain", "fsdp=8"),
+    ("plain", "data=4 tensor=2"),
+    ("plain", "sequence=8"),
+    ("plain", "data=2 fsdp=2 sequence=2"),
+    ("members", "sweep=2 fsdp=2 tensor=2"),
+    ("mla", "fsdp=2 sequence=2 tensor=2"),
+]
+
+SCRIPT = """
+import json, sys
+import jax
+jax.config.update("jax_num_cpu_devices", 8)
+from experiment import overrides
+from experiment.run import RunDirectory
+from training import loop
+
+folder, cases = sys.argv[1], json.loads(sys.argv[2])
+report, compile_step = {}, loop.compile_step
+
+def measured_step(*args):
+    step = None
+    def measured(*arguments):
+        nonlocal step
+        step = step or compile_step(*args).lower(*arguments).compile()
+        state, scalars = step(*arguments)
+        memory = step.memory_analysis()
+        held = dict.fromkeys(range(8), 0)
+        for leaf in jax.tree.leaves(state):
+            for shard in leaf.addressable_shards:
+                held[shard.device.id] += shard.data.nbytes
+        report["state"] = list(held.values())
+        report["arguments"] = memory.argument_size_in_bytes
+        report["outputs"] = memory.output_size_in_bytes
+        return state, scalars
+    return measured
+
+for name, (model, members) in cases.items():
+    configs = [overrides.apply(overrides.find_config(model), changes) for changes in members]
+    runs = [RunDirectory(f"{folder}/{name}/{index}") for index in range(len(configs))]
+    loop.compile_step = measured_step if name == "plain fsdp=8" else compile_step
+    assert loop.train(configs, runs)
+print(json.dumps(report))
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> list[str]:
+    """Overrides: rows of several documents each, and every fourth a retrieval document."""
+    folder = tmp_path_factory.mktemp("documents")
+    texts = [plain_text(number, words=1 + number % 8) for number in range(1500)]
+    write_jsonl(folder / "documents.jsonl", texts)
+    return ["data.source=jsonl", f"data.path={folder}", f"data.prepared_root={folder}/prepared"]
+
+
+def configs_of(model: str, *changes: str) -> list[ExperimentConfig]:
+    name, members = MODELS[model]
+    config = overrides.find_config(name)
+    return [overrides.apply(config, [*member, *changes]) for member in members]
+
+
+@pytest.fixture(scope="module")
+def on_one(data, tmp_path_factory) -> dict[str, list[RunDirectory]]:
+    """The runs of each model, on this process's one device."""
+    assert jax.device_count() == 1
+    runs = {}
+    for model in ("members", "mla"):
+        configs = configs_of(model, *data)
+        folder = tmp_path_factory.mktemp(model)
+        runs[model] = [RunDirectory(folder / str(index)) for index in range(len(configs))]
+        assert train(configs, runs[model])
+    return runs | {"plain": runs["members"][:1]}
+
+
+@pytest.fixture(scope="module")
+def on_eight(data, tmp_path_factory, run_script) -> tuple[Path, dict]:
+    """A folder with the runs on each mesh, made by one process of eight devices; its report."""
+    cases = {}
+    for model, mesh in MESHES:
+        axes = [f"mesh.{axis}" for axis in mesh.split()]
+        changes = [*data, "mesh.data=1", *axes, "train.save_every=10"]
+        name, members = MODELS[model]
+        cases[f"{model} {mesh}"] = (name, [[*member, *changes] for member in members])
+    folder = tmp_path_factory.mktemp("meshes")
+    done = run_script("-c", SCRIPT, folder, json.dumps(cases))
+    return folder, json.loads(done.stdout.splitlines()[-1])
+
+
+def last_digest(run: RunDirectory) -> dict:
+    return json.loads((run.checkpoints_path / "20/data/metadata").read_text())
+
+
+def assert_same(run: RunDirectory, expected: RunDirectory) -> None:
+    """Twenty losses and gradient norms to 1e-5, from the same rows."""
+    rows, expected_rows = run.read_metrics(), expected.read_metrics()
+    assert [row["step"] for row in rows] == list(range(1, 21))
+    assert not any(row["skipped"] for row in rows)
+    for name in ("loss", "grad_norm"):
+        values = [[row[name] for row in each] for each in (rows, expected_rows)]
+        np.testing.assert_allclose(*values, rtol=1e-5, err_msg=name)
+    assert last_digest(run) == last_digest(expected)
+
+
+def test_documents_share_rows_and_reach_over_devices(data):
+    """What the meshes are tried on: several documents a row, and one of padding."""
+    (config,) = configs_of("plain", *data)
+    ids_BT = next(make_batches(open_data(config.data), start_step=0))["segment_ids"]
+    counts = ids_BT.max(axis=1)
+    assert (counts == 1).sum() == 2 and (np.sort(counts)[2:] >= 2).all()
+    # Some document is cut by every boundary of eight stretches.
+    assert (ids_BT[:, 7:-1:8] == ids_BT[:, 8::8]).any(axis=0).all()
+
+
+@pytest.mark.parametrize(("model", "mesh"), MESHES)
+def test_a_mesh_trains_like_one_device(model, mesh, on_one, on_eight):
+    folder, _ = on_eight
+    for index, expected in enumerate(on_one[model]):
+        run = RunDirectory(folder / f"{model} {mesh}" / str(index))
+        assert_same(run, expected)
+
+
+def test_losses_are_of_training(on_one):
+    """Twenty updates change the loss by far more than what is tolerated, and members differ."""
+    losses = [[row["loss"] for row in run.read_metrics()] for run in on_one["members"]]
+    assert losses[0][-1] < losses[0][0] - 1
+    assert np.abs(np.subtract(losses[0], losses[1])).min() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("model", "mesh"), [("plain", "fsdp=8"), ("members", "sweep=2 fsdp=2 tensor=2")]
+)
+def test_a_run_goes_on_where_there_is_one_device(model, mesh, data, on_one, on_eight, tmp_path):
+    """From step 10, which eight devices saved."""
+    folder, _ = on_eight
+    runs = []
+    for index in range(len(on_one[model])):
+        runs.append(RunDirectory(tmp_path / str(index)))
+        shutil.copytree(folder / f"{model} {mesh}" / str(index), runs[-1].path)
+        shutil.rmtree(runs[-1].checkpoints_path / "20")
+        assert runs[-1].steps() == [10]
+    assert train(configs_of(model, *data), runs)
+    for run, expected in zip(runs, on_one[model], strict=True):
+        assert_same(run, expected)
+
+
+def test_fsdp_splits_parameters_and_optimizer_state(on_eight):
+    """Eight devices hold at most a fifth each of what one does: an eighth, and the norms."""
+    _, report = on_eight
+    (config,) = configs_of("plain")
+    whole = 3 * 4 * count_params(config.model)["total"]  # float32, and two moments
+    assert len(report["state"]) == 8
+    for held in (*report["state"], report["arguments"], report["outputs"]):
+        assert whole / 8 < held <= 0.2 * whole

@@ -1,0 +1,183 @@
+"""Several processes are one run: the same rows and losses, one voice, and they stop together."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiment.run import RunDirectory, find_runs
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow  # each starts several processes
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return listener.getsockname()[1]
+
+
+class Processes:
+    """Processes of one run, started together; what they say goes to files in `folder`."""
+
+    def __init__(self, folder: Path, number: int, environment, *arguments: object, slurm=False):
+        """With `slurm` they find each other by the variables of `srun`, else by flags."""
+        folder.mkdir(exist_ok=True)
+        port, self.running, self._logs = str(free_port()), [], []
+        for index in range(number):
+            flags = ["--coordinator", f"localhost:{port}", "--num-processes", str(number)]
+            flags += ["--process-id", str(index)]
+            variables = {
+                "SLURM_JOB_ID": "1",
+                "SLURM_STEP_NODELIST": "localhost",
+                "SLURM_NTASKS": str(number),
+                "SLURM_PROCID": str(index),
+                "SLURM_LOCALID": str(index),
+                "JAX_COORDINATOR_PORT": port,
+            }
+            log = folder / f"{time.monotonic_ns()}-{index}"
+            self._logs.append(log)
+            with log.open("w") as file:
+                self.running.append(
+                    subprocess.Popen(
+                        [sys.executable, *map(str, arguments), *([] if slurm else flags)],
+                        cwd=ROOT,
+                        env={**environment, **(variables if slurm else {})},
+                        stdout=file,
+                        stderr=subprocess.STDOUT,
+                    )
+                )
+
+    def wait_for_rows(self, run: Path, rows: int) -> None:
+        """Until so many steps are logged, or the first process has ended."""
+        metrics = run / "metrics.jsonl"
+        while not (metrics.exists() and metrics.read_text().count("\n") >= rows):
+            assert self.running[0].poll() is None, self.said()[0]
+            time.sleep(0.01)
+
+    def exit_statuses(self, seconds: float) -> list[int]:
+        """Of all, which must end within so many seconds."""
+        end = time.monotonic() + seconds
+        try:
+            return [p.wait(max(0.1, end - time.monotonic())) for p in self.running]
+        finally:
+            for process in self.running:
+                process.kill()
+
+    def said(self) -> list[str]:
+        """What each wrote."""
+        return [log.read_text(errors="replace") for log in self._logs]
+
+
+def losses(run: Path) -> list[float]:
+    return [row["loss"] for row in RunDirectory(run).read_metrics()]
+
+
+def data_state(run: Path, step: int) -> dict:
+    return json.loads((run / f"checkpoints/{step}/data/metadata").read_text())
+
+
+@pytest.fixture(scope="module")
+def arguments(tiny_data):
+    return ["tiny", *tiny_data, "train.num_steps=20", "train.save_every=3"]
+
+
+@pytest.fixture(scope="module")
+def whole(arguments, run_script, tmp_path_factory):
+    """The run as one process makes it."""
+    run = tmp_path_factory.mktemp("processes") / "whole"
+    run_script("train.py", *arguments, "--workdir", run)
+    return run
+
+
+def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_path):
+    """From shards of four over `fsdp` to copies on two, found as SLURM's."""
+    run = tmp_path / "run"
+    command = ("train.py", *arguments, "--workdir", run)
+    four = Processes(tmp_path / "4", 4, environment, *command, "mesh.data=1", "mesh.fsdp=4")
+    four.wait_for_rows(run, 7)
+    four.running[2].kill()
+    statuses = four.exit_statuses(60)
+    assert statuses.pop(2) == -signal.SIGKILL
+    # Those who notice first say so themselves; whom JAX's own watch is faster to stop, JAX does.
+    assert set(statuses) <= {1, -signal.SIGABRT} and 1 in statuses
+    for index in (0, 1, 3):
+        text = four.said()[index]
+        assert (
+            f"process {index} of 4 stops: of the error above, or because another process is gone. "
+            "Start all of them again: the run goes on from its last checkpoint."
+            in text
+            or "This most likely indicates that another task died" in text
+        )
+    steps = RunDirectory(run).steps()
+    assert steps and steps[-1] < 20
+
+    two = Processes(tmp_path / "2", 2, environment, *command, slurm=True)
+    assert two.exit_statuses(120) == [0, 0]
+    first, second = two.said()
+    assert f"going on from step {steps[-1]}" in first and "step" not in second
+    np.testing.assert_allclose(losses(run), losses(whole), rtol=1e-5)
+    assert len(losses(run)) == 20
+    assert data_state(run, 20) == data_state(whole, 20)
+
+
+def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path, run_script):
+    """Two members of a sweep, each on one of two processes; one process then finishes both."""
+    arguments = [*arguments, "train.num_steps=300", "train.save_every=300", "seed=0,1"]
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    command = ("sweep.py", *arguments, "--workdir")
+    meshed = (*command, stopped, "mesh.sweep=2", "mesh.data=1")
+    two = Processes(tmp_path / "2", 2, environment, *meshed)
+    two.wait_for_rows(stopped / "seed=0", 4)
+    os.kill(two.running[1].pid, signal.SIGTERM)
+    assert two.exit_statuses(60) == [130, 130]
+    first, second = find_runs([stopped])
+    (step,) = first.steps()
+    assert second.steps() == [step] and 4 <= step < 300
+    assert "stopped by a signal to one of the processes" in two.said()[0]
+
+    for folder in (stopped, whole):
+        run_script(*command, folder)
+    for one, other in zip(find_runs([stopped]), find_runs([whole]), strict=True):
+        close = slice(0, step + 10)  # rounding grows with the steps
+        np.testing.assert_allclose(losses(one.path)[close], losses(other.path)[close], rtol=1e-5)
+        assert data_state(one.path, 300) == data_state(other.path, 300)
+
+
+def test_what_one_refuses_all_refuse(arguments, environment, tmp_path):
+    """The second process has another path, which is not there: the user reads it once."""
+    command = ("train.py", *arguments, "--workdir", tmp_path / "run")
+    absent = ["data.source=jsonl", f"data.path={tmp_path / 'absent'}"]
+    port = free_port()
+    both = [
+        subprocess.Popen(
+            [
+                *(sys.executable, *map(str, command), *other),
+                *("--coordinator", f"localhost:{port}", "--num-processes", "2"),
+                *("--process-id", str(index)),
+            ],
+            cwd=ROOT,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index, other in enumerate([[], absent])
+    ]
+    said = [process.communicate(timeout=60)[1] for process in both]
+    assert [process.returncode for process in both] == [2, 2]
+    message = f"train.py: error: process 1: {tmp_path / 'absent'}: no such file or folder\n"
+    assert message in said[0] and "error" not in said[1]
+    assert not (tmp_path / "run").exists()
+
+
+def test_flags_go_together(run_script, tmp_path):
+    done = run_script("train.py", "tiny", "--workdir", tmp_path, "--process-id", 0, check=False)
+    assert done.returncode == 2
+    assert "--coordinator, --num-processes and --process-id go together" in done.stderr

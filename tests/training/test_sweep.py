@@ -1,0 +1,228 @@
+"""A sweep's members are runs like any other."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from experiment import overrides
+from experiment.checkpoint import restore_params
+from experiment.run import RunDirectory, find_runs
+from training import loop, plan
+from training.loop import train
+from training.sweep import make_members, shared_part, train_sweep
+
+
+def digest(run: RunDirectory) -> str:
+    return (run.checkpoints_path / str(run.steps()[-1]) / "data" / "metadata").read_text()
+
+
+@pytest.fixture(scope="module")
+def finished_sweep(tmp_path_factory, tiny_data, run_script):
+    folder = tmp_path_factory.mktemp("sweep")
+    done = run_script(
+        "sweep.py", "tiny", "--workdir", folder, *tiny_data, "train.num_steps=8",
+        "model.rotary.base=10,10000", "seed=0,1",
+    )  # fmt: skip
+    return folder, done.stderr
+
+
+@pytest.mark.slow
+def test_a_member_equals_its_single_run(finished_sweep, tmp_path, tiny_data, run_script):
+    folder, _ = finished_sweep
+    alone = RunDirectory(tmp_path / "alone")
+    run_script(
+        "train.py", "tiny", "--workdir", alone.path, *tiny_data, "train.num_steps=8",
+        "model.rotary.base=10", "seed=1",
+    )  # fmt: skip
+    member = RunDirectory(folder / "base=10,seed=1")
+    assert sorted(p.name for p in member.path.iterdir()) == sorted(
+        p.name for p in alone.path.iterdir()
+    )
+    assert member.config == alone.config and member.steps() == alone.steps()
+    losses = [[row["loss"] for row in run.read_metrics()] for run in (member, alone)]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+    assert digest(member) == digest(alone)
+    params, others = restore_params(member)[0], restore_params(alone)[0]
+    np.testing.assert_allclose(params["embedding"], others["embedding"], atol=1e-4)
+
+
+@pytest.mark.slow
+def test_members_share_data_and_equal_seeds_share_initialisation(finished_sweep):
+    folder, messages = finished_sweep
+    runs = find_runs([folder])
+    assert [run.name for run in runs] == [
+        "base=10,seed=0",
+        "base=10,seed=1",
+        "base=10000,seed=0",
+        "base=10000,seed=1",
+    ]
+    assert len({digest(run) for run in runs}) == 1
+    assert messages.count("compiling") == 1
+    first = [run.read_metrics()[0]["loss"] for run in runs]
+    # The first loss is before any update: the seed alone decides it, nearly.
+    assert abs(first[0] - first[2]) < abs(first[0] - first[1])
+    last = [run.read_metrics()[-1]["loss"] for run in runs]
+    assert len(set(last)) == 4
+
+
+@pytest.mark.slow
+def test_members_of_different_shape_train_one_after_another(tmp_path, tiny_data, run_script):
+    done = run_script(
+        "sweep.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=2",
+        "model.num_layers=1,2",
+    )  # fmt: skip
+    assert "2 members of 2 shapes: one program a shape, one after another" in done.stderr
+    assert [len(run.read_metrics()) for run in find_runs([tmp_path])] == [2, 2]
+    again = run_script(
+        "sweep.py", "tiny", "--workdir", tmp_path, *tiny_data, "model.num_layers=1,2", check=False
+    )
+    assert again.returncode == 2 and "holds another sweep" in again.stderr
+
+
+def test_a_preset_brings_its_own_members():
+    members = make_members(overrides.find_config("demo"), ["train.num_steps=50"])
+    assert [name for name, _, _ in members] == [
+        "base=10",
+        "base=30",
+        "base=100",
+        "base=10000",
+        "rotary=nope",
+        "base=10000,window=32",
+    ]
+    assert {config.train.num_steps for _, _, config in members} == {50}
+    assert members[-1][2].model.window == 32
+    shared = {shared_part(config) for _, _, config in members}
+    assert len(shared) == 1  # one compiled program
+
+
+def test_values_on_the_command_line_replace_the_presets_members():
+    members = make_members(overrides.find_config("demo"), ["model.rotary.base=5,7"])
+    assert [name for name, _, _ in members] == ["base=5", "base=7"]
+
+
+def test_what_all_members_of_a_preset_have_is_not_in_their_names():
+    config = dataclasses.replace(
+        overrides.find_config("tiny"),
+        members=(
+            ("data.context_length=32", "model.rotary.base=10"),
+            ("data.context_length=32", "model.rotary=nope"),
+        ),
+    )
+    members = make_members(config, [])
+    assert [name for name, _, _ in members] == ["base=10", "rotary=nope"]
+    assert {config.data.context_length for _, _, config in members} == {32}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "groups"),
+    [
+        # Arrays may differ in any stage; programs may not.
+        (["model.rotary.base=7"], ["model.rotary=nope", "seed=3"], 1),
+        (["stages=[[model.rotary.base=7]]"], ["stages=[[train.learning_rate=1]]"], 1),
+        (["start_from=runs/a"], ["start_from=runs/b@4"], 1),
+        (["start_from=runs/a"], [], 2),
+        (["stages=[[train.num_steps=7]]"], ["stages=[[train.num_steps=8]]"], 2),
+        (["stages=[[train.learning_rate=1]]"], [], 2),
+    ],
+)
+def test_members_share_a_program_where_all_their_stages_do(one, other, groups):
+    tiny = overrides.find_config("tiny")
+    shared = {shared_part(overrides.apply(tiny, changes)) for changes in (one, other)}
+    assert len(shared) == groups
+
+
+def test_seeds_of_one_start_are_one_run():
+    tiny = overrides.find_config("tiny")
+    with pytest.raises(ValueError, match=r"seed=0 and seed=1 would be the same run.*data\.seed"):
+        make_members(tiny, ["start_from=runs/a", "seed=0,1"])
+    assert len(make_members(tiny, ["start_from=runs/a", "data.seed=0,1"])) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unoptimized")
+def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, tiny_data):
+    """Each member of a staged sweep is the run it would be alone."""
+    folder, _ = finished_sweep
+    config = overrides.apply(
+        overrides.find_config("tiny"),
+        [*tiny_data, "train.num_steps=4", f"start_from={folder / 'base=10,seed=1'}"],
+    )
+    stages = (("data.context_length=32", "train.num_steps=3", "model.window=16"),)
+    configs = [
+        overrides.apply(dataclasses.replace(config, stages=stages), [f"model.rotary.base={base}"])
+        for base in (10, 50)
+    ]
+    runs = [RunDirectory(tmp_path / name) for name in ("together10", "together50", "alone")]
+    assert train(configs, runs[:2]) and train(configs[1:], runs[2:])
+    _, together, alone = runs
+    losses = [[row["loss"] for row in run.read_metrics()] for run in (together, alone)]
+    assert len(losses[0]) == 7
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+    assert digest(together) == digest(alone) and together.steps() == alone.steps()
+    assert together.positions_at(7) == alone.positions_at(7)
+    assert [p["rotary"] for p in alone.positions_at(7)] == [
+        "rope(base=10)",
+        "rope(base=50)",
+        "rope(base=50)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["train.num_steps=3"], "nothing varies"),
+        (["model.rotary.base=10,10"], "two members are called base=10"),
+        (["model.rotary.base=10,0"], "above 1"),
+    ],
+)
+def test_useless_sweeps_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        make_members(overrides.find_config("tiny"), given)
+
+
+GRID = ["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=3"]
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What `training.loop.train` was asked for, one (directory, config, overrides) a member."""
+    calls = []
+
+    def record(configs, runs, *, given_overrides, command, make_ask):
+        paths = [run.path for run in runs]
+        calls.extend(zip(paths, configs, given_overrides, strict=True))
+        return True
+
+    monkeypatch.setattr(loop, "train", record)
+    monkeypatch.setattr(plan, "make_plan", lambda configs, runs: None)
+    return calls
+
+
+def test_members_one_by_one_are_the_sweep(asked, tmp_path):
+    """As array jobs and Kubernetes train them, in any order."""
+    assert train_sweep("tiny", tmp_path, GRID)
+    expected, text = list(asked), (tmp_path / "sweep.json").read_text()
+    assert [path.name for path, _, _ in expected] == [
+        *("base=10,seed=0", "base=10,seed=1", "base=1e4,seed=0", "base=1e4,seed=1")
+    ]
+    asked.clear()
+    (tmp_path / "sweep.json").unlink()
+    for number in (3, 0, 2, 1):
+        assert train_sweep("tiny", tmp_path, GRID, only=number)
+        assert (tmp_path / "sweep.json").read_text() == text
+    assert sorted(asked, key=lambda call: call[0]) == expected
+
+
+def test_no_such_member(asked, tmp_path):
+    with pytest.raises(ValueError, match="no member 4: the sweep has members 0 to 3"):
+        train_sweep("tiny", tmp_path, GRID, only=4)
+    assert not (tmp_path / "sweep.json").exists()
+
+
+def test_another_sweep_is_not_mixed_in(asked, tmp_path):
+    train_sweep("tiny", tmp_path, GRID, only=0)
+    with pytest.raises(ValueError, match="holds another sweep; use another --workdir"):
+        train_sweep("tiny", tmp_path, ["seed=0,1"], only=0)
+    # On other devices, or saved more often, it is still the same.
+    assert train_sweep("tiny", tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"])

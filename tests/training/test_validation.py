@@ -1,0 +1,166 @@
+"""Losses on held-out rows, tasks and profiles while a run trains change nothing of the run."""
+
+import itertools
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import evals
+from data.pipeline import make_batches, open_data
+from evals import runner
+from experiment import load, overrides
+from experiment.run import RunDirectory
+from model import transformer
+from model.loss import token_nll
+from model.positions import position_table
+from training.loop import train
+from training.validation import NUM_BATCHES
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+TIMING = {"seconds", "tokens_per_second", "mfu"}
+EVALUATED = ["train.eval_every=3", "train.log_every=2"]
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_data):
+    """Eight steps, half of whose rows are text and half retrieval documents."""
+    changes = ["train.num_steps=8", "train.save_every=3", "train.keep=9"]
+    config = overrides.apply(overrides.find_config("tiny"), [*tiny_data, *changes])
+    return overrides.apply(config, ["data.retrieval_fraction=0.5"])
+
+
+@pytest.fixture(scope="module")
+def evaluated(tiny, tmp_path_factory) -> RunDirectory:
+    run = RunDirectory(tmp_path_factory.mktemp("evaluated") / "run")
+    profile = "train.profile_steps=[2,4]"
+    assert train([overrides.apply(tiny, [*EVALUATED, profile])], [run])
+    return run
+
+
+def rows_of(run: RunDirectory) -> list[dict]:
+    return [{k: v for k, v in row.items() if k not in TIMING} for row in run.read_metrics()]
+
+
+def test_the_loss_is_that_of_held_out_rows(tiny, evaluated):
+    """Computed again from each checkpoint, over rows that training never reads."""
+    data = open_data(tiny.data)
+    held_out = list(
+        itertools.islice(make_batches(data, start_step=0, split="validation"), NUM_BATCHES)
+    )
+    trained = make_batches(data, start_step=0)
+    seen = {tokens.tobytes() for _ in range(8) for tokens in next(trained)["tokens"]}
+    assert not seen & {tokens.tobytes() for batch in held_out for tokens in batch["tokens"]}
+    by_step = {row["step"]: row for row in rows_of(evaluated)}
+    assert [step for step, row in by_step.items() if "val_loss" in row] == [3, 6, 8]
+    assert list(by_step) == [2, 3, 4, 6, 8]
+    table = position_table(tiny.model, tiny.data.context_length)
+    for step in (3, 6, 8):
+        params, nats, targets = load(evaluated.path, step=step).params, 0.0, 0.0
+        for batch in held_out:
+            arrays = batch["tokens"], batch["positions"], batch["segment_ids"]
+            hidden = transformer.hidden(tiny.model, params, table, *arrays)
+            nll = token_nll(tiny.model, params, hidden, batch["targets"])
+            nats += float((nll * batch["loss_mask"]).sum())
+            targets += batch["loss_mask"].sum()
+        assert by_step[step]["val_loss"] == pytest.approx(nats / targets, rel=1e-5)
+
+
+def test_a_run_is_the_same_with_and_without(tiny, evaluated, tmp_path):
+    plain = RunDirectory(tmp_path / "plain")
+    assert train([overrides.apply(tiny, ["train.log_every=1"])], [plain])
+    first, second = load(evaluated.path), load(plain.path)
+    jax.tree.map(np.testing.assert_array_equal, first.params, second.params)
+    rows = {row["step"]: row for row in rows_of(plain)}
+    for row in rows_of(evaluated):
+        row.pop("val_loss", None)
+        assert row == rows[row["step"]]
+
+
+def test_resumed_it_ends_as_if_it_had_never_stopped(tiny, evaluated, tmp_path):
+    """From step 3, also with losses where there were none before."""
+    for name, before in (("same", EVALUATED), ("added", ["train.log_every=2"])):
+        run = RunDirectory(tmp_path / name)
+        if name == "same":
+            shutil.copytree(evaluated.path, run.path)
+        else:
+            assert train([overrides.apply(tiny, before)], [run])
+        for step in (6, 8):
+            shutil.rmtree(run.checkpoints_path / str(step))
+        assert train([overrides.apply(tiny, EVALUATED)], [RunDirectory(run.path)])
+        jax.tree.map(
+            np.testing.assert_array_equal, load(run.path).params, load(evaluated.path).params
+        )
+        assert rows_of(run)[-3:] == rows_of(evaluated)[-3:]
+
+
+def test_every_member_of_a_sweep_has_its_own(tiny, evaluated, tmp_path):
+    configs = [
+        overrides.apply(tiny, [*EVALUATED, *own])
+        for own in ([], ["model.rotary.base=10", "train.learning_rate=1e-2"])
+    ]
+    runs = [RunDirectory(tmp_path / name) for name in "ab"]
+    assert train(configs, runs)
+    losses = [[row["val_loss"] for row in rows_of(run) if "val_loss" in row] for run in runs]
+    alone = [row["val_loss"] for row in rows_of(evaluated) if "val_loss" in row]
+    np.testing.assert_allclose(losses[0], alone, rtol=1e-5)
+    assert np.abs(np.subtract(*losses)).min() > 1e-3
+
+
+def test_tasks_are_asked_of_every_member(tiny, tmp_path):
+    """The values are of evaluate.py's rows at that checkpoint, and none of these are written."""
+    asked = [*EVALUATED, "train.eval_tasks=[kv,perplexity]", "train.num_steps=4"]
+    configs = [overrides.apply(tiny, [*asked, f"model.rotary.base={base}"]) for base in (10, 1e4)]
+    runs = [RunDirectory(tmp_path / name) for name in "ab"]
+    assert train(configs, runs, make_ask=evals.while_training)
+    found = []
+    for run in runs:
+        assert not run.results_path.exists()
+        by_step = {row["step"]: row for row in rows_of(run)}
+        assert [step for step, row in by_step.items() if "val_kv" in row] == [3, 4]
+        options = runner.Options(tasks=["kv", "perplexity"], step=3)
+        ((_, _, rows),) = runner.evaluate([run.path], options)
+        kv, text = rows["task"] == "kv", rows["task"] == "perplexity"
+        assert by_step[3]["val_kv"] == pytest.approx(rows["exact_match"][kv].mean())
+        nll = np.average(rows["nll"][text], weights=rows["num_tokens"][text])
+        assert by_step[3]["val_perplexity"] == pytest.approx(nll)
+        found.append(by_step[3]["val_perplexity"])
+    assert found[0] != found[1]
+
+
+def test_a_task_that_is_not_there_is_refused(tiny, tmp_path):
+    config = overrides.apply(tiny, [*EVALUATED, "train.eval_tasks=[lagcopi]"])
+    with pytest.raises(ValueError, match=r"lagcopi.*lagcopy"):
+        train([config], [RunDirectory(tmp_path / "run")], make_ask=evals.while_training)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_profile_is_written(evaluated):
+    assert list((evaluated.path / "profile").rglob("*.xplane.pb"))
+
+
+def test_held_out_text_too_short_for_a_row_is_refused(tiny, tmp_path):
+    """Before anything is written; without the losses the same text trains."""
+    path = tmp_path / "text.jsonl"
+    path.write_text("".join(f'{{"text": "{"word " * 99}{i}"}}\n' for i in range(40)))
+    changes = ["data.source=jsonl", f"data.path={path}", "data.retrieval_fraction=0"]
+    changes += [f"data.tokenizer={open_data(tiny.data).tokenizer_path}"]
+    changes += [f"data.prepared_root={tmp_path}"]
+    config = overrides.apply(tiny, [*changes, "train.eval_every=2"])
+    with pytest.raises(ValueError, match=r"validation holds .* ids, a row of context_length=64"):
+        train([config], [RunDirectory(tmp_path / "run")])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["train.profile_steps=[3]"], "must be the first and the last step"),
+        (["train.profile_steps=[3,2]"], "must be the first and the last step"),
+        (["train.eval_tasks=[kv]"], "need eval_every=STEPS"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tiny, changes, message):
+    with pytest.raises(ValueError, match=message):
+        overrides.apply(tiny, changes)

@@ -1,0 +1,125 @@
+"""What is seen of a run while it trains: rows of metrics.jsonl, on trackers and the screen too."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from experiment.metrics import MetricsLog, flops_per_token, peak_flops
+from experiment.stages import Stage
+
+
+def _range(values_M: np.ndarray) -> str:
+    """Of all members, as the screen has room for it."""
+    low, high = values_M.min(), values_M.max()
+    return f"{low:.3f}" if len(values_M) == 1 else f"{low:.3f}..{high:.3f}"
+
+
+class StageLog:
+    """Of one stage: rows of every member, a live line on a terminal, a line now and then elsewhere.
+
+    Scalars are fetched late. `put` keeps those of a step that is still computing, and `flush`, one
+    step later, waits for them and writes the row while the devices are busy with the next step:
+    fetched at once, every logged step would leave them idle for as long as the host needs.
+    """
+
+    def __init__(
+        self, console: Console, label: str, stage: Stage, logs: Sequence[MetricsLog], members: int
+    ):
+        """Logs to the members' `logs`, which only the process that writes has."""
+        self._console, self._label, self._stage, self._logs = console, label, stage, logs
+        data = stage.config.data
+        self._tokens_per_step = data.batch_size * data.context_length
+        self._flops_per_step = self._tokens_per_step * members * flops_per_token(stage.config)
+        self._peak = peak_flops()
+        self._pending: tuple[int, dict[str, jax.Array]] | None = None
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[values]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task(label, total=stage.end, values="compiling")
+        self._next_line, self._val_loss = 0.0, ""
+
+    def __enter__(self) -> "StageLog":
+        self._start = time.perf_counter()
+        if not self._console.is_terminal:
+            self.announce(f"{self._label}: compiling the train step")
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self._bar.stop()
+
+    def announce(self, line: str) -> None:
+        """Says something that stays above the live line."""
+        self._console.print(line, highlight=False)
+
+    def start_clock(self, step: int) -> None:
+        """Leaves compilation out of the rates: `step` is the first update done."""
+        self._time, self._logged_step = time.perf_counter(), step
+
+    def advance(self, step: int) -> None:
+        """`step` updates are done or under way."""
+        self._bar.update(self._task, completed=step)
+
+    def put(self, step: int, scalars: dict[str, jax.Array]) -> None:
+        """Keeps what update number `step` gives, one number or one a member."""
+        self._pending = step, scalars
+
+    def flush(self) -> None:
+        """Writes what was put, if anything was."""
+        if self._pending is None:
+            return
+        (step, scalars), self._pending = self._pending, None
+        values_M = {name: np.atleast_1d(np.asarray(x)) for name, x in scalars.items()}
+        seconds_per_step = self._seconds_per_step(step)
+        tokens_per_second = self._tokens_per_step / seconds_per_step
+        flops_per_second = self._flops_per_step / seconds_per_step
+        rates = {
+            "seconds": round(time.perf_counter() - self._start, 3),
+            "tokens_per_second": round(tokens_per_second, 1),
+            "mfu": round(flops_per_second / self._peak, 4) if self._peak else None,
+        }
+        tokens = self._stage.tokens_before + (step - self._stage.start) * self._tokens_per_step
+        for index, log in enumerate(self._logs):
+            row = {name: x[index].item() for name, x in values_M.items()}
+            log.write({"step": step, "tokens": tokens, **row, **rates})
+        self._show(step, values_M, tokens_per_second)
+
+    def sync(self) -> None:
+        """Puts all that was written on disk."""
+        self.flush()
+        for log in self._logs:
+            log.sync()
+
+    def _seconds_per_step(self, step: int) -> float:
+        """Between the last call and this one."""
+        now, before = time.perf_counter(), self._time
+        steps = max(1, step - self._logged_step)
+        self._time, self._logged_step = now, step
+        return (now - before) / steps
+
+    def _show(self, step: int, values_M: dict[str, Any], tokens_per_second: float) -> None:
+        values = f"loss {_range(values_M['loss'])}  {tokens_per_second:,.0f} tok/s"
+        if num_skipped := int(values_M["skipped"].sum()):
+            values += f"  {num_skipped} not finite: update skipped"
+        if "val_loss" in values_M:
+            self._val_loss = f"  val {_range(values_M['val_loss'])}"
+        values += self._val_loss
+        self._bar.update(self._task, values=values)
+        due = step >= self._next_line or "val_loss" in values_M
+        if not self._console.is_terminal and due:
+            end = self._stage.end
+            # About twenty lines a run, however long it is.
+            self._next_line = step + end / 20
+            left = (end - step) * self._tokens_per_step / tokens_per_second
+            self.announce(f"{self._label}: step {step}/{end}  {values}  {left / 60:.1f} min left")

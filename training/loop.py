@@ -1,0 +1,186 @@
+"""The training loop, from the first update to the last, top to bottom.
+
+A run is resumed by starting it again, and ends as if it had never stopped: rows are functions of
+their number, and a checkpoint holds all else that an update reads. It starts from fresh parameters
+or another run's (`start_from`), and may have several stages (`experiment.stages`).
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+from rich.console import Console
+
+from data import pipeline
+from experiment import distributed
+from experiment.checkpoint import Checkpoints, DataState
+from experiment.config import ExperimentConfig
+from experiment.mesh import host_rows, make_global_batch
+from experiment.metrics import MetricsLog
+from experiment.run import RunDirectory
+from experiment.stages import at
+from model import kernels, transformer
+from training import optimizer
+from training.interrupts import Interrupts
+from training.log import StageLog
+from training.members import abstract_state, first_state, member_arrays, restored_state, unstack
+from training.plan import OpenData, make_plan, write_records
+from training.step import compile_step, is_lone_cpu
+from training.trace import Trace
+from training.validation import Ask, Validation
+
+
+def train(
+    configs: Sequence[ExperimentConfig],
+    runs: Sequence[RunDirectory],
+    *,
+    given_overrides: Sequence[Sequence[str]] = (),
+    command: str = "",
+    open_data: OpenData = pipeline.open_data,
+    make_ask: Callable[[ExperimentConfig], Ask | None] = lambda config: None,
+) -> bool:
+    """Trains members that differ in arrays only, each into its own run directory.
+
+    Args:
+      configs: equal, in each stage, but for the rotary variant, the window and the learning rate,
+        and for the seed and the run started from.
+      runs: where each goes; a finished or unfinished run of the same config is continued.
+      given_overrides: of each member, recorded in its config.json.
+      command: what was typed, recorded in each run; said again after an interruption.
+      open_data: from a stage's data config to its rows; a caller that has rows in memory gives
+        what makes `data.pipeline.rows_in_memory` of them.
+      make_ask: from a config to what its `train.eval_tasks` ask, `evals.while_training`; given by
+        the caller, because evaluation is built on what training is built on, not on training.
+
+    Returns:
+      Whether training reached its last step; False if a signal stopped it.
+
+    Raises:
+      ValueError: for anything the user has to mend, before compute is spent.
+    """
+    plan = make_plan(configs, runs, open_data)
+    ask = make_ask(configs[0])  # refuses a task that does not exist
+    write_records(plan, runs, given_overrides, command)
+    config, mesh, num_members = plan.configs[0], plan.mesh, len(runs)
+    console = Console(stderr=True, quiet=not distributed.is_primary_host())
+    label = config.name + (f" x {num_members} members" if num_members > 1 else "")
+    size = transformer.describe_size(config.model)
+    each = " in each member" if num_members > 1 else ""
+    console.print(f"{config.name}: {size}{each}", highlight=False)
+
+    # Restore, or initialise.
+    ends = [stage.end for stage, *_ in plan.stages]
+    step, num_steps = plan.start_step, ends[-1]
+    # A stage's end is kept whatever comes after: it is a result, and other runs start from it.
+    checkpoints = [Checkpoints(run, keep=config.train.keep, always=ends) for run in runs]
+    target = abstract_state(config, num_members, mesh)
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, target)
+    if step:
+        state, data_state = restored_state(checkpoints, step, config, target)
+        fingerprint = plan.data[at(config, step).number].fingerprint
+        if data_state.fingerprint != fingerprint:
+            raise ValueError(
+                f"{runs[0].path} was trained on other data (fingerprint {data_state.fingerprint}, "
+                f"now {fingerprint}); restore {config.data.path or 'the source'} or use a new "
+                "--workdir"
+            )
+        finished = f"finished already, all {num_steps} steps"
+        console.print(f"{label}: {finished if step == num_steps else f'going on from step {step}'}")
+    else:
+        state = first_state(plan.configs, shardings, plan.params)
+        data_state = DataState(fingerprint=plan.data[0].fingerprint)
+    init_moments = optimizer.direction(config.train).init
+    if num_members > 1:
+        init_moments = jax.vmap(init_moments)
+    init_moments = jax.jit(init_moments, out_shardings=shardings.opt_state)
+    logs = []
+    if distributed.is_primary_host():
+        logs = [MetricsLog(run, config, after_step=step) for run in runs]
+
+    advice = "Start all of them again: the run goes on from its last checkpoint."
+    with distributed.failing_together(advice), Interrupts() as interrupts, jax.set_mesh(mesh):
+        for stages, data in zip(plan.stages, plan.data, strict=True):
+            stage, config = stages[0], stages[0].config
+            if step >= stage.end or interrupts.received:
+                continue
+
+            # Data: this host's rows, from the first one that no update has read.
+            batch_size, length = config.data.batch_size, config.data.context_length
+            host = host_rows(mesh, batch_size)
+            batches = pipeline.make_batches(
+                data, start_step=step - stage.rows_from, host_rows=host.rows
+            )
+            data_state = dataclasses.replace(data_state, fingerprint=data.fingerprint)
+            digest = 0  # of the rows that this host has to count, since the last save
+
+            # Compile. A stage is a run of its own: its moments begin at zero.
+            if step == stage.start > 0:
+                state = state._replace(opt_state=init_moments(state.params))
+            member = member_arrays(stages)
+            step_fn = compile_step(config, num_members, mesh, shardings)
+            name = label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
+            every = config.train.eval_every
+            validation = Validation(stages, data, mesh, shardings, ask) if every else None
+            trace = Trace(runs[0].path / "profile", config.train.profile_steps)
+            with StageLog(console, name, stage, logs, num_members) as log, trace:
+                if not is_lone_cpu(mesh):
+                    rows = batch_size // config.train.accumulate
+                    log.announce(kernels.check(config.model, rows, length))
+
+                first_step = saved_step = step
+                while True:
+                    # Save: when due, at the stage's end, and before stopping.
+                    stops = step == stage.end or interrupts.stops_at(step)
+                    if step > saved_step and (stops or step % config.train.save_every == 0):
+                        # Metrics first: a checkpoint must not outlive the rows that lead to it,
+                        # for a resumed run writes none of them again.
+                        log.sync()
+                        total = data_state.digest + distributed.sum_over_hosts(digest)
+                        data_state = dataclasses.replace(data_state, digest=total % 2**64)
+                        members = unstack(state, num_members, shardings)
+                        for run, one, own in zip(checkpoints, members, stages, strict=True):
+                            run.save(step, one.params, one.opt_state, data_state, own.config)
+                        saved_step, digest = step, 0
+                    log.advance(step)
+                    if stops:
+                        break
+
+                    # Data. Where hosts read the same rows, one of them counts each: the digest says
+                    # which rows were seen, whatever the number of hosts.
+                    batch = next(batches)
+                    digest += int(batch.pop("row_hash")[host.counted].sum(dtype=np.uint64))
+                    batch = make_global_batch(batch, mesh, batch_size, host.rows)
+                    data_state = dataclasses.replace(data_state, rows=data_state.rows + batch_size)
+
+                    # Step. This only queues it: the devices compute while the host goes on.
+                    trace.before(step + 1)
+                    state, scalars = step_fn(state, member, batch, np.int32(step - stage.start))
+                    step += 1
+                    trace.after(step, scalars)
+                    if step == first_step + 1:
+                        jax.block_until_ready(scalars)
+                        log.start_clock(step)
+
+                    # Log: what an earlier step gave, while this one runs.
+                    log.flush()
+                    is_due = step % config.train.log_every == 0 or step == stage.end
+
+                    # Evaluate: the loss is queued behind the step, and fetched as late as it.
+                    if validation and (step % every == 0 or step == stage.end):
+                        is_due = True
+                        scalars |= validation(state.params, member)
+                    if is_due:
+                        log.put(step, scalars)
+        for closing in (*checkpoints, *logs):
+            closing.close()
+
+    if step < num_steps:
+        again = f"run the same command again{': ' + command if command else '.'}"
+        if jax.process_count() > 1:
+            again = "start all processes again."
+        console.print(
+            f"stopped by {interrupts.received} at step {step} of {num_steps}; saved. "
+            f"To go on, {again}"
+        )
+    return step == num_steps

@@ -1,0 +1,152 @@
+"""What is to be trained: all of it checked before anything is written or compiled."""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jax.sharding import Mesh
+
+from data import pipeline
+from data.config import DataConfig
+from data.pipeline import TrainingData
+from data.tokenizer import Tokenizer
+from experiment import distributed, metrics
+from experiment.checkpoint import shape_difference, starting_params
+from experiment.config import ExperimentConfig
+from experiment.mesh import make_mesh
+from experiment.run import RunDirectory, find_start
+from experiment.stages import Stage, split
+from model.transformer import Params, abstract_params
+from training.members import stack
+
+
+class Plan(NamedTuple):
+    """What is to be trained, checked. What members share is read from the first.
+
+    Attributes:
+      configs: one a member, `start_from` with its step.
+      stages: one tuple a stage, holding each member's `Stage`.
+      data: what each stage reads.
+      mesh: the same in all stages.
+      start_step: updates done already.
+      params: to start from instead of fresh ones, members stacked; None if there are none.
+    """
+
+    configs: list[ExperimentConfig]
+    stages: list[tuple[Stage, ...]]
+    data: list[TrainingData]
+    mesh: Mesh
+    start_step: int
+    params: Params | None
+
+
+OpenData = Callable[[DataConfig], TrainingData]
+
+
+def make_plan(
+    configs: Sequence[ExperimentConfig],
+    runs: Sequence[RunDirectory],
+    open_data: OpenData = pipeline.open_data,
+) -> Plan:
+    """Finds what is wrong with a run, in any of its stages, while it costs nothing yet.
+
+    Args:
+      configs, runs, open_data: as in `training.loop.train`.
+
+    Raises:
+      ValueError: for anything the user has to mend; in all processes, if in one.
+    """
+    with distributed.refusing_together():
+        plan = _checked(configs, runs, open_data)
+    # The disk may show a checkpoint to one host before another.
+    return plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
+
+
+def _checked(
+    configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory], open_data: OpenData
+) -> Plan:
+    metrics.check_trackers(configs[0].train.tracking)
+    configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
+    for run, config in zip(runs, configs, strict=True):
+        run.check_resumable(config)
+    stages = list(zip(*map(split, configs), strict=True))
+    shapes = abstract_params(configs[0].model)
+    for stage, *_ in stages:
+        make_mesh(stage.config, len(configs))  # refuses one that does not fit the devices
+        difference = shape_difference(abstract_params(stage.config.model), shapes)
+        if difference:
+            raise ValueError(
+                f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
+            )
+    # A step that only some members have saved is nobody's: all go on from the last common one.
+    start_step = max(set.intersection(*(set(run.steps()) for run in runs)), default=0)
+    started_from = [c for c in configs if c.start_from] if start_step == 0 else []
+    params = [starting_params(config) for config in started_from]
+    data, tokenizers = [], {}
+    for config in started_from:
+        parent, _ = find_start(str(config.start_from))
+        tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path
+    for stage, *_ in stages:
+        data.append(open_data(stage.config.data))
+        # Refuses rows that do not fit.
+        data[-1].open_rows("train")
+        if stage.config.train.eval_every:
+            data[-1].open_rows("validation")
+        if data[-1].tokenizer_path:
+            tokenizers[f"stage {stage.number}"] = data[-1].tokenizer_path
+    if tokenizers:
+        _check_tokenizers(tokenizers, configs[0].model.vocab_size)
+    return Plan(
+        configs,
+        stages,
+        data,
+        make_mesh(configs[0], len(configs)),
+        start_step,
+        stack(params) if params else None,
+    )
+
+
+def _check_tokenizers(paths: dict[str, Path], room: int) -> None:
+    """Refuses ids that the model has no embedding for, and ids that change their meaning."""
+    (first, path), *others = paths.items()
+    vocab_size = Tokenizer(path).vocab_size
+    if vocab_size > room:
+        raise ValueError(
+            f"the tokenizer has {vocab_size} ids but model.vocab_size={room}; "
+            f"use model.vocab_size={-(-vocab_size // 128) * 128}"
+        )
+    for name, other in others:
+        if Tokenizer(other) != Tokenizer(path):
+            raise ValueError(
+                f"{name} has another tokenizer than {first}; use data.tokenizer={path}"
+            )
+
+
+def write_records(
+    plan: Plan,
+    runs: Sequence[RunDirectory],
+    overrides: Sequence[Sequence[str]],
+    command: str,
+) -> None:
+    """Makes the run directories, each with its config and tokenizer; what is there stays.
+
+    Args:
+      overrides: those given for each member, kept in its config.json; none for all of them.
+      command: what was typed, kept for the reader; empty if nothing was.
+    """
+    if distributed.is_primary_host():
+        given = overrides or [()] * len(runs)
+        for run, config, own in zip(runs, plan.configs, given, strict=True):
+            if not (run.path / "config.json").exists():
+                run.write_config(config, own)
+            if command:
+                run.record_command(command)
+            tokenizer_path = plan.data[0].tokenizer_path
+            if tokenizer_path and not run.tokenizer_path.exists():
+                temporary = run.tokenizer_path.with_suffix(".partial")
+                shutil.copyfile(tokenizer_path, temporary)
+                os.replace(temporary, run.tokenizer_path)
+    # All hosts write checkpoints, into directories that only one of them makes.
+    distributed.barrier("run directories are made")

@@ -1,0 +1,156 @@
+"""One update: the loss, its gradient, AdamW. Written for one member; a sweep wraps it."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from experiment.config import ExperimentConfig
+from model import transformer
+from model.config import ModelConfig
+from model.loss import token_nll
+from model.positions import PositionTable
+from model.transformer import Params
+from training import optimizer
+
+
+class State(NamedTuple):
+    """What an update changes. A sweep stacks members in front of every array."""
+
+    params: Params
+    opt_state: Any
+
+
+class MemberArrays(NamedTuple):
+    """All that distinguishes a member of a sweep from the others."""
+
+    table: PositionTable
+    learning_rate: jax.Array | np.floating
+
+
+def init_state(config: ExperimentConfig, seed: jax.Array) -> State:
+    """Initial parameters and optimizer state of one member."""
+    params = transformer.init(config.model, seed)
+    return State(params, optimizer.direction(config.train).init(params))
+
+
+def loss_fn(
+    params: Params,
+    config: ModelConfig,
+    table: PositionTable,
+    batch: dict[str, jax.Array],
+    num_targets: jax.Array,
+) -> jax.Array:
+    """Nats of all targets of `batch` that count, over `num_targets`."""
+    hidden_BTD = transformer.hidden(
+        config, params, table, batch["tokens"], batch["positions"], batch["segment_ids"]
+    )
+    nll_BT = token_nll(config, params, hidden_BTD, batch["targets"])
+    return jnp.sum(nll_BT * batch["loss_mask"]) / num_targets
+
+
+def train_step(
+    config: ExperimentConfig,
+    state: State,
+    member: MemberArrays,
+    batch: dict[str, jax.Array],
+    step: jax.Array,
+) -> tuple[State, dict[str, jax.Array]]:
+    """One update of one member.
+
+    Args:
+      config: only what all members share is read from it.
+      state: parameters and optimizer state.
+      member: its frequencies and peak learning rate.
+      batch: the contract of `data`, `[B, T]` each.
+      step: number of this update within the stage, from 0.
+
+    Returns:
+      The new state, and scalars: loss (nats per target that counts), grad_norm, learning_rate,
+      skipped.
+    """
+    # Of the whole batch, so that the losses of microbatches simply add up: rows have different
+    # numbers of targets, and a mean of means would weigh them wrongly.
+    num_targets = jnp.maximum(batch["loss_mask"].sum(), 1)
+    loss_and_grad = jax.value_and_grad(loss_fn)
+    if config.train.accumulate == 1:
+        loss, grads = loss_and_grad(state.params, config.model, member.table, batch, num_targets)
+    else:
+        split = (config.train.accumulate, -1)
+        microbatches = jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), batch)
+
+        def add(total, rows):
+            part = loss_and_grad(state.params, config.model, member.table, rows, num_targets)
+            return jax.tree.map(jnp.add, total, part), None
+
+        zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.params))
+        (loss, grads), _ = jax.lax.scan(add, zero, microbatches)
+
+    learning_rate = member.learning_rate * optimizer.learning_rate_fraction(config.train, step)
+    updates, opt_state = optimizer.direction(config.train).update(
+        grads, state.opt_state, state.params
+    )
+    updates = jax.tree.map(lambda update: -learning_rate * update, updates)
+    params = jax.tree.map(jnp.add, state.params, updates)
+    updated = State(params, opt_state)
+
+    grad_norm = optax.global_norm(grads)
+    finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+    # One bad batch must not end a run, nor reach AdamW's moments, which would carry it on for
+    # thousands of steps. Select, never multiply: 0 x NaN is NaN.
+    state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), updated, state)
+    scalars = {
+        "loss": loss,
+        "grad_norm": grad_norm,
+        "learning_rate": learning_rate,
+        "skipped": ~finite,
+    }
+    return state, scalars
+
+
+def over_members(function: Callable, num_members: int, mesh: Mesh) -> Callable:
+    """`function(state, member, *shared)` for all members at once, in one program.
+
+    One member carries no extra axis: a single run pays nothing for sweeps.
+    """
+    if num_members == 1:
+        return function
+    if is_lone_cpu(mesh):
+        # XLA's batched matrix products are slower on a CPU than one after another (benchmarks/).
+        return lambda state, member, *shared: jax.lax.map(
+            lambda one: function(*one, *shared), (state, member)
+        )
+    # The name puts the members' axis into every sharding constraint inside `function`, which was
+    # written for one member: without it each device would hold, and compute, all of them.
+    return lambda state, member, *shared: jax.vmap(
+        lambda state, member: function(state, member, *shared), spmd_axis_name="sweep"
+    )(state, member)
+
+
+def is_lone_cpu(mesh: Mesh) -> bool:
+    """Whether all there is is one CPU device."""
+    return mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
+
+
+def compile_step(
+    config: ExperimentConfig, num_members: int, mesh: Mesh, shardings: State
+) -> Callable:
+    """The one program of a stage: `train_step` of all members, jitted.
+
+    Args:
+      config: of the stage; what members share.
+      num_members: stacked in front of state and member, if more than one.
+      mesh: that is set where the program is called.
+      shardings: of the state.
+    """
+    step = over_members(functools.partial(train_step, config), num_members, mesh)
+    # Scalars go everywhere: a host can only read what its own devices hold.
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    # The state is donated: the new one is written over the old one, or both would have to fit into
+    # memory, parameters and two moments each. Whoever needs it later copies it first.
+    return jax.jit(step, donate_argnums=0, out_shardings=(shardings, everywhere))

@@ -1,0 +1,141 @@
+"""A grid of members, trained group by group.
+
+Members that differ only in arrays (rotary variant, window, seed, learning rate, the run they start
+from), in every stage, train together in one compiled program, on identical batches and, for equal
+seeds, from identical parameters. Members whose shapes differ train one group after another.
+"""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+
+from data.files import write_atomically
+from experiment import distributed, overrides
+from experiment.config import ExperimentConfig
+from experiment.run import RunDirectory, is_same_sweep, read_sweep
+from experiment.stages import split
+from model.rotary.nope import Nope
+from training import loop, plan
+from training.validation import Ask
+
+
+class SweepMember(NamedTuple):
+    """One member: what its directory is called, its overrides, and the config they make."""
+
+    name: str
+    overrides: list[str]
+    config: ExperimentConfig
+
+
+def shared_part(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
+    """Each stage of `config`, all that may differ within one compiled program set to one value."""
+    return tuple(
+        dataclasses.replace(
+            stage.config,
+            seed=0,
+            start_from=config.start_from and "a run",
+            model=dataclasses.replace(stage.config.model, rotary=Nope(), window=None),
+            train=dataclasses.replace(stage.config.train, learning_rate=1.0),
+        )
+        for stage in split(config)
+    )
+
+
+def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMember]:
+    """The members that `given` asks for, or those the config has of its own.
+
+    Raises:
+      ValueError: if an override is wrong, or two members would be the same.
+    """
+    grid = overrides.grid(given)
+    if len(grid) == 1 and config.members:
+        common = grid[0][1]
+        grid = [(name, [*own, *common]) for name, own in overrides.named(config.members)]
+    if len(grid) == 1:
+        raise ValueError(
+            "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
+        )
+    members = [SweepMember(name, own, overrides.apply(config, own)) for name, own in grid]
+    for one, other in itertools.combinations(members, 2):
+        if one.name == other.name:
+            raise ValueError(
+                f"two members are called {one.name}: every listed value must be different"
+            )
+        # Fresh parameters are all that a seed decides, and these members have none.
+        same = dataclasses.replace(one.config, seed=other.config.seed) == other.config
+        if one.config.start_from and same:
+            raise ValueError(
+                f"{one.name} and {other.name} would be the same run: with start_from no parameter "
+                "depends on seed; vary data.seed"
+            )
+    return members
+
+
+def train_sweep(
+    config_name: str,
+    workdir: Path,
+    given: Sequence[str],
+    *,
+    command: str = "",
+    only: int | None = None,
+    make_ask: Callable[[ExperimentConfig], Ask | None] = lambda config: None,
+) -> bool:
+    """Trains all members under `workdir`, or number `only` of them; whether they all finished.
+
+    Args:
+      config_name: as on the command line.
+      workdir: the sweep's directory; each member's lies in it.
+      given: overrides, whose commas make the members.
+      command, make_ask: as in `training.loop.train`.
+      only: the one member to train, from 0; None: all of them.
+
+    Raises:
+      ValueError: for anything the user has to mend, before compute is spent.
+    """
+    with distributed.refusing_together():
+        members = make_members(overrides.find_config(config_name), given)
+        record = {
+            "config": config_name,
+            "overrides": list(given),
+            "members": [member.name for member in members],
+        }
+        exists = (workdir / "sweep.json").exists()
+        if exists and not is_same_sweep(read_sweep(workdir), record):
+            raise ValueError(
+                f"{workdir} holds another sweep; use another --workdir, or delete that directory"
+            )
+        if only is not None and not 0 <= only < len(members):
+            raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
+    groups: dict[tuple[ExperimentConfig, ...], list[SweepMember]] = {}
+    for member in members if only is None else [members[only]]:
+        groups.setdefault(shared_part(member.config), []).append(member)
+    arguments = [
+        ([member.config for member in group], [RunDirectory(workdir / m.name) for m in group])
+        for group in groups.values()
+    ]
+    # All groups before the first is trained: the last one's mistake must not wait for hours.
+    for configs, runs in arguments:
+        plan.make_plan(configs, runs)
+    if distributed.is_primary_host():
+        workdir.mkdir(parents=True, exist_ok=True)
+        write_atomically(workdir / "sweep.json", json.dumps(record, indent=2) + "\n")
+
+    console = Console(stderr=True, quiet=not distributed.is_primary_host())
+    if len(groups) > 1:
+        console.print(
+            f"{len(members)} members of {len(groups)} shapes: "
+            "one program a shape, one after another"
+        )
+    for group, (configs, runs) in zip(groups.values(), arguments, strict=True):
+        console.print(f"training {', '.join(member.name for member in group)}", highlight=False)
+        given_overrides = [member.overrides for member in group]
+        if not loop.train(
+            configs, runs, given_overrides=given_overrides, command=command, make_ask=make_ask
+        ):
+            return False
+    return True
