@@ -155,7 +155,7 @@ def context_table(found: Sequence[Evaluation]) -> Table:
             str(each.length),
             str(estimate),
             f"{estimate.ceiling:.2f}",
-            str(predicted.first_negative or "none"),
+            str(predicted.first_violation or "none"),
             f"{predicted.quarter_period:.0f}",
             f"{predicted.full_period:.0f}",
         )

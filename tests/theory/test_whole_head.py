@@ -30,7 +30,7 @@ def test_show_and_predictions_read_the_same_vector(monkeypatch, capsys, sizes):
     rotated = config.model.rope_head_dim // 2
     assert inv_freq[rotated:] == (0.0,) * (len(inv_freq) - rotated)
     # With half of the head unrotated, no sum of cosines is negative; with a fifth, many are.
-    expected = decay.first_negative(inv_freq, 4096)
+    expected = decay.first_violation(inv_freq, 4096)
     assert (expected is None) == (not sizes)
     assert shown["first_negative"] == expected
-    assert predict(config.model.rotary_table(64).inv_freq).first_negative == expected
+    assert predict(config.model.rotary_table(64).inv_freq).first_violation == expected
