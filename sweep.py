@@ -22,6 +22,7 @@ def main() -> int:
     overrides.add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
     # After parsing: --help needs none of JAX.
+    import evals
     from experiment import distributed
     from training.sweep import make_members, train_sweep
 
@@ -33,7 +34,14 @@ def main() -> int:
             return 0
         distributed.initialize(arguments)
         command = shlex.join(["python", *sys.argv])
-        finished = train_sweep(config, workdir, given, command, arguments.member)
+        finished = train_sweep(
+            config,
+            workdir,
+            given,
+            command=command,
+            only=arguments.member,
+            make_ask=evals.while_training,
+        )
     except ValueError as error:
         one_line = f"sweep.py: error: {error}\n"
         parser.exit(2, one_line if distributed.is_primary_host() else None)

@@ -15,6 +15,7 @@ def main() -> int:
     overrides.add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
     # After parsing: --help needs none of JAX.
+    import evals
     from experiment import distributed
     from experiment.run import RunDirectory
     from training.loop import train
@@ -25,7 +26,13 @@ def main() -> int:
             config = overrides.apply(overrides.find_config(arguments.config), arguments.overrides)
             run = RunDirectory(arguments.workdir)
         command = shlex.join(["python", *sys.argv])
-        finished = train([config], [run], given_overrides=[arguments.overrides], command=command)
+        finished = train(
+            [config],
+            [run],
+            given_overrides=[arguments.overrides],
+            command=command,
+            make_ask=evals.while_training,
+        )
     except ValueError as error:
         one_line = f"train.py: error: {error}\n"
         parser.exit(2, one_line if distributed.is_primary_host() else None)

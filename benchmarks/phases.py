@@ -13,11 +13,11 @@ from model import transformer
 from training.step import train_step
 
 
-def float32_cos_sin(cycles_hi_R, cycles_lo_R, positions_BT):
+def float32_cos_sin(cycles_hi_KR, cycles_lo_KR, positions_BT):
     """As peers do it: 0.06 rad off at a million tokens."""
-    inv_freq_R = cycles_hi_R.astype(jnp.float32) * np.float32(2 * np.pi / 2**32)
-    angles_BTR = positions_BT[..., None].astype(jnp.float32) * inv_freq_R
-    return jnp.cos(angles_BTR), jnp.sin(angles_BTR)
+    inv_freq_KR = cycles_hi_KR.astype(jnp.float32) * np.float32(2 * np.pi / 2**32)
+    angles_BTKR = positions_BT[..., None, None].astype(jnp.float32) * inv_freq_KR
+    return jnp.cos(angles_BTKR), jnp.sin(angles_BTKR)
 
 
 def main(rounds: int) -> None:

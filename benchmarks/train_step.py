@@ -1,7 +1,7 @@
 """A training step on a CPU beside transformers' LlamaForCausalLM and torch's AdamW.
 
 Same sizes, float32, same batch, gradient clipping on both sides. Both libraries live in this
-process and take turns; each may use all cores.
+process and alternate; each may use all cores.
 """
 
 # torch and transformers belong to an extra.
@@ -86,7 +86,7 @@ def their_step(config: ExperimentConfig, batch: dict[str, np.ndarray]) -> Callab
 
 
 def measure(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
-    """Seconds of our steps and of theirs, by turns, on one batch."""
+    """Seconds of our steps and of theirs, on one batch."""
     batch = random_batch(config)
     steps = {"ours": our_step(config, batch), "theirs": their_step(config, batch)}
     losses: dict[str, list[float]] = {side: [] for side in steps}

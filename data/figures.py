@@ -23,7 +23,8 @@ class Plot:
       x_scale: "log2" of tokens; "log" of values, each named at the axis.
       y_scale: "symlog" is linear below 0.01.
       mark: what the diamonds are.
-      zero: a line at y = 0.
+      levels: what the dotted lines are.
+      share: the y axis goes from 0 to 1.
       bars: intervals are bars, not bands.
       trained: a line at the trained length.
       together: all tasks of the class at one length are one panel.
@@ -38,7 +39,8 @@ class Plot:
     x_scale: Literal["log2", "log"] = "log2"
     y_scale: Literal["linear", "log2", "symlog"] = "linear"
     mark: str = ""
-    zero: bool = False
+    levels: str = ""
+    share: bool = False
     bars: bool = False
     trained: bool = False
     together: bool = False
@@ -69,17 +71,18 @@ class Curve(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """One column of a heat map: answers at one length, by place in the context.
+    """One column of a heat map: answers at one length, by place in the context, `[P]` each.
 
     Attributes:
-      names: of the places, `[P]`.
-      edges: of the places, `[P + 1]`, rising from 0 to 1.
-      accuracy: float `[P]`, share of exact matches; NaN where nothing was asked.
-      counts: int `[P]`, answers asked.
+      names: of the places.
+      low, high: where they begin and end; 0 is the start of the context, 1 its end.
+      accuracy: share of exact matches; NaN where nothing was asked.
+      counts: answers asked.
     """
 
     names: list[str]
-    edges: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
     accuracy: np.ndarray
     counts: np.ndarray
 

@@ -9,6 +9,7 @@ that differ from their defaults; `path/to/mine.py:Echo(n=2)` is a task of the us
 """
 
 import functools
+from collections.abc import Callable
 
 import data.tasks
 import evals.tasks as asked_tasks
@@ -45,3 +46,17 @@ def asked(
         seed=config.evals.seed,
         distances=distances,
     )
+
+
+def while_training(config: ExperimentConfig) -> Callable[..., list[dict[str, float]]] | None:
+    """What asks members of a sweep the config's `train.eval_tasks` while they train.
+
+    Raises:
+      ValueError: for a task that does not exist.
+    """
+    if not config.train.eval_tasks:
+        return None
+    from evals import runner  # late: most runs ask nothing
+
+    options = runner.Options(tasks=config.train.eval_tasks)
+    return functools.partial(runner.ask_in_memory, options=options)

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -88,6 +89,13 @@ def sum_over_hosts(value: int) -> int:
     words = np.array([value % 2**64], np.uint64).view(np.uint32)  # JAX keeps 32 bits
     every = np.array(multihost_utils.process_allgather(words))
     return int(every.view(np.uint64).sum(dtype=np.uint64))
+
+
+def fetch(tree: Any) -> Any:
+    """Arrays that lie over the devices of all hosts, whole and as numpy, on every host."""
+    if jax.process_count() == 1:
+        return jax.tree.map(np.asarray, tree)
+    return multihost_utils.process_allgather(tree, tiled=True)
 
 
 @contextlib.contextmanager

@@ -90,6 +90,12 @@ def make_mesh(
     return Mesh(grid, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES))
 
 
+def one_device_mesh() -> Mesh:
+    """This host's first device alone, for what the other devices take no part in."""
+    grid = np.array(jax.local_devices()[:1]).reshape((1,) * len(MESH_AXES))
+    return Mesh(grid, MESH_AXES, axis_types=(AxisType.Auto,) * len(MESH_AXES))
+
+
 class HostRows(NamedTuple):
     """Rows of a batch that a host reads.
 

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 import evals
-from data.figures import Curve, Plot
+from data.figures import Curve, Mark, Plot
 from evals import rows as rows_lib
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.kinds import KINDS
@@ -36,59 +36,61 @@ _SIZE = (9.2, 4.3)
 _DOTS = (0, (1, 2))
 
 
+class Panel(NamedTuple):
+    """One panel of a figure of curves.
+
+    Attributes:
+      curves: of each member that has any, by its index; one for each of the plot's `ylabels`.
+      levels: where dotted lines lie.
+      length: context length of the evaluation, tokens; 0: of no single one.
+    """
+
+    title: str
+    curves: dict[int, Sequence[Curve]]
+    levels: set[float]
+    length: int = 0
+
+
 def accuracy_by_distance(members: Sequence[Member]) -> Figure:
     """A panel a task and trained length: exact answers against distance, with 95% intervals."""
-    lengths = sorted({member.trained_length for member in members})
-    found = accuracy_panels(members)
-    figure, panels = grid(len(found), height=3.8, sharey=True)
-    look = looks(members)
-    for ax, ((task, length), shown) in zip(panels, found.items(), strict=True):
-        estimates = [member.estimates[task] for member in shown]
-        for chance in {estimate.chance for estimate in estimates}:
-            ax.axhline(chance, color=FAINT, linewidth=1, linestyle=_DOTS, zorder=1)
-        for member, estimate in zip(shown, estimates, strict=True):
-            _accuracy(ax, member, estimate, look[member.index])
-        ax.set_xscale("log", base=2)
-        shortest = min(max(estimate.shortest, 1) for estimate in estimates)
-        ax.set_xlim(shortest / 1.2, 1.2 * max(estimate.longest for estimate in estimates))
-        token_axis(ax.xaxis, num_ticks=8)
-        ax.set_ylim(-0.03, 1.03)
-        ax.set_title(folded(task) + (f"\ntrained on {length:,}" if len(lengths) > 1 else ""))
-    figure.supxlabel("distance to the answer (tokens, log scale)", fontsize=10)
-    figure.supylabel("accuracy (exact match)", fontsize=10)
-    half = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label="effective context")
-    chance = Line2D([], [], color=FAINT, ls=_DOTS, lw=1, label="chance")
-    member_legend(figure, members, [half, chance])
-    return figure
+    return draw(members, _ACCURACY, accuracy_panels(members))
 
 
-def accuracy_panels(members: Sequence[Member]) -> dict[tuple[str, int], list[Member]]:
+_ACCURACY = Plot(
+    name="accuracy_by_distance",
+    alternative="",
+    caption="",
+    xlabel="distance to the answer (tokens, log scale)",
+    ylabels=("accuracy (exact match)",),
+    mark="effective context",
+    levels="chance",
+    share=True,
+)
+
+
+def accuracy_panels(members: Sequence[Member]) -> list[Panel]:
     """By task and trained length, the members that were asked enough to be drawn."""
-    found: dict[tuple[str, int], list[Member]] = {}
+    several = len({member.trained_length for member in members}) > 1
+    found: dict[str, Panel] = {}
     for task in tasks(members):
         for member in sorted(members, key=lambda member: member.trained_length):
             estimate = member.estimates.get(task)
             if estimate and any(each.trials >= MIN_TRIALS for each in estimate.bins):
-                found.setdefault((task, member.trained_length), []).append(member)
-    return found
+                trained = f"\ntrained on {member.trained_length:,}" if several else ""
+                title = f"{folded(task)}{trained}"
+                panel = found.setdefault(title, Panel(title, {}, set()))
+                panel.curves[member.index] = [_accuracy(estimate)]
+                panel.levels.add(estimate.chance)
+    return list(found.values())
 
 
-def _accuracy(ax: Axes, member: Member, estimate: Estimate, look: Look) -> None:
+def _accuracy(estimate: Estimate) -> Curve:
+    names = ("distance", "accuracy", "ci_low", "ci_high")
     bins = [each for each in estimate.bins if each.trials >= MIN_TRIALS]
-    distance = [each.distance for each in bins]
-    low, high = ([getattr(each, end) for each in bins] for end in ("ci_low", "ci_high"))
-    accuracy = [each.accuracy for each in bins]
-    band = ax.fill_between(distance, low, high, color=look.color, alpha=0.14, linewidth=0)
-    line = ax.plot(
-        distance, accuracy, color=look.color, ls=look.linestyle, lw=1.7, marker="o", ms=3.2
-    )
-    tag([band, *line], member)
-    if estimate.verdict == MEASURED:
-        half = estimate.chance + 0.5 * (estimate.ceiling - estimate.chance)
-        mark = ax.plot(
-            estimate.l50, half, marker="D", ms=6.5, mfc="white", mec=look.color, mew=1.6, zorder=5
-        )
-        tag(mark, member)
+    x, y, low, high = (np.array([getattr(each, name) for each in bins]) for name in names)
+    half = estimate.chance + 0.5 * (estimate.ceiling - estimate.chance)
+    mark = Mark(estimate.l50, half, f"L50 {estimate}") if estimate.verdict == MEASURED else None
+    return Curve(x, y, low, high, mark)
 
 
 def loss(members: Sequence[Member]) -> Figure:
@@ -235,19 +237,6 @@ def l50_mark(ax: Axes, member: Member, x: float, estimate: Estimate, style: Look
     hint(artists, text, member)
 
 
-class Panel(NamedTuple):
-    """One panel of a figure that a task declares.
-
-    Attributes:
-      length: context length of the evaluation, tokens.
-      curves: of each member that has any, by its index; one for each of the plot's `ylabels`.
-    """
-
-    title: str
-    length: int
-    curves: dict[int, Sequence[Curve]]
-
-
 def declared(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
     """What tasks declare to be drawn, as far as there is something to draw."""
     asked = {(m.task, m.length) for member in members for m in member.measurements}
@@ -270,14 +259,15 @@ def declared(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
             if own and (of_member := task.curves(*results)):
                 curves[member.index] = of_member
         if curves:
-            panel = Panel(f"{title}context of {length:,}", length, curves)
+            levels = {0.0} if task.plot and task.plot.levels else set()
+            panel = Panel(f"{title}context of {length:,}", curves, levels, length)
             assert task.plot
             found.setdefault(plot_name, (task.plot, []))[1].append(panel)
     return list(found.values())
 
 
 def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figure:
-    """A figure of curves that a task declares."""
+    """A figure of curves."""
     stack = len(plot.ylabels)
     if stack == 1:
         figure, places = grid(len(panels), height=3.9, sharey=True)
@@ -299,8 +289,10 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
         for ax in column:
             if plot.y_scale == "symlog":
                 ax.set_yscale("symlog", linthresh=0.01)
-            if plot.zero:
-                ax.axhline(0, color=FAINT, lw=1, ls=_DOTS, zorder=1)
+            for level in panel.levels:
+                ax.axhline(level, color=FAINT, lw=1, ls=_DOTS, zorder=1)
+            if plot.share:
+                ax.set_ylim(-0.03, 1.03)
             if plot.trained:
                 _trained_lines(ax, here, below=panel.length)
         column[0].set_title(panel.title, fontsize=10)
@@ -311,7 +303,8 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
             token_axis(row[0].yaxis)
     figure.supxlabel(plot.xlabel, fontsize=10)
     mark = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label=plot.mark)
-    member_legend(figure, shown, [mark] if plot.mark else [], look)
+    level = Line2D([], [], color=FAINT, ls=_DOTS, lw=1, label=plot.levels)
+    member_legend(figure, shown, [each for each in (mark, level) if each.get_label()], look)
     return figure
 
 

@@ -14,8 +14,8 @@ from matplotlib.patches import Rectangle
 import evals
 from data.figures import Grid
 from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
-from evals.estimate.effective_context import MEASURED, NOT_LEARNED
-from reporting.members import TRAINED, Measurement, Member, at_several_lengths, task_order
+from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
+from reporting.members import TRAINED, Measurement, Member, at_several_lengths, task_order, tasks
 from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, hint
 
 # Lightness rises evenly from dark blue to yellow, and with it the order survives every kind of
@@ -47,29 +47,18 @@ def _color_bar(figure: Figure, panels: Sequence[Axes], label: str) -> None:
 
 def place_tasks(members: Sequence[Member]) -> list[str]:
     """Retrieval tasks that say where in the context they asked."""
-    return [task for task in _retrieval(members) if _grids(members, task)]
-
-
-def _grids(members: Sequence[Member], task: str) -> dict[tuple[int, int], Grid]:
-    """By member and length."""
-    found = {
-        (member.index, measured.length): evals.parse(task).grid(measured.rows)
-        for member, asked in _of(members, task)
-        for measured in asked
-    }
-    return {key: grid for key, grid in found.items() if grid}
+    names = {name for member in members for name, _ in member.own}
+    return [
+        name
+        for name in task_order(name for name in names if evals.parse(name).kind == "retrieval")
+        if any(evals.parse(name).grid(found[0].rows) for _, found in _of(members, name))
+    ]
 
 
 def distance_tasks(members: Sequence[Member]) -> list[str]:
     """The other retrieval tasks that a member was asked at several lengths, by distance."""
-    several = at_several_lengths(members)
-    by_place = place_tasks(members)
-    return [task for task in _retrieval(members) if task in several and task not in by_place]
-
-
-def _retrieval(members: Sequence[Member]) -> list[str]:
-    names = {name for member in members for name, _ in member.own}
-    return task_order(name for name in names if evals.parse(name).kind == "retrieval")
+    several, by_place = at_several_lengths(members), place_tasks(members)
+    return [task for task in tasks(members) if task in several and task not in by_place]
 
 
 def _of(members: Sequence[Member], task: str) -> list[tuple[Member, list[Measurement]]]:
@@ -80,57 +69,48 @@ def _of(members: Sequence[Member], task: str) -> list[tuple[Member, list[Measure
     return [(member, measured) for member, measured in found if measured]
 
 
+def _by_distance(estimate: Estimate) -> Grid:
+    """By half octaves, on a log axis of tokens."""
+    bins = estimate.bins
+    number = np.array([bin_number(max(each.low, 1)) for each in bins])
+    low, high = (2 ** (each / BINS_PER_OCTAVE) for each in (number, number + 1))
+    names = [f"{each.low} to {each.high} tokens" for each in bins]
+    accuracy, trials = np.array([(each.accuracy, each.trials) for each in bins]).T
+    return Grid(names, low, high, accuracy, trials.astype(int))
+
+
 def places(members: Sequence[Member], task: str) -> Figure:
-    """A panel a member: accuracy by context length and place in the context."""
-    shown, grids = _of(members, task), _grids(members, task)
+    """A panel a member: accuracy by context length and place, or distance with L50 as a line."""
+    shown, lowest, longest = _of(members, task), np.inf, 1.0
     figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
+    by_distance = task not in place_tasks(members)
     for ax, (member, found) in zip(panels, shown, strict=True):
         for x, measured in enumerate(found):
-            cells = grids[member.index, measured.length]
-            heights = np.diff(cells.edges)
-            for name, low, height, accuracy, count in zip(
-                cells.names, cells.edges, heights, cells.accuracy, cells.counts, strict=False
-            ):
-                patch = _cell(ax, x, low, 1, height, MAP(accuracy) if count else EMPTY)
+            where = f"{member.label} at {measured.length:,}"
+            cells = evals.parse(task).grid(measured.rows) or _by_distance(measured.estimate)
+            for name, low, high, accuracy, count in zip(*cells, strict=True):
+                patch = _cell(ax, x, low, 1, high - low, MAP(accuracy) if count else EMPTY)
                 text = f"{accuracy:.2f} of {count}" if count else "not asked"
-                hint([patch], f"{member.label} at {measured.length:,}, {name}: {text}", member)
+                hint([patch], f"{where}, {name}: {text}", member)
+            if by_distance:
+                estimate = measured.estimate
+                lowest = min(lowest, float(cells.low.min()))
+                longest = max(longest, estimate.longest)
+                if estimate.verdict == MEASURED:
+                    mark = ax.plot([x, x + 1], [estimate.l50] * 2, color="white", lw=3.2)
+                    mark += ax.plot([x, x + 1], [estimate.l50] * 2, color=INK, lw=1.4)
+                    hint(mark, f"{where}: L50 {estimate}", member)
         _lengths_axis(ax, member, [measured.length for measured in found])
-        ax.set_ylim(1, 0)
-        ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
+        if by_distance:
+            ax.set_facecolor(EMPTY)
+            ax.set_yscale("log", base=2)
+            ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
+        else:
+            ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
+    panels[0].set_ylim(*((lowest, longest * 1.1) if by_distance else (1, 0)))
     figure.supxlabel("context length (tokens)", fontsize=10)
-    figure.supylabel("place in the context", fontsize=10)
-    _color_bar(figure, panels, "accuracy (exact match)")
-    return figure
-
-
-def distances(members: Sequence[Member], task: str) -> Figure:
-    """A panel a member: accuracy by context length and distance, half octaves; L50 as a line."""
-    shown = _of(members, task)
-    figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
-    longest = max(measured.estimate.longest for _, found in shown for measured in found)
-    shortest = min(measured.estimate.shortest for _, found in shown for measured in found)
-    number = int(bin_number(shortest))
-    for ax, (member, found) in zip(panels, shown, strict=True):
-        for x, measured in enumerate(found):
-            estimate = measured.estimate
-            for each in estimate.bins:
-                place = int(bin_number(each.low))
-                low, high = (2 ** (edge / BINS_PER_OCTAVE) for edge in (place, place + 1))
-                patch = _cell(ax, x, low, 1, high - low, MAP(each.accuracy))
-                text = f"{each.accuracy:.2f} of {each.trials}"
-                where = f"{member.label} at {measured.length:,}, {each.low} to {each.high} tokens"
-                hint([patch], f"{where}: {text}", member)
-            if estimate.verdict == MEASURED:
-                mark = ax.plot([x, x + 1], [estimate.l50] * 2, color="white", lw=3.2)
-                mark += ax.plot([x, x + 1], [estimate.l50] * 2, color=INK, lw=1.4)
-                hint(mark, f"{member.label} at {measured.length:,}: L50 {estimate}", member)
-        _lengths_axis(ax, member, [measured.length for measured in found])
-        ax.set_facecolor(EMPTY)
-        ax.set_yscale("log", base=2)
-        ax.set_ylim(2 ** (number / BINS_PER_OCTAVE), longest * 1.1)
-        ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
-    figure.supxlabel("context length (tokens)", fontsize=10)
-    figure.supylabel("distance to the answer (tokens)", fontsize=10)
+    label = "distance to the answer (tokens)" if by_distance else "place in the context"
+    figure.supylabel(label, fontsize=10)
     _color_bar(figure, panels, "accuracy (exact match)")
     return figure
 

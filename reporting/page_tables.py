@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 import evals
 from evals import rows as rows_lib
 from evals.estimate import summaries, thresholds
@@ -12,6 +10,7 @@ from evals.rows import Rows
 from reporting import predictors
 from reporting.members import Member, learned, task_order
 from reporting.page import Table, words
+from reporting.tables import likelihoods
 
 NONE = "–"
 
@@ -101,31 +100,17 @@ def texts(members: Sequence[Member]) -> dict[str, Table]:
 
 def _text(members: Sequence[Member], task: str) -> Table:
     asked = [
-        (member, measured)
+        (member, measured, likelihoods(measured.rows, measured.rows))
         for member in members
         for (name, _), measured in member.own.items()
         if name == task
     ]
-    columns = [evals.parse(task).columns(measured.rows, measured.rows) for _, measured in asked]
-    names = list(dict.fromkeys(name for own in columns for name in own))
-    rows = []
-    for (member, measured), own in zip(asked, columns, strict=True):
-        chosen = measured.rows
-        has_bytes, has_words = chosen["num_bytes"].any(), chosen["num_words"].any()
-        cells = [
-            member.label,
-            f"{measured.length:,}",
-            f"{len(np.unique(chosen['document'])):,}",
-            f"{summaries.mean_nll(chosen):.4f}",
-            f"{summaries.perplexity(chosen):.2f}",
-            f"{summaries.bits_per_byte(chosen):.4f}" if has_bytes else NONE,
-            f"{summaries.word_perplexity(chosen):,.4g}" if has_words else NONE,
-            *(f"{own[name]:.4g}" if name in own else NONE for name in names),
-        ]
-        rows.append((member.index, cells))
-    heads = ["member", "length", "documents", "nats per token", "perplexity", "bits per byte"]
-    heads += ["perplexity of words", *(name.replace("_", " ") for name in names)]
-    return Table(heads=heads, lines=rows, caption=words("texts")["caption"])
+    heads = list(dict.fromkeys(head for _, _, measures in asked for head in measures))
+    lines = []
+    for member, measured, measures in asked:
+        cells = [measures.get(head, NONE) for head in heads]
+        lines.append((member.index, [member.label, f"{measured.length:,}", *cells]))
+    return Table(heads=["member", "length", *heads], lines=lines, caption=words("texts")["caption"])
 
 
 def shares(members: Sequence[Member]) -> dict[str, dict[str, Table]]:

@@ -40,7 +40,6 @@ empty where a number does not exist for its task.
 """
 
 import csv
-import dataclasses
 import io
 import math
 from collections.abc import Iterator, Sequence
@@ -53,8 +52,8 @@ from evals import rows as rows_lib
 from evals.estimate import summaries, thresholds
 from evals.estimate.effective_context import Estimate
 from model import rotary as rotary_lib
+from reporting import tables
 from reporting.members import Measurement, Member
-from theory.predictions import Predictions, predict
 
 COLUMNS = (
     *("member", "task", "kind", "length", "schedule", "rotary", "trained_rotary", "base"),
@@ -112,7 +111,8 @@ def lines(member: Member) -> Iterator[dict[str, Any]]:
 
 
 def _common(member: Member, measured: Measurement) -> dict[str, Any]:
-    rows, theory = measured.rows, _theory(member, measured)
+    rows = measured.rows
+    theory = tables.theory(member.config, measured.rotary, measured.length)
     return {
         "member": member.label,
         "task": measured.task,
@@ -132,15 +132,6 @@ def _common(member: Member, measured: Measurement) -> dict[str, Any]:
         "quarter_period": theory.quarter_period,
         "full_period": theory.full_period,
     }
-
-
-def _theory(member: Member, measured: Measurement) -> Predictions:
-    """Of the schedule evaluated with, at that length: dynamic ones depend on it."""
-    if measured.schedule == "trained" and measured.length == member.trained_length:
-        return member.theory
-    schedule = rotary_lib.parse_pattern(measured.rotary)
-    model = dataclasses.replace(member.config.model, rotary=schedule)
-    return predict(model.rotary_table(member.trained_length, measured.length).inv_freq)
 
 
 def _context(estimate: Estimate) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def _heat_maps(members: Sequence[Member]) -> Iterator[Shown]:
         figure, said = heat_maps.places(members, task), words("places", name=task)
         yield title, task, Drawing(f"heat_map {task}", figure, said)
     for task in heat_maps.distance_tasks(members):
-        figure, said = heat_maps.distances(members, task), words("distances", name=task)
+        figure, said = heat_maps.places(members, task), words("distances", name=task)
         yield title, task, Drawing(f"heat_map {task}", figure, said)
     for task, length in heat_maps.matrix_keys(members):
         name, figure = f"{task} at {length:,}", heat_maps.matrix(members, task, length)

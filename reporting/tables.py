@@ -15,9 +15,10 @@ from evals.rows import Rows
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib
-from theory.predictions import predict
+from theory.predictions import Predictions, predict
 
 TRAINED = "trained"
+_CORNER = "trained as \\\nevaluated with"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,133 +95,118 @@ def relative(rotary: str, config: ExperimentConfig) -> str:
 def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> list[Table]:
     """All that results have to say, in tables no wider than a terminal."""
     found = list(evaluations(results))
-    alone = [each for each in found if not evals.parse(each.task).compared]
-    found = [each for each in found if evals.parse(each.task).compared]
-    made = [likelihood_table(alike) for alike in _by_task(alone)]
-    for kind, make in (
-        ("retrieval", context_table),
-        ("score", score_table),
-        ("accuracy", score_table),
-        ("likelihood", likelihood_table),
-    ):
-        chosen = [evaluation for evaluation in found if evaluation.kind == kind]
-        if chosen and len({evaluation.schedule for evaluation in chosen}) > 1:
-            keys = dict.fromkeys((each.task, each.length) for each in chosen)
+    made = []
+    for kind, (title, line) in _TABLES.items():
+        chosen = [each for each in found if each.kind == kind]
+        compared = [each for each in chosen if evals.parse(each.task).compared]
+        if len({each.schedule for each in compared}) > 1:
+            keys = dict.fromkeys((each.task, each.length) for each in compared)
             made += [
-                matrix([each for each in chosen if (each.task, each.length) == key]) for key in keys
+                matrix([each for each in compared if (each.task, each.length) == key])
+                for key in keys
             ]
-        elif chosen and kind == "likelihood":  # each has columns of its own
-            made += map(make, _by_task(chosen))
-        elif chosen:
-            made.append(make(chosen))
+            chosen = [each for each in chosen if each not in compared]
+        # Tasks of text have columns of their own.
+        names = dict.fromkeys(each.task if kind == "likelihood" else "" for each in chosen)
+        for name in names:
+            alike = [each for each in chosen if name in ("", each.task)]
+            made.append(_table(title.format(name), [line(each, alike) for each in alike]))
     return made
 
 
-def _by_task(found: Sequence[Evaluation]) -> list[list[Evaluation]]:
-    by_task: dict[str, list[Evaluation]] = {}
-    for each in found:
-        by_task.setdefault(each.task, []).append(each)
-    return list(by_task.values())
-
-
-def _table(title: str, **options) -> Table:
-    return Table(
+def _table(title: str, lines: Sequence[dict[str, str]]) -> Table:
+    table = Table(
         box=box.SIMPLE_HEAD,
         title=title,
         title_justify="left",
         collapse_padding=True,
         pad_edge=False,
-        **options,
     )
-
-
-def context_table(found: Sequence[Evaluation]) -> Table:
-    """Effective context of every run, task and length, beside what theory says."""
-    table = _table("Effective context, tokens")
-    table.add_column("run", overflow="fold")  # a long name takes two lines, not the numbers' room
-    table.add_column("task", overflow="fold")
-    for name in ("length", "effective context\n[95% CI]", "ceiling"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("theory\nlength", "quarter\nperiod", "full\nperiod"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for each in found:
-        estimate = effective_context.estimate(each.rows)
-        schedule = rotary_lib.parse_pattern(str(each.rows["rotary"][0]))
-        evaluated = dataclasses.replace(each.config.model, rotary=schedule)
-        frequencies = evaluated.rotary_table(each.config.data.context_length, each.length)
-        predicted = predict(frequencies.inv_freq)
-        table.add_row(
-            each.name,
-            each.task,
-            str(each.length),
-            str(estimate),
-            f"{estimate.ceiling:.2f}",
-            str(predicted.first_violation or "none"),
-            f"{predicted.quarter_period:.0f}",
-            f"{predicted.full_period:.0f}",
-        )
+    heads = list(dict.fromkeys(head for line in lines for head in line))
+    for head in heads:
+        if head in ("run", "task", "evaluated with", _CORNER):
+            table.add_column(head, overflow="fold")  # two lines, and the numbers keep their room
+        else:
+            matrix = _CORNER in heads
+            table.add_column(head, justify="right", overflow="fold", no_wrap=not matrix)
+    for line in lines:
+        table.add_row(*(line.get(head, "") for head in heads))
     return table
 
 
-def score_table(found: Sequence[Evaluation]) -> Table:
-    """Share of right answers of every run, task and length."""
-    table = _table("Share of answers that are right")
-    table.add_column("run", overflow="fold")
-    table.add_column("task", overflow="fold")
-    for name in ("length", "answers", "right", "chance"):
-        table.add_column(name, justify="right")
-    for each in found:
-        cells = str(each.length), f"{len(each.rows['task']):,}", each.value
-        table.add_row(each.name, each.task, *cells, f"{each.rows['chance'][0]:.3g}")
-    return table
-
-
-def likelihood_table(found: Sequence[Evaluation]) -> Table:
-    """Likelihood of text of every run and length on one task, by every measure its rows allow."""
-    task = evals.parse(found[0].task)
-    trained = {
-        (each.run.path, each.name, each.length): each.rows
-        for each in found
-        if each.schedule == TRAINED
+def _context_line(each: Evaluation, found: Sequence[Evaluation]) -> dict[str, str]:
+    """Effective context beside what theory says."""
+    estimate = effective_context.estimate(each.rows)
+    predicted = theory(each.config, str(each.rows["rotary"][0]), each.length)
+    return {
+        "run": each.name,
+        "task": each.task,
+        "length": str(each.length),
+        "effective context\n[95% CI]": str(estimate),
+        "ceiling": f"{estimate.ceiling:.2f}",
+        "theory\nlength": str(predicted.first_violation or "none"),
+        "quarter\nperiod": f"{predicted.quarter_period:.0f}",
+        "full\nperiod": f"{predicted.full_period:.0f}",
     }
-    own = [
-        task.columns(each.rows, trained.get((each.run.path, each.name, each.length)))
-        for each in found
-    ]
-    names = dict.fromkeys(name for columns in own for name in columns)
-    variants = any(each.schedule != TRAINED for each in found)
-    table = _table(f"{task.expression}: likelihood of text, weighted by tokens")
-    table.add_column("run", overflow="fold")
-    if variants:
-        table.add_column("evaluated with", overflow="fold")
-    heads = ("length", "documents", "nats per\ntoken", "perplexity", "bits per\nbyte", "of words")
-    for name in (*heads, *(name.replace("_", "\n", 1).replace("_", " ") for name in names)):
-        table.add_column(name, justify="right")
-    for each, columns in zip(found, own, strict=True):
-        chosen = each.rows
-        num_documents = str(len(np.unique(chosen["document"])))
-        nats, perplexity = summaries.mean_nll(chosen), summaries.perplexity(chosen)
-        bits = f"{summaries.bits_per_byte(chosen):.4f}" if chosen["num_bytes"].any() else ""
-        words = f"{summaries.word_perplexity(chosen):.4g}" if chosen["num_words"].any() else ""
-        cells = num_documents, f"{nats:.4f}", f"{perplexity:.2f}", bits, words
-        more = (f"{columns[name]:.4g}" if name in columns else "" for name in names)
-        evaluated = [each.schedule] if variants else []
-        table.add_row(each.name, *evaluated, str(each.length), *cells, *more)
-    return table
+
+
+def theory(config: ExperimentConfig, rotary: str, length: int) -> Predictions:
+    """Of the variant evaluated with, at that length: dynamic ones depend on it."""
+    model = dataclasses.replace(config.model, rotary=rotary_lib.parse_pattern(rotary))
+    return predict(model.rotary_table(config.data.context_length, length).inv_freq)
+
+
+def _score_line(each: Evaluation, found: Sequence[Evaluation]) -> dict[str, str]:
+    """Share of right answers."""
+    return {
+        "run": each.name,
+        "task": each.task,
+        "length": str(each.length),
+        "answers": f"{len(each.rows['task']):,}",
+        "right": each.value,
+        "chance": f"{each.rows['chance'][0]:.3g}",
+    }
+
+
+def _likelihood_line(each: Evaluation, found: Sequence[Evaluation]) -> dict[str, str]:
+    """Likelihood of text; `found` are all of that task, of which one is the trained variant's."""
+    key = each.run.path, each.name, each.length, TRAINED
+    trained = [o.rows for o in found if (o.run.path, o.name, o.length, o.schedule) == key]
+    line = {"run": each.name, "length": str(each.length)}
+    if any(other.schedule != TRAINED for other in found):
+        line["evaluated with"] = each.schedule
+    measures = likelihoods(each.rows, trained[0] if trained else None)
+    return line | {head.replace(" ", "\n", 1): cell for head, cell in measures.items()}
+
+
+def likelihoods(rows: Rows, trained: Rows | None) -> dict[str, str]:
+    """By every measure that the rows of a task of text allow, its own last."""
+    found = {
+        "documents": f"{len(np.unique(rows['document'])):,}",
+        "nats per token": f"{summaries.mean_nll(rows):.4f}",
+        "perplexity": f"{summaries.perplexity(rows):.2f}",
+    }
+    if rows["num_bytes"].any():
+        found["bits per byte"] = f"{summaries.bits_per_byte(rows):.4f}"
+    if rows["num_words"].any():
+        found["perplexity of words"] = f"{summaries.word_perplexity(rows):,.4g}"
+    own = evals.parse(str(rows["task"][0])).columns(rows, trained)
+    return found | {name.replace("_", " "): f"{value:.4g}" for name, value in own.items()}
+
+
+_TABLES = {
+    "retrieval": ("Effective context, tokens", _context_line),
+    "score": ("Share of answers that are right", _score_line),
+    "accuracy": ("Share of tokens that are right", _score_line),
+    "likelihood": ("{}: likelihood of text, weighted by tokens", _likelihood_line),
+}
 
 
 def matrix(found: Sequence[Evaluation]) -> Table:
     """Trained (rows) x evaluated with (columns), for one task and length."""
-    first = found[0]
-    table = _table(f"{first.task} at {first.length}: {KINDS[first.kind].title}")
-    longest = max(len(each.name) for each in found)
-    table.add_column("trained as \\\nevaluated with", overflow="fold", min_width=min(longest, 24))
-    schedules = list(dict.fromkeys(each.schedule for each in found))
-    for schedule in schedules:
-        header = schedule.replace("(", "\n(").replace("dynamic_", "dynamic_\n")
-        table.add_column(header, justify="right", overflow="fold")
-    cells = {(each.run.path, each.name, each.schedule): each.value for each in found}
-    for path, name in dict.fromkeys((each.run.path, each.name) for each in found):
-        values = (cells.get((path, name, schedule), "") for schedule in schedules)
-        table.add_row(name, *(value.replace(" [", "\n[") for value in values))
-    return table
+    first, lines = found[0], {}
+    for each in found:
+        head = each.schedule.replace("(", "\n(").replace("dynamic_", "dynamic_\n")
+        line = lines.setdefault((each.run.path, each.name), {_CORNER: each.name})
+        line[head] = each.value.replace(" [", "\n[")
+    return _table(f"{first.task} at {first.length}: {KINDS[first.kind].title}", [*lines.values()])

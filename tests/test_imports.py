@@ -30,8 +30,8 @@ ALLOWED = {
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
     | {"theory", "experiment", "model", "data"},
     "training": {"numpy", "jax", "optax", "rich", "model", "data", "experiment"},
-    "train": {"training", "experiment"},
-    "sweep": {"training", "experiment"},
+    "train": {"training", "evals", "experiment"},
+    "sweep": {"training", "evals", "experiment"},
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
     "report": {"reporting"},
     "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},

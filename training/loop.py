@@ -6,7 +6,7 @@ or another run's (`start_from`), and may have several stages (`experiment.stages
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -28,7 +28,7 @@ from training.members import abstract_state, first_state, member_arrays, restore
 from training.plan import OpenData, make_plan, write_records
 from training.step import compile_step, is_lone_cpu
 from training.trace import Trace
-from training.validation import Validation
+from training.validation import Ask, Validation
 
 
 def train(
@@ -38,6 +38,7 @@ def train(
     given_overrides: Sequence[Sequence[str]] = (),
     command: str = "",
     open_data: OpenData = pipeline.open_data,
+    make_ask: Callable[[ExperimentConfig], Ask | None] = lambda config: None,
 ) -> bool:
     """Trains members that differ in arrays only, each into its own run directory.
 
@@ -49,6 +50,8 @@ def train(
       command: what was typed, recorded in each run; said again after an interruption.
       open_data: from a stage's data config to its rows; a caller that has rows in memory gives
         what makes `data.pipeline.rows_in_memory` of them.
+      make_ask: from a config to what its `train.eval_tasks` ask, `evals.while_training`; given by
+        the caller, because evaluation is built on what training is built on, not on training.
 
     Returns:
       Whether training reached its last step; False if a signal stopped it.
@@ -57,6 +60,7 @@ def train(
       ValueError: for anything the user has to mend, before compute is spent.
     """
     plan = make_plan(configs, runs, open_data)
+    ask = make_ask(configs[0])  # refuses a task that does not exist
     write_records(plan, runs, given_overrides, command)
     config, mesh, num_members = plan.configs[0], plan.mesh, len(runs)
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
@@ -117,7 +121,7 @@ def train(
             step_fn = compile_step(config, num_members, mesh, shardings)
             name = label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
             every = config.train.eval_every
-            validation = Validation(config, data, num_members, mesh) if every else None
+            validation = Validation(stages, data, mesh, shardings, ask) if every else None
             trace = Trace(runs[0].path / "profile", config.train.profile_steps)
             with StageLog(console, name, stage, logs, num_members) as log, trace:
                 if not is_lone_cpu(mesh):
@@ -162,10 +166,10 @@ def train(
                     log.flush()
                     is_due = step % config.train.log_every == 0 or step == stage.end
 
-                    # Evaluate: queued behind the step, fetched as late as its scalars.
+                    # Evaluate: the loss is queued behind the step, and fetched as late as it.
                     if validation and (step % every == 0 or step == stage.end):
                         is_due = True
-                        scalars["val_loss"] = validation(state.params, member)
+                        scalars |= validation(state.params, member)
                     if is_due:
                         log.put(step, scalars)
         for closing in (*checkpoints, *logs):

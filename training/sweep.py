@@ -8,7 +8,7 @@ seeds, from identical parameters. Members whose shapes differ train one group af
 import dataclasses
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from experiment.run import RunDirectory, is_same_sweep, read_sweep
 from experiment.stages import split
 from model.rotary.nope import Nope
 from training import loop, plan
+from training.validation import Ask
 
 
 class SweepMember(NamedTuple):
@@ -76,9 +77,22 @@ def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMe
 
 
 def train_sweep(
-    config_name: str, workdir: Path, given: Sequence[str], command: str, only: int | None = None
+    config_name: str,
+    workdir: Path,
+    given: Sequence[str],
+    *,
+    command: str = "",
+    only: int | None = None,
+    make_ask: Callable[[ExperimentConfig], Ask | None] = lambda config: None,
 ) -> bool:
     """Trains all members under `workdir`, or number `only` of them; whether they all finished.
+
+    Args:
+      config_name: as on the command line.
+      workdir: the sweep's directory; each member's lies in it.
+      given: overrides, whose commas make the members.
+      command, make_ask: as in `training.loop.train`.
+      only: the one member to train, from 0; None: all of them.
 
     Raises:
       ValueError: for anything the user has to mend, before compute is spent.
@@ -120,6 +134,8 @@ def train_sweep(
     for group, (configs, runs) in zip(groups.values(), arguments, strict=True):
         console.print(f"training {', '.join(member.name for member in group)}", highlight=False)
         given_overrides = [member.overrides for member in group]
-        if not loop.train(configs, runs, given_overrides=given_overrides, command=command):
+        if not loop.train(
+            configs, runs, given_overrides=given_overrides, command=command, make_ask=make_ask
+        ):
             return False
     return True

@@ -45,7 +45,7 @@ class FixedTarget(Task):
         xlabel="context before the target (tokens, log scale)",
         ylabels=("nats per token less than with the shortest context",),
         mark="95% of the gain",
-        zero=True,
+        levels="nothing gained",
     )
 
     target: Count = 256

@@ -133,7 +133,7 @@ _PLOT = Plot(
         "nats per token less than\nwithout the first saying",
         "share of right tokens\nabove that without it",
     ),
-    zero=True,
+    levels="nothing gained",
     together=True,
 )
 

@@ -236,7 +236,8 @@ class Needle(PromptTask):
         found = np.bincount(place, results["exact_match"], minlength=self.depths)
         accuracy = np.where(counts, found / np.maximum(counts, 1), np.nan)
         names = [f"depth {depth:.0%}" for depth in np.linspace(0, 1, self.depths)]
-        return Grid(names, np.linspace(0, 1, self.depths + 1), accuracy, counts)
+        edges = np.linspace(0, 1, self.depths + 1)
+        return Grid(names, edges[:-1], edges[1:], accuracy, counts)
 
     @classmethod
     def suggestion(cls, length: int) -> Suggestion:

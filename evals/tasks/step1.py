@@ -46,7 +46,7 @@ class Step1(Task):
         x_scale="log",
         y_scale="symlog",
         mark="trained variant",
-        zero=True,
+        levels="no change",
         bars=True,
     )
 

@@ -91,7 +91,7 @@ def test_needles_by_length_and_depth(members):
 def test_accuracy_by_length_and_distance(members):
     """Base 10 sees 19 tokens: of the cell of 16 to 22 tokens, 4 of 7 distances."""
     assert heat_maps.distance_tasks(members) == ["kv"]
-    found = hints(heat_maps.distances(members, "kv"))
+    found = hints(heat_maps.places(members, "kv"))
     assert "base=10 at 256, 16 to 22 tokens: 0.57 of 14" in found
     assert "base=30 at 128, 16 to 22 tokens: 1.00 of 14" in found
     assert "base=30 at 128, 64 to 90 tokens: 0.00 of 54" in found

@@ -19,7 +19,7 @@ def test_every_task_of_text_has_a_table_with_columns_of_its_own(tmp_path):
         "fixed_target: likelihood of text, weighted by tokens",
     ]
     assert [str(table.columns[-1].header) for table in found] == [
-        "of words",
+        "perplexity",
         "context\ngain length",
     ]
     assert [list(column.cells) for column in found[1].columns[-2:]] == [["0.5"], ["64"]]

@@ -189,7 +189,7 @@ def asked(monkeypatch):
     """What `training.loop.train` was asked for, one (directory, config, overrides) a member."""
     calls = []
 
-    def record(configs, runs, *, given_overrides, command):
+    def record(configs, runs, *, given_overrides, command, make_ask):
         paths = [run.path for run in runs]
         calls.extend(zip(paths, configs, given_overrides, strict=True))
         return True
@@ -201,7 +201,7 @@ def asked(monkeypatch):
 
 def test_members_one_by_one_are_the_sweep(asked, tmp_path):
     """As array jobs and Kubernetes train them, in any order."""
-    assert train_sweep("tiny", tmp_path, GRID, "")
+    assert train_sweep("tiny", tmp_path, GRID)
     expected, text = list(asked), (tmp_path / "sweep.json").read_text()
     assert [path.name for path, _, _ in expected] == [
         *("base=10,seed=0", "base=10,seed=1", "base=1e4,seed=0", "base=1e4,seed=1")
@@ -209,20 +209,20 @@ def test_members_one_by_one_are_the_sweep(asked, tmp_path):
     asked.clear()
     (tmp_path / "sweep.json").unlink()
     for number in (3, 0, 2, 1):
-        assert train_sweep("tiny", tmp_path, GRID, "", only=number)
+        assert train_sweep("tiny", tmp_path, GRID, only=number)
         assert (tmp_path / "sweep.json").read_text() == text
     assert sorted(asked, key=lambda call: call[0]) == expected
 
 
 def test_no_such_member(asked, tmp_path):
     with pytest.raises(ValueError, match="no member 4: the sweep has members 0 to 3"):
-        train_sweep("tiny", tmp_path, GRID, "", only=4)
+        train_sweep("tiny", tmp_path, GRID, only=4)
     assert not (tmp_path / "sweep.json").exists()
 
 
 def test_another_sweep_is_not_mixed_in(asked, tmp_path):
-    train_sweep("tiny", tmp_path, GRID, "", only=0)
+    train_sweep("tiny", tmp_path, GRID, only=0)
     with pytest.raises(ValueError, match="holds another sweep; use another --workdir"):
-        train_sweep("tiny", tmp_path, ["seed=0,1"], "", only=0)
+        train_sweep("tiny", tmp_path, ["seed=0,1"], only=0)
     # On other devices, or saved more often, it is still the same.
-    assert train_sweep("tiny", tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"], "")
+    assert train_sweep("tiny", tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"])

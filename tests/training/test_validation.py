@@ -7,7 +7,9 @@ import jax
 import numpy as np
 import pytest
 
+import evals
 from data.pipeline import make_batches, open_data
+from evals import runner
 from experiment import load, overrides
 from experiment.run import RunDirectory
 from model import transformer
@@ -104,6 +106,34 @@ def test_every_member_of_a_sweep_has_its_own(tiny, evaluated, tmp_path):
     alone = [row["val_loss"] for row in rows_of(evaluated) if "val_loss" in row]
     np.testing.assert_allclose(losses[0], alone, rtol=1e-5)
     assert np.abs(np.subtract(*losses)).min() > 1e-3
+
+
+def test_tasks_are_asked_of_every_member(tiny, tmp_path):
+    """The values are of evaluate.py's rows at that checkpoint, and none of these are written."""
+    asked = [*EVALUATED, "train.eval_tasks=[kv,perplexity]", "train.num_steps=4"]
+    configs = [overrides.apply(tiny, [*asked, f"model.rotary.base={base}"]) for base in (10, 1e4)]
+    runs = [RunDirectory(tmp_path / name) for name in "ab"]
+    assert train(configs, runs, make_ask=evals.while_training)
+    found = []
+    for run in runs:
+        assert not run.results_path.exists()
+        by_step = {row["step"]: row for row in rows_of(run)}
+        assert [step for step, row in by_step.items() if "val_kv" in row] == [3, 4]
+        options = runner.Options(tasks=["kv", "perplexity"], step=3)
+        ((_, _, rows),) = runner.evaluate([run.path], options)
+        kv, text = rows["task"] == "kv", rows["task"] == "perplexity"
+        assert by_step[3]["val_kv"] == pytest.approx(rows["exact_match"][kv].mean())
+        nll = np.average(rows["nll"][text], weights=rows["num_tokens"][text])
+        assert by_step[3]["val_perplexity"] == pytest.approx(nll)
+        found.append(by_step[3]["val_perplexity"])
+    assert found[0] != found[1]
+
+
+def test_a_task_that_is_not_there_is_refused(tiny, tmp_path):
+    config = overrides.apply(tiny, [*EVALUATED, "train.eval_tasks=[lagcopi]"])
+    with pytest.raises(ValueError, match=r"lagcopi.*lagcopy"):
+        train([config], [RunDirectory(tmp_path / "run")], make_ask=evals.while_training)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_profile_is_written(evaluated):
