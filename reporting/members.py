@@ -109,9 +109,13 @@ class Member:
         """Under the variant it was trained with, by task and length (ascending)."""
         return {(m.task, m.length): m for m in self.measurements if m.variant == TRAINED}
 
+    def of_task(self, task: str) -> list[Measurement]:
+        """Those of `own`, by length (ascending)."""
+        return [measured for (name, _), measured in self.own.items() if name == task]
+
     def nearest(self, task: str) -> Measurement | None:
         """Under its own variant, at the trained length or the evaluated one nearest to it."""
-        found = [measured for (name, _), measured in self.own.items() if name == task]
+        found = self.of_task(task)
         return min(found, key=lambda m: abs(m.length - self.trained_length), default=None)
 
     @functools.cached_property

@@ -66,7 +66,7 @@ def numbers(members: Sequence[Member]) -> Table:
         cells = [
             member.label,
             *(cell for name in lead for cell in _measured(member.estimates.get(name))),
-            "none" if theory.first_negative is None else f"{theory.first_negative:,}",
+            "none" if theory.first_violation is None else f"{theory.first_violation:,}",
             *map(_tokens, (theory.quarter_period, theory.full_period)),
             *(str(member.estimates.get(name, "not evaluated")) for name in others),
         ]

@@ -434,7 +434,7 @@ def test_members_of_two_sweeps_are_called_by_what_differs(tmp_path):
         make_run(make_sweep(tmp_path / name, ["base=10"]) / "base=10", config)
     members = members_lib.read(find_runs([tmp_path / "half", tmp_path / "full"]))
     # Half of the pairs are not rotated: B_m cannot be negative.
-    bounds = {member.label: member.theory.first_negative for member in members}
+    bounds = {member.label: member.theory.first_violation for member in members}
     assert bounds == {"base=10,rotary_fraction=0.5": None, "base=10": 5}
 
 
@@ -442,9 +442,9 @@ def test_theory_of_unlike_layers_is_that_of_the_farthest():
     ten = rotary.parse("rope(base=10)").inv_freq(64)
     hundred = rotary.parse("rope(base=100)").inv_freq(64)
     both = predict(np.stack([ten, hundred, ten])[:, None])
-    assert both.first_negative == 46
+    assert both.first_violation == 46
     assert both.full_period == pytest.approx(544, abs=0.5)
-    assert predict(np.stack([ten, np.zeros(32)])[:, None]).first_negative is None
+    assert predict(np.stack([ten, np.zeros(32)])[:, None]).first_violation is None
 
 
 def test_long_losses_are_averaged_in_blocks(tmp_path):
