@@ -37,18 +37,6 @@ def encoder(tokenizer: Tokenizer) -> Callable[[str], list[int]]:
     return functools.partial(tokenizer.encode, inside=True)
 
 
-def digits(tokenizer: Tokenizer, number: int, *, task: str) -> list[int]:
-    """The ids of a number, one a digit.
-
-    Raises:
-      ValueError: if a digit is not one id of this tokenizer, naming the task.
-    """
-    try:
-        return tokenizer.digit_ids[[int(digit) for digit in str(number)]].tolist()
-    except ValueError as error:
-        raise ValueError(f"{task} cannot ask for numbers: {error}") from None
-
-
 def distance(
     random: np.random.Generator, low: int, high: int, wanted: tuple[int, int] | None
 ) -> int:

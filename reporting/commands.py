@@ -4,7 +4,7 @@ import contextlib
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import evals
@@ -59,37 +59,35 @@ def _requoted(line: str) -> str:
 
 def missing(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:
     """What the configs ask for and is not there yet, each with the command that makes it."""
-    training = " && ".join(map(train, dirs))
-    evaluation = command("evaluate.py", *dirs)
-    untrained, unasked, no_loss = [], [], []
-    no_task: dict[str, list[str]] = {}
+    lacking: dict[tuple[str, str], list[str]] = {}
     for member in members:
-        if member.superseded:  # asked for with --step, or not at all
-            continue
-        trained = any(run.steps() for run in member.runs)
-        if not member.own:
-            (unasked if trained else untrained).append(member.label)
-        else:
-            asked = {evals.parse(task) for task, _ in member.own}
-            for name in member.config.evals.tasks:
-                task = evals.parse(name)
-                if task not in asked and (_reads_text(member) or task.kind == "retrieval"):
-                    no_task.setdefault(name, []).append(member.label)
-        if trained and not member.losses:
-            no_loss.append(member.label)
-    found = [
-        (untrained, "No checkpoint yet", training),
-        (no_loss, "No training metrics yet", training),
-        (unasked, "Not evaluated yet", evaluation),
-    ]
-    for name, who in no_task.items():
-        found.append((who, f"No {name} yet", command("evaluate.py", *dirs, "--tasks", name)))
-    return [(f"{what}: {_names(who, members)}. Run:", line) for who, what, line in found if who]
+        if not member.superseded:  # asked for with --step, or not at all
+            for each in _lacks(member, dirs):
+                lacking.setdefault(each, []).append(member.label)
+    found = []
+    for (what, line), who in lacking.items():
+        all_of_many = len(who) == len(members) > 4
+        names = f"all {len(who)} members" if all_of_many else ", ".join(who)
+        found.append((f"{what}: {names}. Run:", line))
+    return found
 
 
-def _names(who: Sequence[str], members: Sequence[Member]) -> str:
-    all_of_many = len(who) == len(members) > 4
-    return f"all {len(who)} members" if all_of_many else ", ".join(who)
+def _lacks(member: Member, dirs: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    training = " && ".join(map(train, dirs))
+    trained = any(run.steps() for run in member.runs)
+    if not trained and not member.own:
+        yield "No checkpoint yet", training
+        return
+    if trained and not member.losses:
+        yield "No training metrics yet", training
+    if not member.own:
+        yield "Not evaluated yet", command("evaluate.py", *dirs)
+        return
+    asked = {evals.parse(task) for task, _ in member.own}
+    for name in member.config.evals.tasks:
+        task = evals.parse(name)
+        if task not in asked and (_reads_text(member) or task.kind == "retrieval"):
+            yield f"No {name} yet", command("evaluate.py", *dirs, "--tasks", name)
 
 
 def _reads_text(member: Member) -> bool:
@@ -111,7 +109,7 @@ def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
         found.append(("Contexts longer than the trained one.", ask("--lengths", lengths)))
     if not heat_maps.matrix_keys(members):
         line = ask("--lengths", f"{length},{2 * length}", "--rotary", _VARIANTS)
-        found.append(("Other schedules than the trained one: a matrix.", line))
+        found.append(("Other variants than the trained one: a matrix.", line))
     shown = {plot.name for plot, _ in curves.declared(members)} | {*page_tables.shares(members)}
     shown |= {"places"} if heat_maps.place_tasks(members) else set()
     for name, task in evals.all_tasks().items():

@@ -253,7 +253,7 @@ def declared(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
         task, curves = evals.parse(names[0]), {}
         for member in members:
             measured = [m for m in member.measurements if m.task in names and m.length == length]
-            own = [m.rows for m in measured if m.schedule == TRAINED]
+            own = [m.rows for m in measured if m.variant == TRAINED]
             every = [m.rows for m in measured]
             results = rows_lib.concatenate(own), rows_lib.concatenate(every)
             if own and (of_member := task.curves(*results)):

@@ -1,4 +1,4 @@
-"""Figures of cells: accuracy by context length and place, and schedules trained x evaluated."""
+"""Figures of cells: accuracy by context length and place, and variants trained x evaluated."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -116,21 +116,21 @@ def places(members: Sequence[Member], task: str) -> Figure:
 
 
 def matrix_keys(members: Sequence[Member]) -> list[tuple[str, int]]:
-    """(task, length) of what was evaluated under several schedules."""
-    schedules: dict[tuple[str, int], set[str]] = {}
+    """(task, length) of what was evaluated under several variants."""
+    variants: dict[tuple[str, int], set[str]] = {}
     for member in members:
         for measured in member.measurements:
             if evals.parse(measured.task).compared:
-                schedules.setdefault((measured.task, measured.length), set()).add(measured.schedule)
-    several = [key for key, names in schedules.items() if len(names) > 1]
+                variants.setdefault((measured.task, measured.length), set()).add(measured.variant)
+    several = [key for key, names in variants.items() if len(names) > 1]
     tasks = task_order(task for task, _ in several)
     return sorted(several, key=lambda key: (tasks.index(key[0]), key[1]))
 
 
 def cells(members: Sequence[Member], task: str, length: int) -> dict[tuple[int, str], Measurement]:
-    """Measurements by (index of the member trained, schedule evaluated with)."""
+    """Measurements by (index of the member trained, variant evaluated with)."""
     return {
-        (member.index, measured.schedule): measured
+        (member.index, measured.variant): measured
         for member in members
         for measured in member.measurements
         if (measured.task, measured.length) == (task, length)
@@ -155,18 +155,18 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
     """Trained with (rows) x evaluated with (columns): brighter is better."""
     found = cells(members, task, length)
     shown = [member for member in members if any(index == member.index for index, _ in found)]
-    schedules = list(dict.fromkeys([TRAINED, *(schedule for _, schedule in found)]))
-    schedules = [each for each in schedules if any(each == name for _, name in found)]
+    variants = list(dict.fromkeys([TRAINED, *(variant for _, variant in found)]))
+    variants = [each for each in variants if any(each == name for _, name in found)]
     color = _colors(list(found.values()))
-    roomy = len(schedules) < 5
-    names = [folded(schedule, 22 if roomy else 12) for schedule in schedules]
+    roomy = len(variants) < 5
+    names = [folded(variant, 22 if roomy else 12) for variant in variants]
     lines = max(name.count("\n") for name in names)
-    width, height = 2.8 + 1.5 * len(schedules), 1.1 + 0.14 * lines + 0.52 * len(shown)
+    width, height = 2.8 + 1.5 * len(variants), 1.1 + 0.14 * lines + 0.52 * len(shown)
     figure = Figure(figsize=(min(10, width), height), layout="constrained")
     ax = figure.subplots()
-    for (index, schedule), measured in found.items():
+    for (index, variant), measured in found.items():
         member = next(member for member in shown if member.index == index)
-        x, y = schedules.index(schedule), shown.index(member)
+        x, y = variants.index(variant), shown.index(member)
         fill = color(measured)
         patch = _cell(ax, x, y, 1, 1, fill)
         dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.5
@@ -181,11 +181,11 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
         if interval:
             texts.append(ax.text(x + 0.5, y + 0.72, interval, fontsize=7.5, **ink))
         said = str(measured.estimate) if measured.kind == "retrieval" else f"{measured.value:.4f}"
-        where = f"trained {member.label}, evaluated {schedule}"
+        where = f"trained {member.label}, evaluated {variant}"
         hint([patch, *texts], f"{where}: {said}", member)
-    ax.set_xlim(0, len(schedules))
+    ax.set_xlim(0, len(variants))
     ax.set_ylim(len(shown), 0)
-    ax.set_xticks(np.arange(len(schedules)) + 0.5, names, fontsize=8.5 if roomy else 7.5)
+    ax.set_xticks(np.arange(len(variants)) + 0.5, names, fontsize=8.5 if roomy else 7.5)
     ax.set_yticks(np.arange(len(shown)) + 0.5, [member.label for member in shown], fontsize=9)
     ax.xaxis.tick_top()
     ax.tick_params(length=0)
@@ -202,8 +202,8 @@ def said(members: Sequence[Member], task: str, length: int) -> str:
     """The matrix in words, for who cannot see it."""
     names = {member.index: member.label for member in members}
     return "; ".join(
-        f"{names[index]} with {schedule} {' '.join(cell_text(measured).split())}"
-        for (index, schedule), measured in cells(members, task, length).items()
+        f"{names[index]} with {variant} {' '.join(cell_text(measured).split())}"
+        for (index, variant), measured in cells(members, task, length).items()
     )
 
 

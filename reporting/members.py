@@ -26,19 +26,19 @@ LOSS_POINTS = 150
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Measurement:
-    """What one member answered under one schedule, on one task at one context length.
+    """What one member answered under one variant, on one task at one context length.
 
     Attributes:
       task: as an expression.
       length: context length of the evaluation, tokens.
-      schedule: evaluated with, relative to training: "trained", or as `tables.relative` says it.
+      variant: evaluated with, relative to training: "trained", or as `tables.relative` says it.
       rotary: the same as a whole expression.
       rows: of all seeds, at the last checkpoint evaluated.
     """
 
     task: str
     length: int
-    schedule: str
+    variant: str
     rotary: str
     rows: Rows
 
@@ -79,7 +79,7 @@ class Member:
       config: of the first run, in force in the stage.
       superseded: whether training has gone on to another stage.
       theory: of the configuration's own frequencies.
-      measurements: all that was evaluated; "trained" is the first of the schedules.
+      measurements: all that was evaluated; "trained" is the first of the variants.
       losses: (tokens seen, training loss in nats/token) of each run that has metrics, at most
         `LOSS_POINTS` of them, each the mean of the records it stands for. All stages' are the
         last one's.
@@ -96,7 +96,7 @@ class Member:
 
     @property
     def base(self) -> float | None:
-        """The base of its schedule; None for a control, which has none or a window."""
+        """The base of its variant; None for a control, which has none or a window."""
         return None if self.config.model.window else getattr(self.config.model.rotary, "base", None)
 
     @property
@@ -106,11 +106,11 @@ class Member:
 
     @functools.cached_property
     def own(self) -> dict[tuple[str, int], Measurement]:
-        """Under the schedule it was trained with, by task and length (ascending)."""
-        return {(m.task, m.length): m for m in self.measurements if m.schedule == TRAINED}
+        """Under the variant it was trained with, by task and length (ascending)."""
+        return {(m.task, m.length): m for m in self.measurements if m.variant == TRAINED}
 
     def nearest(self, task: str) -> Measurement | None:
-        """Under its own schedule, at the trained length or the evaluated one nearest to it."""
+        """Under its own variant, at the trained length or the evaluated one nearest to it."""
         found = [measured for (name, _), measured in self.own.items() if name == task]
         return min(found, key=lambda m: abs(m.length - self.trained_length), default=None)
 
@@ -193,12 +193,12 @@ def _measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:
                     Measurement(
                         task=task,
                         length=length,
-                        schedule=relative(rotary, config),
+                        variant=relative(rotary, config),
                         rotary=rotary,
                         rows=rows_lib.select(latest, length=length),
                     )
                 )
-    return sorted(found, key=lambda measured: measured.schedule != TRAINED)
+    return sorted(found, key=lambda measured: measured.variant != TRAINED)
 
 
 def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:
@@ -222,7 +222,7 @@ def task_order(names: Iterable[str]) -> list[str]:
 
 
 def at_several_lengths(members: Sequence[Member]) -> list[str]:
-    """Tasks that a member was asked at several lengths, under its own schedule."""
+    """Tasks that a member was asked at several lengths, under its own variant."""
     found = set()
     for member in members:
         asked = [task for task, _ in member.own]

@@ -16,7 +16,7 @@ NONE = "–"
 
 
 def trained_lengths(members: Sequence[Member], task: str) -> Table:
-    """Effective context by schedule and trained length."""
+    """Effective context by variant and trained length."""
     series = predictors.by_trained_length(members, task)
     lengths = sorted({member.trained_length for each in series for member in each})
     rows = []
@@ -24,7 +24,7 @@ def trained_lengths(members: Sequence[Member], task: str) -> Table:
         cells = {member.trained_length: str(member.estimates[task]) for member in each}
         rows.append((None, [predictors.name(each), *(cells.get(n, NONE) for n in lengths)]))
     return Table(
-        heads=["schedule", *(f"trained on {length:,}" for length in lengths)],
+        heads=["variant", *(f"trained on {length:,}" for length in lengths)],
         lines=rows,
         caption=words("trained_lengths", task=task)["caption"],
     )
@@ -70,7 +70,7 @@ def _passes(members: Sequence[Member], task: str) -> bool:
 
 
 def _rows(member: Member, task: str) -> Rows:
-    """Those under its own schedule, at all lengths."""
+    """Those under its own variant, at all lengths."""
     return rows_lib.concatenate([m.rows for (name, _), m in member.own.items() if name == task])
 
 
@@ -125,7 +125,7 @@ def shares(members: Sequence[Member]) -> dict[str, dict[str, Table]]:
         for member in members:
             own = [m for m in member.measurements if evals.parse(m.task).shares == table]
             results = rows_lib.concatenate([measured.rows for measured in own])
-            variants = {measured.rotary: measured.schedule for measured in own}
+            variants = {measured.rotary: measured.variant for measured in own}
             for length in sorted({measured.length for measured in own}):
                 columns = evals.parse(task).share_columns(results, length)
                 for rotary, of_variant in columns.items():

@@ -1,4 +1,4 @@
-"""results.csv: the numbers of the page, one line a member, schedule, task and length.
+"""results.csv: the numbers of the page, one line a member, variant, task and length.
 
 Where a member has several seeds, a retrieval task has one more line for each of them. A cell is
 empty where a number does not exist for its task.
@@ -7,9 +7,9 @@ empty where a number does not exist for its task.
     task              as an expression
     kind              retrieval, score, accuracy or likelihood
     length            context length of the evaluation, tokens
-    schedule          evaluated with, relative to training; "trained" is the schedule of training
+    schedule          evaluated with, relative to training; "trained" is the variant of training
     rotary            the same as a whole expression
-    trained_rotary    schedule of training
+    trained_rotary    variant of training
     base              RoPE base of training; empty for controls
     trained_length    tokens of a training row
     step              checkpoint
@@ -35,7 +35,7 @@ empty where a number does not exist for its task.
     book_perplexity, window_mean_nll, context_gain, context_gain_length, first_loss,
                       first_loss_error    what one task alone has to say: its file in evals/tasks,
                       or your own, whose `columns` come last
-    theory_length     first distance with B_m < 0 of the schedule evaluated with, tokens
+    theory_length     first distance with B_m < 0 of the variant evaluated with, tokens
     quarter_period, full_period    of its slowest pair that turns, tokens
 """
 
@@ -118,7 +118,7 @@ def _common(member: Member, measured: Measurement) -> dict[str, Any]:
         "task": measured.task,
         "kind": measured.kind,
         "length": measured.length,
-        "schedule": measured.schedule,
+        "schedule": measured.variant,
         "rotary": measured.rotary,
         "trained_rotary": rotary_lib.expression(member.config.model.rotary),
         "base": member.base,
@@ -161,7 +161,7 @@ def _likelihood(measured: Measurement) -> dict[str, Any]:
 
 
 def _of_all_lengths(member: Member) -> dict[tuple[str, str], dict[str, Any]]:
-    """Effective lengths by (task, schedule)."""
+    """Effective lengths by (task, variant)."""
     found = {}
     for key in dict.fromkeys((m.task, m.rotary) for m in member.measurements):
         asked = [m for m in member.measurements if (m.task, m.rotary) == key]

@@ -1,4 +1,4 @@
-"""Results as tables for a terminal: one for each kind of task, and matrices of schedules."""
+"""Results as tables for a terminal: one for each kind of task, and matrices of variants."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -23,14 +23,14 @@ _CORNER = "trained as \\\nevaluated with"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The rows of one run, under one schedule, at one task and length.
+    """The rows of one run, under one variant, at one task and length.
 
     Attributes:
       run: the run evaluated.
       config: in force at the step evaluated.
       task: as an expression.
       length: context length, tokens.
-      schedule: what was evaluated with, said relative to what the run was trained with: "trained",
+      variant: what was evaluated with, said relative to what the run was trained with: "trained",
         or an expression without the parameters that were taken over.
       rows: of this evaluation only.
     """
@@ -39,7 +39,7 @@ class Evaluation:
     config: ExperimentConfig
     task: str
     length: int
-    schedule: str
+    variant: str
     rows: Rows
 
     @property
@@ -77,19 +77,19 @@ def evaluations(
                     config=config,
                     task=task,
                     length=length,
-                    schedule=relative(rotary, config),
+                    variant=relative(rotary, config),
                     rows=rows.select(asked, rotary=rotary),
                 )
 
 
 def relative(rotary: str, config: ExperimentConfig) -> str:
-    """A schedule said relative to the one of training, so that members of a sweep share names."""
+    """A variant said relative to the one of training, so that members of a sweep share names."""
     trained = config.model.rotary
-    schedule = rotary_lib.parse_pattern(rotary)
-    if schedule == trained:
+    variant = rotary_lib.parse_pattern(rotary)
+    if variant == trained:
         return TRAINED
     given = rotary_lib.inherited(trained, config.data.context_length)
-    return rotary_lib.expression(schedule, given)
+    return rotary_lib.expression(variant, given)
 
 
 def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> list[Table]:
@@ -99,7 +99,7 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
     for kind, (title, line) in _TABLES.items():
         chosen = [each for each in found if each.kind == kind]
         compared = [each for each in chosen if evals.parse(each.task).compared]
-        if len({each.schedule for each in compared}) > 1:
+        if len({each.variant for each in compared}) > 1:
             keys = dict.fromkeys((each.task, each.length) for each in compared)
             made += [
                 matrix([each for each in compared if (each.task, each.length) == key])
@@ -171,10 +171,10 @@ def _score_line(each: Evaluation, found: Sequence[Evaluation]) -> dict[str, str]
 def _likelihood_line(each: Evaluation, found: Sequence[Evaluation]) -> dict[str, str]:
     """Likelihood of text; `found` are all of that task, of which one is the trained variant's."""
     key = each.run.path, each.name, each.length, TRAINED
-    trained = [o.rows for o in found if (o.run.path, o.name, o.length, o.schedule) == key]
+    trained = [o.rows for o in found if (o.run.path, o.name, o.length, o.variant) == key]
     line = {"run": each.name, "length": str(each.length)}
-    if any(other.schedule != TRAINED for other in found):
-        line["evaluated with"] = each.schedule
+    if any(other.variant != TRAINED for other in found):
+        line["evaluated with"] = each.variant
     measures = likelihoods(each.rows, trained[0] if trained else None)
     return line | {head.replace(" ", "\n", 1): cell for head, cell in measures.items()}
 
@@ -206,7 +206,7 @@ def matrix(found: Sequence[Evaluation]) -> Table:
     """Trained (rows) x evaluated with (columns), for one task and length."""
     first, lines = found[0], {}
     for each in found:
-        head = each.schedule.replace("(", "\n(").replace("dynamic_", "dynamic_\n")
+        head = each.variant.replace("(", "\n(").replace("dynamic_", "dynamic_\n")
         line = lines.setdefault((each.run.path, each.name), {_CORNER: each.name})
         line[head] = each.value.replace(" [", "\n[")
     return _table(f"{first.task} at {first.length}: {KINDS[first.kind].title}", [*lines.values()])

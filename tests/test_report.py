@@ -361,7 +361,7 @@ def test_sections_are_there_when_their_rows_are(sweep, page, tmp_path):
     assert f"python evaluate.py {sweep} --lengths 128,256,512</pre>" in page
     config = experiment("rope(base=10)")
     rows = answers(config, 20, documents=2) + answers(config, 20, length=256, documents=2)
-    rows += answers(config, 40, schedule="rope(base=500)", documents=2)
+    rows += answers(config, 40, variant="rope(base=500)", documents=2)
     make_run(tmp_path, config, rows)
     assert run_report(tmp_path) == 0
     text = (tmp_path / "report.html").read_text()
@@ -410,10 +410,10 @@ def test_seeds_of_a_setting_are_one_member(tmp_path):
     assert len(members[0].losses) == 2
 
 
-def test_only_the_last_checkpoint_under_the_trained_schedule_counts(tmp_path):
+def test_only_the_last_checkpoint_under_the_trained_variant_counts(tmp_path):
     """`evaluate.py --rotary` and earlier steps leave rows in the same file."""
     config = experiment("rope(base=10)")
-    rows = answers(config, 1000, schedule="nope") + answers(config, 1000, step=5)
+    rows = answers(config, 1000, variant="nope") + answers(config, 1000, step=5)
     make_run(tmp_path, config, rows + answers(config, 20))
     (member,) = members_lib.read(find_runs([tmp_path]))
     assert 19 <= member.estimates["kv"].l50 <= 20

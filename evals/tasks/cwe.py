@@ -14,10 +14,10 @@ from the word's last occurrence in the list.
 """
 
 import dataclasses
-import functools
 
 import numpy as np
 
+from data import keys
 from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
@@ -27,7 +27,7 @@ from evals.prompts import PromptTask
 _NUM_COMMON = 10
 # From this length on RULER asks with the higher frequencies.
 _LONG = 4096
-_SINGLE = sorted({*ADJECTIVES, *NOUNS, *HELD_OUT_NOUNS})
+_SINGLE = tuple(sorted({*ADJECTIVES, *NOUNS, *HELD_OUT_NOUNS}))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,27 +45,10 @@ _FEW = _Counts(common=6, other=1, example_words=20, example_common=3, example_ot
 _MANY = _Counts(common=30, other=3, example_words=40, example_common=10, example_other=3)
 
 
-class _Words:
-    """Single words, or adjective-noun pairs, as ids; encoded once."""
-
-    def __init__(self, tokenizer: Tokenizer, *, pairs: bool):
-        encode = prompts.encoder(tokenizer)
-        starts, ends = (ADJECTIVES, NOUNS + HELD_OUT_NOUNS) if pairs else (_SINGLE, ("",))
-        self._starts = [encode(" " + word) for word in starts]
-        self._ends = [encode("-" + word) if word else [] for word in ends]
-        self.longest = max(map(len, self._starts)) + max(map(len, self._ends))
-
-    def __len__(self) -> int:
-        return len(self._starts) * len(self._ends)
-
-    def __getitem__(self, index: int) -> list[int]:
-        start, end = divmod(index, len(self._ends))
-        return self._starts[start] + self._ends[end]
-
-
-@functools.lru_cache(maxsize=8)
-def _words(tokenizer: Tokenizer, pairs: bool) -> _Words:
-    return _Words(tokenizer, pairs=pairs)
+def _words(tokenizer: Tokenizer, pairs: bool) -> keys.Pairs:
+    if pairs:
+        return keys.pairs(tokenizer, ADJECTIVES, NOUNS + HELD_OUT_NOUNS, (" ", "-"))
+    return keys.pairs(tokenizer, _SINGLE, ("",), (" ", ""))
 
 
 class _Prompt:
@@ -81,11 +64,16 @@ class _Prompt:
             "\nQuestion: What are the 10 most common words in the above list?"
         ) + encode(" Answer: The top 10 words that appear most often in the list are:")
         self.space, self.dot, self.line = encode(" "), encode("."), encode("\n")
-        self._digits = functools.partial(prompts.digits, tokenizer, task="cwe")
+        self._tokenizer = tokenizer
 
     def numbered(self, index: int, word: list[int]) -> list[int]:
         """ " 7. word", without its space if it is the first of a list."""
-        return self.space * (index > 0) + self._digits(index + 1) + self.dot + word
+        return (
+            self.space * (index > 0)
+            + keys.digits(self._tokenizer, [index + 1], task="cwe")[0]
+            + self.dot
+            + word
+        )
 
     def num_list_ids(self, count: int) -> int:
         """Ids of a list of `count` items, their words left out."""
@@ -163,7 +151,7 @@ def _counts(length: int) -> _Counts:
     return _FEW if length < _LONG else _MANY
 
 
-def _drawn(words: _Words, count: int, random) -> tuple[list[list[int]], list[list[int]]]:
+def _drawn(words: keys.Pairs, count: int, random) -> tuple[list[list[int]], list[list[int]]]:
     """Ten words, and count - 10 others."""
     drawn = [words[index] for index in random.choice(len(words), count, replace=False).tolist()]
     return drawn[:_NUM_COMMON], drawn[_NUM_COMMON:]

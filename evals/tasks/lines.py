@@ -20,11 +20,11 @@ import functools
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from data import sources
+from data import keys, sources
 from data.task import Asked, Document, Draw
 from data.tasks import lines
 from data.tokenizer import Tokenizer
@@ -106,48 +106,41 @@ class Lines(lines.Lines):
         return super().chance(tokenizer) if self.cases is None else 1 / 50_000
 
 
-@dataclasses.dataclass(frozen=True)
-class _Parts:
+class _Parts(NamedTuple):
     """Ids of every part of the official prompt, encoded once."""
 
     intro: list[int]
     line: tuple[list[int], list[int], list[int]]  # around the key and the number
     question: tuple[list[int], list[int], list[int]]  # around the key, twice
-    adjectives: list[list[int]]
-    cue_adjectives: list[list[int]]  # in the cue, where no space comes before them
-    nouns: list[list[int]]
-    longest_key: int
-    longest_cue_key: int
+    names: keys.Pairs
+    cue_names: keys.Pairs  # in the cue, where no space comes before them
+
+    @property
+    def question_size(self) -> int:
+        """Most ids of the question and its answer."""
+        longest = self.names.longest + self.cue_names.longest
+        return sum(map(len, self.question)) + longest + 5
 
     @property
     def shortest(self) -> int:
         """Shortest length for two lines and the question."""
-        line = sum(map(len, self.line)) + self.longest_key + 5
-        keys = self.longest_key + self.longest_cue_key
-        return len(self.intro) + 2 * line + sum(map(len, self.question)) + keys + 5 - 1
+        line = sum(map(len, self.line)) + self.names.longest + 5
+        return len(self.intro) + 2 * line + self.question_size - 1
 
 
 @functools.lru_cache(maxsize=8)
 def _parts(tokenizer: Tokenizer) -> _Parts:
     encode = prompts.encoder(tokenizer)
-    adjectives, bare = [encode(" " + w) for w in ADJECTIVES], [encode(w) for w in ADJECTIVES]
-    nouns = [encode("-" + word) for word in HELD_OUT_NOUNS]
-    noun = max(map(len, nouns))
     return _Parts(
         [tokenizer.bos_id, *tokenizer.encode(_INTRO)],
         (encode("line"), encode(": REGISTER_CONTENT is <"), encode(">\n")),
         (
-            encode(
-                "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line",
-            ),
+            encode("\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"),
             encode("? I need the number. Line <"),
             encode(_CUE_END),
         ),
-        adjectives,
-        bare,
-        nouns,
-        max(map(len, adjectives)) + noun,
-        max(map(len, bare)) + noun,
+        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
+        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS),
     )
 
 
@@ -155,42 +148,26 @@ def _official(asked: Asked, draw: Draw) -> Document:
     """LongEval's prompt with as many lines as fit."""
     tokenizer, length, random = asked.tokenizer, asked.length, draw.random
     parts = _parts(tokenizer)
-    num_keys = len(parts.adjectives) * len(parts.nouns)
-    shortest = sum(map(len, parts.line)) + 2 + 5
-    count = min(length // shortest + 1, num_keys)
-    keys = [
-        divmod(key, len(parts.nouns))
-        for key in random.choice(num_keys, size=count, replace=False).tolist()
-    ]
     start, middle, end = parts.line
-    said_lines = []
-    for (adjective, noun), content in zip(
-        keys, random.integers(10_000, 100_000, size=count).tolist(), strict=True
-    ):
-        before = start + parts.adjectives[adjective] + parts.nouns[noun] + middle
-        said_lines.append((before, prompts.digits(tokenizer, content, task="lines")))
-
-    sizes = np.array([len(before) + 5 + len(end) for before, _ in said_lines])
-    question_size = sum(map(len, parts.question)) + parts.longest_key + parts.longest_cue_key + 5
-    room = length + 1 - len(parts.intro) - question_size
-    num_lines = int(np.searchsorted(np.cumsum(sizes), room, side="right"))
-    lines.check_keys(num_lines, parts, asked)
+    count = min(length // (len(start + middle + end) + 2 + 5) + 1, len(parts.names))
+    drawn = random.choice(len(parts.names), size=count, replace=False).tolist()
+    contents = random.integers(10_000, 100_000, size=count)
+    numbers = keys.digits(tokenizer, contents, task="lines")
+    entries = [
+        (start + parts.names[key] + middle, number + end)
+        for key, number in zip(drawn, numbers, strict=True)
+    ]
     tokens = list(parts.intro)
-    said = []
-    for before, digits in said_lines[:num_lines]:
-        tokens += before
-        said.append(len(tokens))
-        tokens += digits + end
+    room = length + 1 - len(tokens) - parts.question_size
+    said = keys.write(tokens, entries, room, task="lines")
 
-    far = len(tokens) + question_size - 5 - 1 - np.array(said)
+    far = len(tokens) + parts.question_size - 5 - 1 - said
     wished = prompts.distance(random, int(far.min()), int(far.max()), asked.distances)
     chosen = int(np.abs(far - wished).argmin())
-    adjective, noun = keys[chosen]
     before, middle, after = parts.question
-    tokens += before + parts.adjectives[adjective] + parts.nouns[noun] + middle
-    tokens += parts.cue_adjectives[adjective] + parts.nouns[noun] + after
+    tokens += before + parts.names[drawn[chosen]] + middle + parts.cue_names[drawn[chosen]] + after
     answer = len(tokens), 5, len(tokens) - 1 - said[chosen]
-    return Document.of(tokens + said_lines[chosen][1], [answer])
+    return Document.of(tokens + numbers[chosen], [answer])
 
 
 @functools.lru_cache(maxsize=8)
@@ -219,7 +196,7 @@ def _case(asked: Asked, record: dict, where: str) -> Document:
         raise ValueError(
             f"{where}: its prompt does not hold its line, with its number, as one line"
         )
-    digits = prompts.digits(tokenizer, int(value), task="lines")
+    digits = keys.digits(tokenizer, [int(value)], task="lines")[0]
     said = start + end
     before = [tokenizer.bos_id, *tokenizer.encode(prompt[:said])]
     between = encode(prompt[said + len(value) :])

@@ -32,6 +32,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
+from data import keys
 from data.figures import Grid, Suggestion
 from data.task import Asked, Document, Draw, Results, possible
 from data.tokenizer import Tokenizer
@@ -60,8 +61,7 @@ class _Wording(NamedTuple):
     intro: list[int]
     needle: tuple[list[int], list[int], list[int]]  # around key and value
     question: tuple[list[int], list[int], list[int]]  # around the key, twice
-    adjectives: list[list[int]]
-    nouns: list[list[int]]
+    names: keys.Pairs
 
 
 @functools.lru_cache(maxsize=8)
@@ -85,8 +85,7 @@ def _wording(tokenizer: Tokenizer, haystack: str) -> _Wording:
             encode(" mentioned in the provided text? The special magic number for"),
             encode(" mentioned in the provided text is "),
         ),
-        [encode(" " + word) for word in ADJECTIVES],
-        [encode("-" + word) for word in HELD_OUT_NOUNS],
+        keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
     )
 
 
@@ -186,10 +185,7 @@ class Needle(PromptTask):
         wording = _wording(tokenizer, self.haystack)
         constant = self.keys * (sum(map(len, wording.needle)) + 7)
         constant += sum(map(len, wording.question)) + 7
-        sizes = [
-            sum(extreme(map(len, words)) for words in (wording.adjectives, wording.nouns))
-            for extreme in (max, min)
-        ]
+        sizes = wording.names.longest, wording.names.shortest
         most, least = (constant + (self.keys + 2) * size for size in sizes)
         return [tokenizer.bos_id, *wording.intro], most, least
 
@@ -198,16 +194,14 @@ class Needle(PromptTask):
         if self.cue != "ruler":
             return [self._dolores_park(tokenizer)]
         wording = _wording(tokenizer, self.haystack)
-        pairs = len(wording.adjectives) * len(wording.nouns)
-        keys = random.choice(pairs, size=self.keys, replace=False).tolist()
-        values = random.integers(10**6, 10**7, size=self.keys).tolist()
+        drawn = random.choice(len(wording.names), size=self.keys, replace=False).tolist()
+        values = random.integers(10**6, 10**7, size=self.keys)
+        numbers = keys.digits(tokenizer, values, task="needle")
+        before, middle, after = wording.needle
+        first, second, third = wording.question
         needles = []
-        for key, value in zip(keys, values, strict=True):
-            adjective, noun = divmod(key, len(wording.nouns))
-            words = wording.adjectives[adjective] + wording.nouns[noun]
-            before, middle, after = wording.needle
-            first, second, third = wording.question
-            number = prompts.digits(tokenizer, value, task="needle")
+        for key, number in zip(drawn, numbers, strict=True):
+            words = wording.names[key]
             question = first + words + second + words + third
             needles.append(_Needle(before + words + middle, number, after, question))
         return needles

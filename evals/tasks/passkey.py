@@ -10,6 +10,7 @@ that does not repeat: read a pass as "can copy", nothing more.
 import dataclasses
 import functools
 
+from data import keys
 from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from evals import prompts
@@ -36,7 +37,7 @@ class Passkey(PromptTask):
 
         nearest = 5 + len(after + question) - 1
         value = int(draw.random.integers(10**4, 10**5))
-        key = prompts.digits(tokenizer, value, task="passkey")
+        (key,) = keys.digits(tokenizer, [value], task="passkey")
         distance = prompts.distance(draw.random, nearest, nearest + room, asked.distances)
         behind = distance - nearest
         needle = before + key + between + key + after

@@ -16,6 +16,7 @@ import string
 
 import numpy as np
 
+from data import keys
 from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from evals import prompts
@@ -78,7 +79,7 @@ class Vt(PromptTask):
     def _asked(self, tokenizer, names, value, lines, places):
         """Ids of a prompt with its answers; and the answers: start, number of ids, distance."""
         encode = prompts.encoder(tokenizer)
-        digits = prompts.digits(tokenizer, value, task="vt")
+        (digits,) = keys.digits(tokenizer, [value], task="vt")
         tokens = encode(
             "Memorize and track the chain(s) of variable assignment hidden in the following "
             "text.\n\n"
@@ -101,7 +102,7 @@ class Vt(PromptTask):
         tokens += encode(
             " Answer: According to the chain(s) of variable assignment in the text above, "
         )
-        tokens += prompts.digits(tokenizer, len(names), task="vt")
+        tokens += keys.digits(tokenizer, [len(names)], task="vt")[0]
         tokens += encode(" variables are assigned the value ") + digits
         tokens += encode(", they are: ")
         answers = []

@@ -84,13 +84,13 @@ def test_the_shortest_length_always_works_and_the_next_never(task, prose_config,
 
 def test_the_shortest_length_is_the_longest_documents(prose_config, prompt_tokenizer, monkeypatch):
     """Where all words take as many ids, the shortest length is filled to the last id."""
-    same = [w for w in words.HELD_OUT_NOUNS if len(prompt_tokenizer.encode("-" + w)) == 2][:9]
-    red = ["red"]
+    same = [w for w in words.HELD_OUT_NOUNS if len(prompt_tokenizer.encode("-" + w)) == 2]
+    same, red = tuple(same[:9]), ("red",)
     assert [len(prompt_tokenizer.encode(text)) for text in ("red", " red")] == [1, 1]
     for module, names in (
         (needle, {"ADJECTIVES": red, "HELD_OUT_NOUNS": same}),
         (lines, {"ADJECTIVES": red, "HELD_OUT_NOUNS": same}),
-        (phonebook, {"FIRST_NAMES": red, "LAST_NAMES": ["red"] * 9}),
+        (phonebook, {"FIRST_NAMES": red, "LAST_NAMES": red * 9}),
     ):
         for name, value in names.items():
             monkeypatch.setattr(module, name, value)

@@ -13,7 +13,7 @@ LENGTH = 128
 QUESTION = "Does <b>1 < 2</b> & how far?"
 
 
-def experiment(schedule, *, seed=0, window=None, length=LENGTH) -> ExperimentConfig:
+def experiment(variant, *, seed=0, window=None, length=LENGTH) -> ExperimentConfig:
     return ExperimentConfig(
         name="tiny",
         question=QUESTION,
@@ -26,7 +26,7 @@ def experiment(schedule, *, seed=0, window=None, length=LENGTH) -> ExperimentCon
             num_kv_heads=1,
             head_dim=64,
             mlp_dim=64,
-            rotary=rotary.parse(schedule),
+            rotary=rotary.parse(variant),
             window=window,
         ),
         data=DataConfig(context_length=length, batch_size=8, vocab_size=64),
@@ -35,7 +35,7 @@ def experiment(schedule, *, seed=0, window=None, length=LENGTH) -> ExperimentCon
 
 
 def row(config, task="kv", **columns) -> dict:
-    """One answer, right, under the trained schedule at the trained length."""
+    """One answer, right, under the trained variant at the trained length."""
     whole = {
         "task": task,
         "split": "validation",
@@ -62,10 +62,10 @@ def row(config, task="kv", **columns) -> dict:
     return whole | columns
 
 
-def answers(config, reach, *, task="kv", schedule=None, step=10, documents=8, length=None):
+def answers(config, reach, *, task="kv", variant=None, step=10, documents=8, length=None):
     """Every distance below the length asked in every document; right iff it is below `reach`."""
     length = length or config.data.context_length
-    common = {"rotary": schedule} if schedule else {}
+    common = {"rotary": variant} if variant else {}
     return [
         row(
             config,

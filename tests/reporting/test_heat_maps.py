@@ -12,14 +12,14 @@ YARN = "dynamic_yarn(base={},original_context_length=128)"
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory):
-    """kv at 128 and 256 and nats at 128 under two schedules; needles of base 10 only."""
+    """kv at 128 and 256 and nats at 128 under two variants; needles of base 10 only."""
     folder = make_sweep(tmp_path_factory.mktemp("sweep"), ["base=10", "base=30"])
     for base, own, other in ((10, 20, 40), (30, 60, 1000)):
         config = experiment(f"rope(base={base})")
         rows = answers(config, own, documents=2) + answers(config, own, length=256, documents=2)
-        rows += answers(config, other, length=256, documents=2, schedule=YARN.format(base))
-        for nll, schedule in ((2.0, f"rope(base={base})"), (2.5, YARN.format(base))):
-            rows += [row(config, "perplexity", rotary=schedule, nll=nll + base / 100)]
+        rows += answers(config, other, length=256, documents=2, variant=YARN.format(base))
+        for nll, variant in ((2.0, f"rope(base={base})"), (2.5, YARN.format(base))):
+            rows += [row(config, "perplexity", rotary=variant, nll=nll + base / 100)]
         if base == 10:
             # Depths of 1 - distance / length: 0.9 at both lengths, 0.1 at the longer one.
             rows += [row(config, "needle(depths=5)", distance=13, document=i) for i in range(4)]
@@ -40,7 +40,7 @@ def hints(figure) -> list[str]:
     return [gid.partition("title:")[2] for patch in patches if (gid := patch.get_gid())]
 
 
-def test_a_matrix_is_of_tasks_and_lengths_with_several_schedules(members):
+def test_a_matrix_is_of_tasks_and_lengths_with_several_variants(members):
     assert heat_maps.matrix_keys(members) == [("kv", 256), ("perplexity", 128)]
 
 
@@ -65,7 +65,7 @@ def test_cells_of_the_matrix(members):
     }
 
 
-def test_the_matrix_shows_its_cells_in_rows_of_members_and_columns_of_schedules(members):
+def test_the_matrix_shows_its_cells_in_rows_of_members_and_columns_of_variants(members):
     ax = heat_maps.matrix(members, "perplexity", 128).axes[0]
     shown = {tuple(np.floor(text.get_position()).astype(int)): text.get_text() for text in ax.texts}
     assert shown == {(0, 0): "2.100", (1, 0): "2.600", (0, 1): "2.300", (1, 1): "2.800"}

@@ -30,7 +30,7 @@ def test_equal_settings_are_one_member_wherever_they_lie(tmp_path):
     assert [m.estimates["kv"].num_seeds for m in members] == [2, 2]
 
 
-def test_measurements_are_by_task_length_and_schedule_the_trained_one_first(tmp_path):
+def test_measurements_are_by_task_length_and_variant_the_trained_one_first(tmp_path):
     config = experiment("rope(base=10)")
     rows = [
         row(config, "perplexity", length=256),
@@ -41,7 +41,7 @@ def test_measurements_are_by_task_length_and_schedule_the_trained_one_first(tmp_
     ]
     make_run(tmp_path, config, rows)
     (member,) = read(tmp_path)
-    assert [(m.task, m.length, m.schedule) for m in member.measurements] == [
+    assert [(m.task, m.length, m.variant) for m in member.measurements] == [
         ("kv", 128, "trained"),
         ("kv", 256, "trained"),
         ("perplexity", 256, "trained"),
@@ -69,7 +69,7 @@ def test_a_run_in_stages_is_what_its_last_checkpoint_is_and_each_stage_evaluated
     assert (member.base, member.trained_length) == (10, 128)
     (run.checkpoints_path / "20").mkdir()
     rows = answers(config, 20, documents=2)
-    late = answers(config, 60, step=20, schedule="rope(base=500)", documents=2, length=256)
+    late = answers(config, 60, step=20, variant="rope(base=500)", documents=2, length=256)
     rows_lib.write(run.results_path, rows_lib.columns(rows + late))
     first, second = read(tmp_path)
     assert (first.base, first.trained_length, first.superseded) == (10, 128, True)
@@ -78,6 +78,6 @@ def test_a_run_in_stages_is_what_its_last_checkpoint_is_and_each_stage_evaluated
     labels = ["base=10@10", "base=500@20"]
     assert [member.label for member in (first, second)] == labels
     for member, l50 in ((first, 19.5), (second, 59.5)):
-        # What the first stage answered under its own schedule is no cell of a matrix.
-        assert [m.schedule for m in member.measurements] == ["trained"]
+        # What the first stage answered under its own variant is no cell of a matrix.
+        assert [m.variant for m in member.measurements] == ["trained"]
         assert member.estimates["kv"].l50 == pytest.approx(l50, abs=1)

@@ -67,12 +67,12 @@ def test_lines_of_text(tmp_path):
 def test_lines_of_other_schedules_lengths_and_tasks(tmp_path):
     config = experiment("rope(base=10)")
     rows = answers(config, 1000) + answers(config, 1000, length=256)
-    rows += answers(config, 0, schedule="rope(base=500)")
+    rows += answers(config, 0, variant="rope(base=500)")
     # 4 and 3.2 nats: context is worth 0.8, and 64 tokens of it are enough.
     for context, nll in ((32, 4.0), (64, 3.2), (128, 3.2)):
         rows.append(row(config, "fixed_target(target=32)", distance=context, nll=nll))
-    for schedule, nll in (("rope(base=10)", 2.0), ("rope(base=500)", 2.25)):
-        rows.append(row(config, "step1", rotary=schedule, nll=nll))
+    for variant, nll in (("rope(base=10)", 2.0), ("rope(base=500)", 2.25)):
+        rows.append(row(config, "step1", rotary=variant, nll=nll))
     make_run(tmp_path, config, rows)
     found = {(line["task"], line["length"], line["schedule"]): line for line in table(tmp_path)}
     assert len(found) == 6
