@@ -23,8 +23,8 @@ SCHEMA: dict[str, type] = {
     "run": str,  # name of the run directory
     "step": int,  # of the checkpoint
     "seed": int,  # of the initialisation
-    "rotary": str,  # the schedule evaluated with, as an expression
-    "base": float,  # of that schedule; null where it has none
+    "rotary": str,  # the variant evaluated with, as an expression
+    "base": float,  # of that variant; null where it has none
     "trained_length": int,  # tokens
     "length": int,  # context length of the evaluation, tokens
     "distance": int,  # tokens from the information to where it is needed; perplexity: position

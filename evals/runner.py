@@ -28,6 +28,7 @@ from model.positions import PositionTable, position_table
 from model.rotary import Pattern
 from model.rotary.nope import Nope
 from model.transformer import Params
+from settings.checks import Count, Positive, check
 from settings.expressions import split_commas
 
 Results = list[tuple[RunDirectory, ExperimentConfig, Rows]]
@@ -56,20 +57,15 @@ class Options:
 
     tasks: Sequence[str] | None = None
     lengths: Sequence[int] | None = None
-    documents: int | None = None
+    documents: Count | None = None
     variants: Sequence[str] = (TRAINED,)
     step: int | None = None
-    precision: float | None = None
+    precision: Positive | None = None
 
     def __post_init__(self):
+        check(self)
         for task in self.tasks or ():
             evals.parse(task)
-        if self.precision is not None and self.precision <= 0:
-            raise ValueError(
-                f"precision must be a positive number of octaves, got {self.precision:g}"
-            )
-        if self.documents is not None and self.documents < 1:
-            raise ValueError(f"documents must be at least 1, got {self.documents}")
         if any(length < 2 for length in self.lengths or ()):
             raise ValueError(f"lengths must be at least 2 tokens, got {min(self.lengths or ())}")
 

@@ -30,6 +30,7 @@ class Attention(nnx.Module):
             rngs, (N, H, D), ("heads", None, "embed"), fan_in=2 * config.num_layers * N * H
         )
         if config.align_query_key:
+            # Of the queries that share a key the first: k = q + noise needs one to start from.
             self.key = nnx.Param(self.query[:, :: N // K], axes=("embed", "kv_heads", None))
         if config.qk_norm:
             self.query_norm = RMSNorm(H, config.norm_epsilon)

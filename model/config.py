@@ -102,6 +102,8 @@ class ModelConfig:
             for name in ("qk_norm", "shift_keys", "align_query_key"):
                 if getattr(self, name):
                     raise ValueError(f"mla has no {name}; set model.{name}=false")
+        # Here, where the head's size is known: from now on the config, and so the run, holds the
+        # numbers that a variant of the user's own file gave, and no longer the file.
         own = rotary_lib.recorded(self.rotary, self.rope_head_dim)
         object.__setattr__(self, "rotary", own)
         rotary_lib.repeated(self.window, self.num_layers, "num_layers")

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from model.config import ModelConfig
+from model.kernels.matmul import matmul
 
 
 def normal_param(rngs: nnx.Rngs, shape: tuple, axes: tuple, *, fan_in: int) -> nnx.Param:
@@ -15,29 +16,10 @@ def normal_param(rngs: nnx.Rngs, shape: tuple, axes: tuple, *, fan_in: int) -> n
     return nnx.Param(jax.random.normal(rngs.params(), shape) / math.sqrt(fan_in), axes=axes)
 
 
-@jax.custom_vjp
-def _matmul(x, w):
-    return x @ w
-
-
-def _matmul_backward(residuals, g):
-    x, w = residuals
-    # XLA on a CPU copies the operand it must turn, fusing whatever made it into a slow strided
-    # loop. JAX's own rule, (g' x)', turns the wide g; here it is x, which is at hand.
-    if jax.sharding.get_abstract_mesh().size <= 1:  # 0 where no mesh is set
-        return g @ w.T, x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
-    # Rows and tokens, merged into one axis, could not stay where a mesh has split them.
-    tokens = tuple(range(x.ndim - 1))
-    return g @ w.T, jax.lax.dot_general(x, g, ((tokens, tokens), ((), ())))
-
-
-_matmul.defvjp(lambda x, w: (x @ w, (x, w)), _matmul_backward)
-
-
 def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
     """`x` times `weight` in x's dtype: `[..., D]` and `[D, ...]` (any axes) give `[..., ...]`."""
     w = weight.reshape(weight.shape[0], -1).astype(x.dtype)
-    return _matmul(x, w).reshape(*x.shape[:-1], *weight.shape[1:])
+    return matmul(x, w).reshape(*x.shape[:-1], *weight.shape[1:])
 
 
 # Elementwise work is done again in the backward pass, which costs less than keeping what it made.

@@ -39,27 +39,25 @@ def _chunk_length(config: ModelConfig, B: int, T: int) -> int:
 
 
 def _over_chunks(config: ModelConfig, function, hidden_BTD: jax.Array, targets_BT: jax.Array):
-    """`function(hidden, targets)` on stretches of T, recomputed in the backward pass."""
+    """`function(hidden, targets)` on shards of T, recomputed in the backward pass."""
     B, T = targets_BT.shape
-    # Devices that split a row each take chunks of their own stretch.
-    num_stretches = jax.sharding.get_abstract_mesh().shape.get("sequence", 1)
-    stretch = T // num_stretches
-    length = _chunk_length(config, B * num_stretches, stretch)
-    if length == stretch:
+    # Devices that split a row each take chunks of their own shard.
+    num_shards = jax.sharding.get_abstract_mesh().shape.get("sequence", 1)
+    shard = T // num_shards
+    length = _chunk_length(config, B * num_shards, shard)
+    if length == shard:
         return function(hidden_BTD, targets_BT)
 
-    def chunks(x):  # [B, T, ...] to [chunks, B, stretches, length, ...]
-        x = x.reshape(B, num_stretches, stretch, *x.shape[2:])
-        x = jnp.pad(x, [(0, -stretch % length if i == 2 else 0) for i in range(x.ndim)])
-        return jnp.moveaxis(x.reshape(B, num_stretches, -1, length, *x.shape[3:]), 2, 0)
+    def chunks(x):  # [B, T, ...] to [chunks, B, shards, length, ...]
+        x = x.reshape(B, num_shards, shard, *x.shape[2:])
+        x = jnp.pad(x, [(0, -shard % length if i == 2 else 0) for i in range(x.ndim)])
+        return jnp.moveaxis(x.reshape(B, num_shards, -1, length, *x.shape[3:]), 2, 0)
 
     def rows(x):
-        return jnp.moveaxis(x, 0, 2).reshape(B, num_stretches, -1)[:, :, :stretch].reshape(B, T)
+        return jnp.moveaxis(x, 0, 2).reshape(B, num_shards, -1)[:, :, :shard].reshape(B, T)
 
-    over_stretches = jax.vmap(jax.checkpoint(function), in_axes=1, out_axes=1)
-    out = jax.lax.map(
-        lambda chunk: over_stretches(*chunk), (chunks(hidden_BTD), chunks(targets_BT))
-    )
+    over_shards = jax.vmap(jax.checkpoint(function), in_axes=1, out_axes=1)
+    out = jax.lax.map(lambda chunk: over_shards(*chunk), (chunks(hidden_BTD), chunks(targets_BT)))
     return jax.tree.map(rows, out)
 
 

@@ -68,6 +68,8 @@ class LatentAttention(nnx.Module):
         k_rope_BS1P = linear(x_BTD, self.key_rope[...])[:, :, None, :]
 
         with jax.named_scope("rope"):
+            # Unlike DeepSeek's code, the two parts of a head may have scales of their own (YaRN's
+            # temperature on rotated features only), so the query carries both.
             # All heads share the rotated key, so the table has one row for them (K = 1).
             scale_BT11 = query_scale(table, positions_BT)[..., None]
             scale_BT11 /= math.sqrt(H + mla.qk_rope_head_dim)

@@ -81,6 +81,7 @@ class Transformer(nnx.Module):
         layers_cos_sin = jax.vmap(cos_sin, in_axes=(0, 0, None))(
             table.cycles_hi, table.cycles_lo, positions_BT
         )
+        # NNX modules cannot be scanned over, their parameters can: each step puts a block together.
         block_graph, block_params = nnx.split(self.blocks)
 
         def layer(x_BTD, layer_inputs):
@@ -191,7 +192,9 @@ def count_cached(config: ModelConfig) -> int:
 
 def describe_size(config: ModelConfig) -> str:
     """Parameters and cache in words; for MLA beside plain attention with the same heads."""
-    size = f"{count_params(config)['total']:,} parameters, {count_cached(config):,} cached a token"
+    size = (
+        f"{count_params(config)['total']:,} parameters, {count_cached(config):,} cached per token"
+    )
     if config.mla is None:
         return size
     plain = dataclasses.replace(config, mla=None, head_dim=config.mla.v_head_dim)

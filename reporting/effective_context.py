@@ -26,7 +26,7 @@ _DASHED, _DOTTED, _DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))
 _LONGEST_STABLE = 2**13
 
 _THEORY = {  # field of Predictions: (legend, color, linestyle)
-    "first_negative": ("theory: first distance with $B_m<0$", INK, "-"),
+    "first_violation": ("theory: first distance with $B_m<0$", INK, "-"),
     "quarter_period": ("quarter period of the slowest pair", FAINT, _DASHED),
     "full_period": ("full period of the slowest pair", FAINT, _DOTTED),
 }
@@ -95,7 +95,7 @@ def _vertical_axis(ax: Axes, members: Sequence[Member]) -> None:
     """Powers of two; below them, where it is needed, a row for tasks that were not learned."""
     longest = max(member.trained_length for member in members)
     estimates = _drawn_estimates(members)
-    bounds = [member.theory.first_negative or math.inf for member in members]
+    bounds = [member.theory.first_violation or math.inf for member in members]
     measured = [value for e in estimates for value in (e.l50, e.ci_low) if value > 0]
     floor = math.floor(math.log2(min(longest / 8, *bounds, *measured)))
     ticks = [2.0**power for power in range(floor, math.ceil(math.log2(longest)) + 4)]

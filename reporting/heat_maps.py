@@ -62,10 +62,7 @@ def distance_tasks(members: Sequence[Member]) -> list[str]:
 
 
 def _of(members: Sequence[Member], task: str) -> list[tuple[Member, list[Measurement]]]:
-    found = [
-        (member, [measured for (name, _), measured in member.own.items() if name == task])
-        for member in members
-    ]
+    found = [(member, member.of_task(task)) for member in members]
     return [(member, measured) for member, measured in found if measured]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from reporting.labels import flatten
 from reporting.members import Member, learned, tasks
-from reporting.page import Finding, Folded, Part, Table, Text, words
+from reporting.page import Finding, Folded, Part, Table, words
 from theory.predictions import HORIZON
 
 
@@ -66,7 +66,7 @@ def numbers(members: Sequence[Member]) -> Table:
         cells = [
             member.label,
             *(cell for name in lead for cell in _measured(member.estimates.get(name))),
-            "none" if theory.first_negative is None else f"{theory.first_negative:,}",
+            "none" if theory.first_violation is None else f"{theory.first_violation:,}",
             *map(_tokens, (theory.quarter_period, theory.full_period)),
             *(str(member.estimates.get(name, "not evaluated")) for name in others),
         ]
@@ -114,9 +114,10 @@ def differences(members: Sequence[Member]) -> list[Part]:
         (member.index, [member.label, *(setting.get(field, "") for field in different)])
         for member, setting in zip(members, settings, strict=True)
     ]
-    table = Table(heads=["member", *different], lines=lines, wraps=True)
+    heads = ["member", *different] if different else []
+    nothing = "" if different else "Nothing: there is one member."
     return [
-        table if different else Text(text="Nothing: there is one member."),
+        Table(heads=heads, lines=lines if different else [], caption=nothing, wraps=True),
         Folded(
             summary=f"Configuration shared by all members ({len(shared)} fields)",
             part=Table(heads=["field", "value"], lines=shared, wraps=True),

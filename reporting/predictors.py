@@ -17,7 +17,7 @@ from reporting.members import Member, tasks
 from reporting.style import FAINT, INK, Look, grid, looks, marked_lengths, member_legend, token_axis
 
 NAMES = {
-    "first_negative": "theory length",
+    "first_violation": "theory length",
     "quarter_period": "quarter period",
     "full_period": "full period",
 }
@@ -161,7 +161,7 @@ def reading(comparison: Comparison) -> str:
     rest = sorted((error, title) for title, error in errors.items() if error > least)
     if rest:
         text += f" ({', '.join(f'{title} {error:.2f}' for error, title in rest)})"
-    theory = lines.get("first_negative")
+    theory = lines.get("first_violation")
     if theory is not None:
         times, low, high = (2**x for x in (theory.offset, theory.offset_low, theory.offset_high))
         text += (

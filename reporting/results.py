@@ -128,7 +128,7 @@ def _common(member: Member, measured: Measurement) -> dict[str, Any]:
         "documents": len(np.unique(rows["document"])),
         "answers": len(rows["task"]),
         "chance": float(rows["chance"][0]),
-        "theory_length": theory.first_negative,
+        "theory_length": theory.first_violation,
         "quarter_period": theory.quarter_period,
         "full_period": theory.full_period,
     }

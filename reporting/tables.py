@@ -144,7 +144,7 @@ def _context_line(each: Evaluation, found: Sequence[Evaluation]) -> dict[str, st
         "length": str(each.length),
         "effective context\n[95% CI]": str(estimate),
         "ceiling": f"{estimate.ceiling:.2f}",
-        "theory\nlength": str(predicted.first_negative or "none"),
+        "theory\nlength": str(predicted.first_violation or "none"),
         "quarter\nperiod": f"{predicted.quarter_period:.0f}",
         "full\nperiod": f"{predicted.full_period:.0f}",
     }

@@ -92,7 +92,7 @@ def _problem(value: Any, hint: Any) -> str:
         return next(filter(None, map(_problem, value, kinds)), "")
     if hint in (int, float):
         number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        number = number and math.isfinite(value) and (hint is float or value == int(value))
+        number = number and math.isfinite(value) and (hint is float or value == math.floor(value))
         return "" if number else f"{_number_word(hint)}, got {value!r}"
     if hint in (str, bool):
         word = "a string" if hint is str else "True or False"

@@ -204,6 +204,15 @@ def test_wide_tables_are_scrolled_in_a_box_and_their_captions_are_not(page):
     assert "</div>\n<figcaption>Effective context: the distance in tokens" in page
 
 
+def test_what_is_chosen_has_its_name_where_nothing_can_be_chosen(page):
+    """On paper, or without a script, all tables stand below each other."""
+    shown = section(page, "Effective context by other rules")
+    buttons = re.findall(r"<button[^>]*>([^<]*)", shown)
+    assert re.findall(r'class="named">([^<]*)', shown) == buttons == ["kv", "lines"]
+    assert re.search(r"@media print {[^@]*\.named { display: block; }", page)
+    assert "<noscript><style>.tabs { display: none; } .named { display: block; }" in page
+
+
 def test_text_of_the_configuration_is_escaped(page):
     assert "<h1>Does &lt;b&gt;1 &lt; 2&lt;/b&gt; &amp; how far?</h1>" in page
 
@@ -425,7 +434,7 @@ def test_members_of_two_sweeps_are_called_by_what_differs(tmp_path):
         make_run(make_sweep(tmp_path / name, ["base=10"]) / "base=10", config)
     members = members_lib.read(find_runs([tmp_path / "half", tmp_path / "full"]))
     # Half of the pairs are not rotated: B_m cannot be negative.
-    bounds = {member.label: member.theory.first_negative for member in members}
+    bounds = {member.label: member.theory.first_violation for member in members}
     assert bounds == {"base=10,rotary_fraction=0.5": None, "base=10": 5}
 
 
@@ -433,9 +442,9 @@ def test_theory_of_unlike_layers_is_that_of_the_farthest():
     ten = rotary.parse("rope(base=10)").inv_freq(64)
     hundred = rotary.parse("rope(base=100)").inv_freq(64)
     both = predict(np.stack([ten, hundred, ten])[:, None])
-    assert both.first_negative == 46
+    assert both.first_violation == 46
     assert both.full_period == pytest.approx(544, abs=0.5)
-    assert predict(np.stack([ten, np.zeros(32)])[:, None]).first_negative is None
+    assert predict(np.stack([ten, np.zeros(32)])[:, None]).first_violation is None
 
 
 def test_long_losses_are_averaged_in_blocks(tmp_path):

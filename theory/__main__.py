@@ -1,9 +1,10 @@
-"""`python -m theory COMMAND ...`: what the papers' bound says of a base, schedule or run."""
+"""`python -m theory COMMAND ...`: what the papers' bound says of a base, variant or run."""
 
 import argparse
 import json
 import math
 import sys
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from model import rotary
+from model.rotary import Rotary
 from model.rotary.rope import Rope
 from settings.expressions import nearest
 from theory import asymptotic, bound, decay, family, figures, predictions, published
 
-OPEN = "?"  # stands for the number to be found in a schedule's expression
+OPEN = "?"  # stands for the number to be found in a variant's expression
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,19 +55,15 @@ def _bases(text: str) -> list[float]:
         ) from None
 
 
-# --- bound ---------------------------------------------------------------------------------------
+# --- bound and length ----------------------------------------------------------------------------
 
 
 def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     """The smallest base (or other open number) that covers a length."""
-    if args.rotary:
-        if args.rotary_fraction != 1:
-            raise ValueError("with --rotary, write rotary_fraction=... in the expression")
-        open_family, name, fraction = _open_variant(args.rotary, args.head_dim)
-    else:
-        open_family = family.rope_base(args.head_dim, args.rotary_fraction)
-        name, fraction = "base", args.rotary_fraction
-    (smallest,) = bound.smallest(open_family, [args.length])
+    _check_fraction(args)
+    text = args.rotary or f"rope(base={OPEN},rotary_fraction={args.rotary_fraction!r})"
+    opened, number, fraction = _open(text, args.head_dim)
+    (smallest,) = bound.smallest(opened, [args.length])
     result = {
         "length": args.length,
         "head_dim": args.head_dim,
@@ -73,48 +71,50 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
         "low": smallest.low,
         "high": smallest.high,
     }
-    if args.rotary:
-        result |= {"rotary": args.rotary, "open": name}
+    result |= {"rotary": args.rotary, "open": number} if args.rotary else {}
     count = len(smallest.certificate.witnesses)
-    lines = [f"{name} {smallest.high:.10g} is the smallest that covers {args.length:,} tokens"]
+    lines = [f"{number} {smallest.high:.10g} is the smallest that covers {args.length:,} tokens"]
     if count:
         lines += [
             f"  [{smallest.low!r}, {smallest.high!r}]",
-            f"  below: infeasible, proved on {count:,} intervals of ln({name}), a distance each",
+            f"  below: infeasible, proved on {count:,} intervals of ln({number}), a distance each",
             f"  at the upper end: B_m > 0 at every distance; B_{smallest.critical} is the last to "
             "rise above 0",
         ]
     else:
-        lines.append(f"  so does every {name} between 1 and it")
-    typed = advice(open_family, smallest.high, args.length)
+        lines.append(f"  so does every {number} between 1 and it")
+    typed = advice(opened, smallest.high, args.length)
     lines.append(f"  to type: {typed} (checked at every distance)")
     if args.stable or args.intervals:
-        stable = bound.stable(open_family, args.length)
+        stable = bound.stable(opened, args.length)
         result |= {"stable": stable.high} if args.stable else {}
-        lines.append(f"every {name} above {stable.high:.10g} covers it, without an upper limit")
+        lines.append(f"every {number} above {stable.high:.10g} covers it, without an upper limit")
     if args.intervals:
-        intervals = bound.intervals(open_family, args.length, smallest.high).feasible
-        result["intervals"] = [
-            [low, high if math.isfinite(high) else None] for low, high in intervals
-        ]
-        lines.append(f"feasible intervals of {name} ({len(intervals)}):")
+        intervals = bound.intervals(opened, args.length, smallest.high).feasible
+        result["intervals"] = [[low, _finite(high)] for low, high in intervals]
+        lines.append(f"feasible intervals of {number} ({len(intervals)}):")
         lines += [f"  {low!r} to {high!r}" for low, high in intervals]
     return result, "\n".join(lines)
 
 
-def advice(open_family: family.Family, number: float, length: int) -> str:
+def advice(opened: family.Family, number: float, length: int) -> str:
     """The shortest decimal at or just above `number` that is itself feasible."""
     for digits in range(2, 17):
         unit = 10.0 ** (math.floor(math.log10(number)) - digits + 1)
         text = f"{math.ceil(number / unit) * unit:.{digits}g}"
         # Rounded up by more than a few percent it would be another answer.
         near = max(number, 1 + 1e-15) <= float(text) <= 1.05 * number
-        if near and bound.surely_feasible(open_family, float(text), length):
+        if near and bound.surely_feasible(opened, float(text), length):
             return text
     return repr(number)
 
 
-def _open_variant(text: str, head_dim: int) -> tuple[family.Family, str, float]:
+def _check_fraction(args: argparse.Namespace) -> None:
+    if args.rotary and args.rotary_fraction != 1:
+        raise ValueError("with --rotary, write rotary_fraction=... in the expression")
+
+
+def _open(text: str, head_dim: int) -> tuple[family.Family, str, float]:
     """The family of an expression with one `?`, the name of that number, and the fraction."""
     if text.count(OPEN) != 1:
         raise ValueError(f"--rotary must have one number open, like rope(base=?), got {text!r}")
@@ -123,46 +123,33 @@ def _open_variant(text: str, head_dim: int) -> tuple[family.Family, str, float]:
     return family.opened(variant, number, head_dim), number, variant.rotary_fraction
 
 
-# --- length --------------------------------------------------------------------------------------
-
-
 def length_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """The first distance at which B_m < 0, of a base, a schedule or each layer of a run."""
+    """The first distance at which B_m < 0, of a base, a variant or each layer of a run."""
     if args.limit < 1:
         raise ValueError(f"--limit must be at least 1 token, got {args.limit}")
     if args.run:
         return _length_of_run(args.run, args.limit)
-    if args.rotary and args.rotary_fraction != 1:
-        raise ValueError("with --rotary, write rotary_fraction=... in the expression")
+    _check_fraction(args)
     if args.rotary:
-        schedule = rotary.parse(args.rotary, own_files=True)
+        variant = rotary.parse(args.rotary, own_files=True)
     else:
-        schedule = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
-    first = decay.first_negative(schedule.inv_freq(args.head_dim), args.limit)
-    result = {
-        "rotary": rotary.expression(schedule),
-        "head_dim": args.head_dim,
-        "first_violation": first,
-        "checked_up_to": args.limit - 1 if first is None else first,
-    }
-    return result, _first(first, args.limit)
+        variant = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
+    first = decay.first_violation(variant.inv_freq(args.head_dim), args.limit)
+    result = {"rotary": rotary.expression(variant), "head_dim": args.head_dim}
+    return result | _violation(first, args.limit), _first(first, args.limit)
 
 
 def _length_of_run(path: Path, limit: int) -> tuple[dict, str]:
-    # The only place where theory looks at a run: the commands above stay free of jax.
+    # The only place where theory looks at a run: the other commands start without jax.
     from experiment.run import RunDirectory
 
-    model, data = (config := RunDirectory(path).config).model, config.data
-    heads = predictions.by_layer(model.rotary_table(data.context_length).inv_freq, limit)
+    config = RunDirectory(path).config
+    table = config.model.rotary_table(config.data.context_length)
+    heads = predictions.by_layer(table.inv_freq, limit)
     layers = [predictions.farthest(layer) for layer in heads]
     first = predictions.farthest(layers)
-    result = {
-        "run": str(path),
-        "head_dim": model.head_dim,
-        "first_violation": first,  # of the head that sees farthest
-        "checked_up_to": limit - 1 if first is None else first,
-        "layers": layers,
-    }
+    result = {"run": str(path), "head_dim": config.model.head_dim}
+    result |= _violation(first, limit) | {"layers": layers}
     if len(heads[0]) > 1:
         result["heads"] = heads
         lines = [
@@ -170,11 +157,15 @@ def _length_of_run(path: Path, limit: int) -> tuple[dict, str]:
             for index, layer in enumerate(heads)
             for head, found in enumerate(layer)
         ]
-        return result, "\n".join(lines)
-    if len(set(layers)) == 1:
-        return result, _first(first, limit)
-    lines = [f"layer {index}: {_first(layer, limit)}" for index, layer in enumerate(layers)]
+    elif len(set(layers)) > 1:
+        lines = [f"layer {index}: {_first(layer, limit)}" for index, layer in enumerate(layers)]
+    else:
+        lines = [_first(first, limit)]
     return result, "\n".join(lines)
+
+
+def _violation(first: int | None, limit: int) -> dict[str, int | None]:
+    return {"first_violation": first, "checked_up_to": limit - 1 if first is None else first}
 
 
 def _first(first: int | None, limit: int) -> str:
@@ -187,18 +178,11 @@ def _first(first: int | None, limit: int) -> str:
 def table_command(args: argparse.Namespace) -> tuple[dict, str]:
     """The papers' table beside ours."""
     lengths = sorted(args.lengths or published.LENGTHS)
-    answers = bound.smallest(family.rope_base(args.head_dim), lengths)
     comparable = args.head_dim == 128  # both papers' only head
-    printed = dict(
-        zip(
-            published.LENGTHS,
-            zip(published.MEN_2024, published.SU_2024, strict=True),
-            strict=True,
-        )
-    )
     rows = []
-    for answer in answers:
-        men, su = printed.get(answer.length, (None, None)) if comparable else (None, None)
+    for answer in bound.smallest(family.rope_base(args.head_dim), lengths):
+        men = published.MEN_2024.get(answer.length) if comparable else None
+        su = published.SU_2024.get(answer.length) if comparable else None
         rows.append(
             {
                 "length": answer.length,
@@ -215,27 +199,29 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
         )
     if args.figure:
         figures.save(figures.base_against_length(rows), args.figure)
-    view = Table(
-        box=box.SIMPLE_HEAD,
+    return {"head_dim": args.head_dim, "rows": rows}, _drawn(
+        [],
+        ["length", "ours", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "theirs is"],
+        map(_table_line, rows),
         title=f"Smallest base that covers a length, head_dim {args.head_dim}",
         caption="Every smaller base is infeasible: proved on that many intervals of ln(base), each"
         " by one distance m. At ours, B_m >= 0 at every distance: checked. m*: the last distance"
         " to rise above 0. L/x0: the estimate for infinitely many pairs.",
     )
-    for head in ("length", "ours", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "theirs is"):
-        view.add_column(head, justify="right", no_wrap=True)
-    for row in rows:
-        cells = [_short(row["length"]), f"{row['high']:.9g}", f"{row['critical'] or '-'}"]
-        cells += [f"{row['intervals_proved']:,}", f"{row['asymptotic']:.2g}"]
-        if row["men_2024"] is None:
-            cells += ["-"] * 3
-        else:
-            cells += [f"{row['su_2024']:.1e}" + ("" if row["su_agrees"] else " (differs)")]
-            above = row["men_above_ours"]
-            same = row["men_2024"] == float(f"{row['high']:.1e}")
-            cells += [f"{row['men_2024']:.1e}", "the same" if same else f"{above:+.0%}"]
-        view.add_row(*cells)
-    return {"head_dim": args.head_dim, "rows": rows}, _render(view)
+
+
+def _table_line(row: dict) -> list[str]:
+    cells = [_short(row["length"]), f"{row['high']:.9g}", f"{row['critical'] or '-'}"]
+    cells += [f"{row['intervals_proved']:,}", f"{row['asymptotic']:.2g}"]
+    if row["men_2024"] is None:
+        return [*cells, "-", "-", "-"]
+    same = row["men_2024"] == float(f"{row['high']:.1e}")
+    cells += [f"{row['su_2024']:.1e}" + ("" if row["su_agrees"] else " (differs)")]
+    return [
+        *cells,
+        f"{row['men_2024']:.1e}",
+        "the same" if same else f"{row['men_above_ours']:+.0%}",
+    ]
 
 
 def models_command(args: argparse.Namespace) -> tuple[dict, str]:
@@ -244,65 +230,58 @@ def models_command(args: argparse.Namespace) -> tuple[dict, str]:
     for name in args.names:
         if name not in names:
             raise ValueError(f"unknown model {name!r}; {nearest(name, names)}")
-    rows = []
-    for model in published.OPEN_MODELS:
-        if args.names and model.name not in args.names:
-            continue
-        schedule = rotary.parse(model.rotary)
-        inv_freq = schedule.inv_freq(model.head_dim)
-        first = decay.first_negative(inv_freq, decay.LONGEST)
-        base = getattr(schedule, "base", None)
-        rows.append(
-            {
-                "model": model.name,
-                "layers": model.layers,
-                "rotary": rotary.expression(schedule),
-                "head_dim": model.head_dim,
-                "context_length": model.context_length,
-                "first_violation": first,
-                "covers": first is None or first >= model.context_length,
-                "quarter_period": _finite(decay.quarter_period(inv_freq)),
-                "critical_dimension": None
-                if base is None
-                else asymptotic.critical_dimension(
-                    base, schedule.rotary_dim(model.head_dim), model.context_length
-                ),
-                "source": model.source,
-            }
-        )
-    view = Table(
-        box=box.SIMPLE_HEAD,
+    rows = [_facts(m) for m in published.OPEN_MODELS if m.name in (args.names or names)]
+    return {"models": rows}, _drawn(
+        ["model", "layers", "rotary"],
+        ["context", "first\nB_m < 0", "covers", "quarter\nperiod"],
+        map(_model_line, rows),
         title="Published settings of open models",
-        caption="first B_m < 0: none means that pairs at rest outweigh all others (proved).",
+        caption="first B_m < 0: none means that unrotated pairs outweigh all others (proved).",
     )
-    for head in ("model", "layers", "rotary"):
-        view.add_column(head, overflow="fold")
-    for head in ("context", "first\nB_m < 0", "covers", "quarter\nperiod"):
-        view.add_column(head, justify="right", no_wrap=True)
-    for row in rows:
-        quarter = row["quarter_period"]
-        view.add_row(
-            *(row[key] for key in ("model", "layers", "rotary")),
-            _short(row["context_length"]),
-            "none" if row["first_violation"] is None else f"{row['first_violation']:,}",
-            "yes" if row["covers"] else "no",
-            "never" if quarter is None else f"{quarter:,.0f}",
-        )
-    return {"models": rows}, _render(view)
+
+
+def _facts(model: published.OpenModel) -> dict:
+    variant = rotary.parse(model.rotary)
+    inv_freq = variant.inv_freq(model.head_dim)
+    first = decay.first_violation(inv_freq, decay.LONGEST)
+    base, length = getattr(variant, "base", None), model.context_length
+    rotary_dim = variant.rotary_dim(model.head_dim)
+    critical = base and asymptotic.critical_dimension(base, rotary_dim, length)
+    return {
+        "model": model.name,
+        "layers": model.layers,
+        "rotary": rotary.expression(variant),
+        "head_dim": model.head_dim,
+        "context_length": length,
+        "first_violation": first,
+        "covers": first is None or first >= length,
+        "quarter_period": _finite(decay.quarter_period(inv_freq)),
+        "critical_dimension": critical,
+        "source": model.source,
+    }
+
+
+def _model_line(row: dict) -> list[str]:
+    first, quarter = row["first_violation"], row["quarter_period"]
+    return [
+        *(row[key] for key in ("model", "layers", "rotary")),
+        _short(row["context_length"]),
+        "none" if first is None else f"{first:,}",
+        "yes" if row["covers"] else "no",
+        "never" if quarter is None else f"{quarter:,.0f}",
+    ]
 
 
 def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """B_m of several schedules over distance, drawn."""
-    schedules = [Rope(base=base) for base in args.base or []]
-    schedules += [rotary.parse(text, own_files=True) for text in args.rotary or []]
-    if not schedules:
+    """B_m of several variants over distance, drawn."""
+    variants: list[Rotary] = [Rope(base=base) for base in args.base or []]
+    variants += [rotary.parse(text, own_files=True) for text in args.rotary or []]
+    if not variants:
         raise ValueError("give --base 1e4,1e6 or --rotary EXPR, as often as you like")
     bound.check_length(args.length)
-    curves = {
-        rotary.expression(schedule): schedule.inv_freq(args.head_dim) for schedule in schedules
-    }
+    curves = {rotary.expression(each): each.inv_freq(args.head_dim) for each in variants}
     figures.save(figures.decay_curves(curves, args.length), args.out)
-    firsts = {name: decay.first_negative(vector, args.length) for name, vector in curves.items()}
+    firsts = {name: decay.first_violation(vector, args.length) for name, vector in curves.items()}
     result = {"figure": str(args.out), "length": args.length, "first_violation": firsts}
     lines = [f"{_first(first, args.length)}  {name}" for name, first in firsts.items()]
     return result, "\n".join([*lines, f"drawn: {args.out}"])
@@ -319,7 +298,17 @@ def _short(length: int) -> str:
     return f"{length:,}"
 
 
-def _render(table: Table) -> str:
+def _drawn(
+    words: Sequence[str], numbers: Sequence[str], lines: Iterable[Sequence[str]], **options: str
+) -> str:
+    """A table: columns of words, which may fold, then columns of numbers."""
+    table = Table(box=box.SIMPLE_HEAD, **options)  # pyright: ignore[reportArgumentType]
+    for head in words:
+        table.add_column(head, overflow="fold")
+    for head in numbers:
+        table.add_column(head, justify="right", no_wrap=True)
+    for line in lines:
+        table.add_row(*line)
     # A table is never cut to the width of a pipe.
     console = Console(width=None if sys.stdout.isatty() else 120)
     with console.capture() as capture:
@@ -327,90 +316,74 @@ def _render(table: Table) -> str:
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
-def main() -> None:
-    """Parses the command line, prints one result."""
+# --- the command line ----------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m theory", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
 
-    def add(name, function, text, **arguments):
-        command = commands.add_parser(name, help=text, **({"description": text} | arguments))
+    def add(name, function, text, *shared, description=None):
+        command = commands.add_parser(name, help=text, description=description or text)
         command.add_argument("--json", action="store_true", help="print one JSON object")
         command.set_defaults(function=function)
+        if "head_dim" in shared:
+            text = "features of a head, even (default: 128)"
+            command.add_argument("--head-dim", type=int, default=128, help=text)
+        if "rotary_fraction" in shared:
+            text = "share of the head that is rotated"
+            command.add_argument("--rotary-fraction", type=float, default=1.0, help=text)
         return command
-
-    def add_head_dim(command):
-        command.add_argument(
-            "--head-dim", type=int, default=128, help="features of a head, even (default: 128)"
-        )
-
-    def add_rotary_fraction(command):
-        command.add_argument(
-            "--rotary-fraction", type=float, default=1.0, help="share of the head that turns"
-        )
 
     command = add(
         "bound",
         bound_command,
         "smallest base whose B_m is non-negative below a length, with a proof",
+        "head_dim",
+        "rotary_fraction",
         description="The smallest base such that B_m = sum_i cos(m base^(-2i/d)) >= 0 for every"
         " m below a length (Men et al. 2024, Eq. 18), to 1e-8, with a proof; see docs/theory.md.",
     )
     command.add_argument("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
-    add_head_dim(command)
-    add_rotary_fraction(command)
-    command.add_argument(
-        "--rotary",
-        metavar="EXPR",
-        help="another schedule, the number to find written as ?: 'yarn(base=1e4,factor=?,"
-        "original_context_length=4096)'",
-    )
-    command.add_argument(
-        "--stable", action="store_true", help="also the base above which every base will do"
-    )
+    text = "another variant, the number to find written as ?: 'yarn(base=1e4,factor=?,"
+    command.add_argument("--rotary", metavar="EXPR", help=f"{text}original_context_length=4096)'")
+    text = "also the base above which every base will do"
+    command.add_argument("--stable", action="store_true", help=text)
     command.add_argument(
         "--intervals", action="store_true", help="also every feasible interval below that"
     )
 
-    command = add(
-        "length",
-        length_command,
-        "first distance (tokens) at which B_m = sum_i cos(m inv_freq_i) is negative",
-        description="Prints the first distance m, in tokens, at which B_m = sum_i cos(m inv_freq_i)"
-        " is negative (Men et al. 2024, Eq. 17); '> N' if it is proved to be negative nowhere up"
-        " to N.",
-    )
-    schedule = command.add_mutually_exclusive_group(required=True)
-    schedule.add_argument("--base", type=float, help="plain RoPE with this base")
-    schedule.add_argument(
-        "--rotary", metavar="EXPR", help="any schedule: 'ntk_aware(base=1e4,factor=8)'"
-    )
-    schedule.add_argument("run", nargs="?", type=Path, help="a run directory: each layer's own")
-    add_head_dim(command)
-    add_rotary_fraction(command)
-    command.add_argument(
-        "--limit",
-        type=tokens,
-        default=2**31,
-        help="distances below this are tested (default: 2^31)",
-    )
+    text = "first distance (tokens) at which B_m = sum_i cos(m inv_freq_i) is negative"
+    command = add("length", length_command, text, "head_dim", "rotary_fraction")
+    group = command.add_mutually_exclusive_group(required=True)
+    group.add_argument("--base", type=float, help="plain RoPE with this base")
+    text = "any variant: 'ntk_aware(base=1e4,factor=8)'"
+    group.add_argument("--rotary", metavar="EXPR", help=text)
+    group.add_argument("run", nargs="?", type=Path, help="a run directory: each layer's own")
+    text = "distances below this are tested (default: 2^31)"
+    command.add_argument("--limit", type=tokens, default=2**31, help=text)
 
-    command = add("table", table_command, "the papers' table of smallest bases beside ours")
-    add_head_dim(command)
+    text = "the papers' table of smallest bases beside ours"
+    command = add("table", table_command, text, "head_dim")
     command.add_argument("--lengths", type=tokens, nargs="+", help="default: 1k to 1M")
     command.add_argument("--figure", type=Path, help="also draw it: FILE.png, .svg or .pdf")
 
     command = add("models", models_command, "what theory says of published open models")
     command.add_argument("names", nargs="*", metavar="NAME", help="default: all")
 
-    command = add("curve", curve_command, "draw B_m over distance")
+    command = add("curve", curve_command, "draw B_m over distance", "head_dim")
     command.add_argument("--base", type=_bases, help="comma list of bases of plain RoPE")
-    command.add_argument("--rotary", metavar="EXPR", action="append", help="any schedule; repeat")
-    add_head_dim(command)
+    command.add_argument("--rotary", metavar="EXPR", action="append", help="any variant; repeat")
     command.add_argument("--length", type=tokens, default=4096, help="tokens (default: 4096)")
     command.add_argument(
         "--out", type=Path, default=Path("curve.png"), help="FILE.png, .svg or .pdf"
     )
+    return parser
 
+
+def main() -> None:
+    """Parses the command line, prints one result."""
+    parser = _parser()
     args = parser.parse_args()
     waiting = Console(stderr=True).status("computing") if sys.stderr.isatty() else nullcontext()
     try:

@@ -18,12 +18,10 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from decimal import Decimal, localcontext
 
 import numpy as np
 
-from model.rotary.rope import Rope
-from theory import decay, exact
+from theory import decay
 from theory.family import Family, Piece, rope_base
 
 _UNIT = 2.0**-53
@@ -61,7 +59,7 @@ class SmallestBase:
       length: context in tokens; distances below it count.
       low: every base in (1, low) is infeasible, as `certificate` proves.
       high: feasible at every distance, and at most 1e-8 above `low`.
-      critical: the distance that turns non-negative at b*; None if every base is feasible.
+      critical: the distance that becomes non-negative at b*; None if every base is feasible.
       certificate: intervals and witnesses.
     """
 
@@ -107,7 +105,7 @@ class _Taylor:
 
     With u = 2^-53, y = |offset| + slope x and angle a = m inv_freq: the exponent is off by at most
     8 u y + 16 u (which includes reading x back from a number rounded to float64), exp by 8 u, the
-    products by 8 u; reducing to a turn and the cosine add 24 u, n terms summed n² u.
+    products by 8 u; reducing to a cycle and the cosine add 24 u, n terms summed n² u.
     """
 
     def __init__(self, piece: Piece, x: np.ndarray, m: np.ndarray):
@@ -115,8 +113,8 @@ class _Taylor:
         n, s = piece.slope.size, piece.slope
         moving = np.exp(piece.offset - s * x)
         inv_freq = moving + piece.constant
-        turns = m * (inv_freq * (1 / (2 * np.pi)))
-        phase = (turns - np.rint(turns)) * (2 * np.pi)
+        cycles = m * (inv_freq * (1 / (2 * np.pi)))
+        phase = (cycles - np.rint(cycles)) * (2 * np.pi)
         self.terms = np.cos(phase)
         self.rates = m * (s * moving) * np.sin(phase)
         moved = m * moving
@@ -154,12 +152,12 @@ def _values(piece: Piece, x: float, first: int, length: int):
     """Blocks of (first distance, B_m, error bound by distance) for first <= m < length at x."""
     inv_freq = piece.inv_freq(x)
     exponent = np.abs(piece.offset) + piece.slope * x
-    # As in `_Taylor`; a pair that turns one radian a token for every x has no error.
+    # As in `_Taylor`; a pair of one radian per token for every x has no error.
     exactly_one = (exponent == 0) & (piece.constant == 0)
     relative = np.where(exactly_one, 0, 8 * exponent + 32)
     drift = _UNIT * float((inv_freq * relative).sum())
-    resting = np.concatenate([inv_freq, np.zeros(piece.unrotated)])
-    for start, values, error in decay.scan(resting, first, length):
+    whole_head = np.concatenate([inv_freq, np.zeros(piece.unrotated)])
+    for start, values, error in decay.scan(whole_head, first, length):
         yield start, values, error + drift * np.arange(start, start + values.size)
 
 
@@ -249,13 +247,13 @@ def _piece_at(family: Family, x: float) -> Piece:
 
 
 def surely_feasible(family: Family, number: float, length: int) -> bool:
-    """Whether B_m > 0 for all m < length is certain in float64; see `is_feasible` for the rest."""
+    """Whether B_m > 0 for all m < length is certain in float64."""
     x = math.log(number)
     return _is_feasible(_piece_at(family, x), x, length)
 
 
 def _all_positive(piece: Piece) -> bool:
-    """Whether the pairs at rest outweigh all others: Su's observation on partial rotation."""
+    """Whether the unrotated pairs outweigh all others: Su's observation on partial rotation."""
     return piece.unrotated >= piece.slope.size
 
 
@@ -302,42 +300,6 @@ def _closed_threshold(family: Family, length: int) -> float:
         covered = _surely_positive(last, middle, length) == length
         low, high = (low, middle) if covered else (middle, high)
     return high
-
-
-def is_feasible(
-    base: float, length: int, head_dim: int = 128, rotary_fraction: float = 1.0
-) -> bool:
-    """Whether B_m >= 0 for all m < length under plain RoPE of exactly this base; never guessed.
-
-    Raises:
-      ValueError: as `smallest_base`, or for a base not above 1.
-    """
-    check_length(length)
-    Rope(base=base)  # refuses what is no base
-    (piece,) = rope_base(head_dim, rotary_fraction)
-    if _all_positive(piece):
-        return True
-    for start, values, error in _values(piece, math.log(base), 0, length):
-        if (values < -error).any():
-            return False
-        for index in np.flatnonzero(values <= error).tolist():
-            angles = _power_angles(base, piece.slope.size, start + index)
-            if exact.sign_of_cosine_sum(angles, piece.unrotated) < 0:
-                return False
-    return True
-
-
-def _power_angles(base: float, num_pairs: int, m: int) -> exact.Angles:
-    """m base^(-i / num_pairs) to any precision: the exact powers, not their float64 values."""
-
-    def angles(bits: int) -> list[int]:
-        with localcontext() as context:
-            context.prec = bits // 3 + 40
-            logarithm = Decimal(base).ln()
-            powers = [(-logarithm * i / num_pairs).exp() for i in range(num_pairs)]
-            return [int(power * m * 2**bits) for power in powers]
-
-    return angles
 
 
 @dataclasses.dataclass(frozen=True)
@@ -454,11 +416,11 @@ def smallest_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0
     Args:
       length: context in tokens: B_m is asked to be non-negative for all m < length.
       head_dim: features of a head, even.
-      rotary_fraction: share of them that turn; the others add 1 each pair.
+      rotary_fraction: share of them that are rotated; the others add 1 each pair.
 
     Raises:
-      ValueError: for a length outside [2, 2**31], a head without a turning pair, or a length
-        that no base covers (a single turning pair).
+      ValueError: for a length outside [2, 2**31], a head without a rotated pair, or a length
+        that no base covers (a single rotated pair).
     """
     return smallest(rope_base(head_dim, rotary_fraction), [length])[0]
 

@@ -2,7 +2,7 @@
 
 Men et al. 2024 (arXiv 2405.14591), Eq. 16-17: with keys k = q + noise, a query prefers the key it
 looks for over a random one by an amount proportional to B_m, so the first m with B_m < 0 bounds
-the context the model can use. A pair that does not turn (inv_freq 0) adds 1 at every distance.
+the context the model can use. An unrotated pair (inv_freq 0) adds 1 at every distance.
 
 Error bounds below hold where numpy's float64 cos and sin are within `_COSINE_ERROR` on [-π, π];
 tests compare them with 50 digits.
@@ -23,10 +23,10 @@ _COLUMNS = 256
 _BLOCK = 2**20  # distances scanned at once: 8 MiB
 
 
-def _turns(inv_freq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Frequencies in turns per token, whole turns dropped: 96 bits as uint64 `[R]` (high, low 32).
+def _cycles(inv_freq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Frequencies in cycles per token, whole ones dropped: 96 bits as uint64 `[R]` (high, low 32).
 
-    Rounded down by less than 2**-96 turn.
+    Rounded down by less than 2**-96 cycle.
     """
     high, low = [], []
     for frequency in inv_freq.tolist():
@@ -37,14 +37,14 @@ def _turns(inv_freq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.array(high, dtype=np.uint64), np.array(low, dtype=np.uint64)
 
 
-def _phases(turns: tuple[np.ndarray, np.ndarray], distances: np.ndarray) -> np.ndarray:
+def _phases(cycles: tuple[np.ndarray, np.ndarray], distances: np.ndarray) -> np.ndarray:
     """Angles in [-π, π], radians, of every distance (rows) and frequency (columns).
 
-    Off by less than 12 * 2**-53: 2**-62 turn from the fixed point, three roundings of up to π.
+    Off by less than 12 * 2**-53: 2**-62 cycle from the fixed point, three roundings of up to π.
     """
-    high, low = turns
+    high, low = cycles
     m = np.abs(distances).astype(np.uint64)[:, None]
-    # Whole turns fall off the top of the 64-bit products: nothing is rounded but the frequency.
+    # Whole cycles fall off the top of the 64-bit products: nothing is rounded but the frequency.
     phase = m * high + (m * low >> np.uint64(32))
     return phase.view(np.int64) * (2 * np.pi / 2**64)
 
@@ -73,15 +73,15 @@ def cosine_sum(
     if np.abs(flat).max(initial=0) >= LONGEST:
         raise ValueError(f"distances must be below 2^31 tokens, got {np.abs(flat).max()}")
     weights = np.ones(inv_freq.size) if weights is None else np.asarray(weights, dtype=np.float64)
-    turning = inv_freq != 0
-    turns = _turns(inv_freq[turning])
+    rotated = inv_freq != 0
+    cycles = _cycles(inv_freq[rotated])
     total = np.empty(flat.shape)
-    rest = float(weights[~turning].sum())
+    unrotated = float(weights[~rotated].sum())
     for start in range(0, flat.size, 2**14):
         part = slice(start, start + 2**14)
-        terms = np.cos(_phases(turns, flat[part])) * weights[turning]
+        terms = np.cos(_phases(cycles, flat[part])) * weights[rotated]
         # Extended precision: adding hundreds of terms in float64 could cost a digit.
-        total[part] = terms.sum(axis=1, dtype=np.longdouble) + rest
+        total[part] = terms.sum(axis=1, dtype=np.longdouble) + unrotated
     return total.reshape(distances.shape)
 
 
@@ -95,18 +95,18 @@ def scan(inv_freq: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, np.
       (first distance of the block, float64 values of the block, bound on their absolute error).
     """
     inv_freq = np.asarray(inv_freq, dtype=np.float64)
-    turning = inv_freq[inv_freq != 0]
-    rest = float(inv_freq.size - turning.size)
-    turns = _turns(turning)
-    columns = _phases(turns, np.arange(_COLUMNS))
+    rotated = inv_freq[inv_freq != 0]
+    unrotated = float(inv_freq.size - rotated.size)
+    cycles = _cycles(rotated)
+    columns = _phases(cycles, np.arange(_COLUMNS))
     columns = np.ascontiguousarray(np.concatenate([np.cos(columns), np.sin(columns)], axis=1).T)
-    error = scan_error(turning.size) + inv_freq.size * _UNIT
-    size = 16 * _COLUMNS  # small bases turn negative early, large ones deserve long blocks
+    error = scan_error(rotated.size) + inv_freq.size * _UNIT
+    size = 16 * _COLUMNS  # small bases go negative early, large ones deserve long blocks
     while start < stop:
         count = min(size, stop - start)
-        rows = _phases(turns, np.arange(start, start + count, _COLUMNS))
+        rows = _phases(cycles, np.arange(start, start + count, _COLUMNS))
         rows = np.concatenate([np.cos(rows), -np.sin(rows)], axis=1)
-        yield start, _product(rows, columns).ravel()[:count] + rest, error
+        yield start, _product(rows, columns).ravel()[:count] + unrotated, error
         start, size = start + count, min(4 * size, _BLOCK)
 
 
@@ -123,7 +123,7 @@ def _product(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def scan_error(num_pairs: int) -> float:
-    """Bound on the error of `scan`, before pairs at rest are added.
+    """Bound on the error of `scan`, before unrotated pairs are added.
 
     Each of the four factors of a pair is off by at most 12 + 8 units, each product by 2 * 20 and
     a little; a matrix product of inner size k adds at most k units of Σ|a b| <= 1 per pair,
@@ -132,7 +132,7 @@ def scan_error(num_pairs: int) -> float:
     return num_pairs * (4 * 21 + 2.02 * num_pairs) * _UNIT
 
 
-def first_negative(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
+def first_violation(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
     """The first distance m < `limit`, in tokens, at which B_m < 0; None if there is none.
 
     Decided rigorously for the exact value of every float64 frequency: a sum within the error
@@ -146,46 +146,32 @@ def first_negative(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
         raise ValueError(f"limit must be at most 2^31 tokens, got {limit}")
     if never_negative(inv_freq):
         return None
-    turning = inv_freq[inv_freq != 0].tolist()
+    rotated = inv_freq[inv_freq != 0].tolist()
     for start, values, error in scan(inv_freq, 0, limit):
         for index in np.flatnonzero(values < error):
             m = start + int(index)
-            angles = exact.products(turning, m)
+            angles = exact.products(rotated, m)
             if (
                 values[index] < -error
-                or exact.sign_of_cosine_sum(angles, inv_freq.size - len(turning)) < 0
+                or exact.sign_of_cosine_sum(angles, inv_freq.size - len(rotated)) < 0
             ):
                 return m
     return None
 
 
 def never_negative(inv_freq: np.ndarray) -> bool:
-    """Whether half the pairs or more are at rest: they outweigh the others even if all give -1."""
+    """Whether half the pairs or more are unrotated: they outweigh others that all give -1."""
     inv_freq = np.asarray(inv_freq)
     return bool(2 * np.count_nonzero(inv_freq) <= inv_freq.size)
 
 
-def score_bound(inv_freq: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """Mean over n of |S_n|, S_n = Σ_{l<n} exp(i m inv_freq_l): Men et al.'s Eq. 14, as drawn there.
-
-    The attention score is below max |h_l - h_l+1| times the sum of these moduli (RoFormer 3.4.3).
-
-    Returns:
-      float64, the shape of `distances`.
-    """
-    inv_freq = np.asarray(inv_freq, dtype=np.float64)
-    distances = np.asarray(distances).astype(np.int64)
-    partial = np.exp(1j * _phases(_turns(inv_freq), distances.ravel())).cumsum(axis=1)
-    return np.abs(partial).mean(axis=1).reshape(distances.shape)
-
-
 def full_period(inv_freq: np.ndarray) -> float:
-    """Tokens in which the slowest turning pair completes a turn; inf when nothing turns."""
+    """Tokens in which the slowest rotated pair completes a cycle; inf where none is rotated."""
     inv_freq = np.asarray(inv_freq, dtype=np.float64)
-    turning = inv_freq[inv_freq != 0]
-    return float(2 * np.pi / turning.min()) if turning.size else np.inf
+    rotated = inv_freq[inv_freq != 0]
+    return float(2 * np.pi / rotated.min()) if rotated.size else np.inf
 
 
 def quarter_period(inv_freq: np.ndarray) -> float:
-    """Tokens in which that pair's cosine falls from 1 to 0; inf when nothing turns."""
+    """Tokens in which that pair's cosine falls from 1 to 0; inf where none is rotated."""
     return full_period(inv_freq) / 4

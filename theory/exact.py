@@ -59,14 +59,14 @@ def sign_of_cosine_sum(angles: Angles, unrotated: int = 0, max_bits: int = 2**14
     """
     bits = 128
     while bits <= max_bits:
-        turn = two_pi(bits + 64)
+        cycle = two_pi(bits + 64)
         numerators = angles(bits)
         total = unrotated << bits
         for numerator in numerators:
-            reduced = (numerator << 64) % turn
-            reduced = reduced - turn if 2 * reduced > turn else reduced
+            reduced = (numerator << 64) % cycle
+            reduced = reduced - cycle if 2 * reduced > cycle else reduced
             total += _cosine(reduced >> 64, bits)
-        # Angle 1, whole turns 2**-64 each (fewer than 2**63), shift 1, series `bits`.
+        # Angle 1, whole cycles 2**-64 each (fewer than 2**63), shift 1, series `bits`.
         error = len(numerators) * (bits + 8)
         if abs(total) > error:
             return 1 if total > 0 else -1

@@ -56,7 +56,7 @@ def decay_curves(curves: Mapping[str, np.ndarray], length: int) -> Figure:
     colors = itertools.cycle(_COLORS)
     for (name, inv_freq), color in zip(curves.items(), colors, strict=False):
         values = decay.cosine_sum(inv_freq, distances)
-        first = decay.first_negative(inv_freq, length)
+        first = decay.first_violation(inv_freq, length)
         label = f"{name}: " + ("no violation" if first is None else f"first violation at {first:,}")
         ax.plot(distances, values, color=color, lw=0.8, label=label)
         if first is not None:

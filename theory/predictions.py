@@ -19,11 +19,11 @@ class Predictions:
     counts: a model may use any of them.
 
     Attributes:
-      first_negative: first distance with B_m < 0; None if none was found below the limit.
+      first_violation: first distance with B_m < 0; None if none was found below the limit.
       quarter_period, full_period: of the slowest rotated pair; inf where nothing rotates.
     """
 
-    first_negative: int | None
+    first_violation: int | None
     quarter_period: float
     full_period: float
 
@@ -37,7 +37,7 @@ def predict(inv_freq: np.ndarray, limit: int = HORIZON) -> Predictions:
     """
     heads = np.unique(inv_freq.reshape(-1, inv_freq.shape[-1]), axis=0)
     return Predictions(
-        first_negative=farthest(decay.first_negative(head, limit) for head in heads),
+        first_violation=farthest(decay.first_violation(head, limit) for head in heads),
         quarter_period=max(decay.quarter_period(head) for head in heads),
         full_period=max(decay.full_period(head) for head in heads),
     )
@@ -57,5 +57,5 @@ def by_layer(inv_freq: np.ndarray, limit: int) -> list[list[int | None]]:
       limit: distances below this are tested.
     """
     heads = {tuple(head) for layer in inv_freq.tolist() for head in layer}
-    found = {head: decay.first_negative(np.array(head), limit) for head in heads}
+    found = {head: decay.first_violation(np.array(head), limit) for head in heads}
     return [[found[tuple(head)] for head in layer] for layer in inv_freq.tolist()]

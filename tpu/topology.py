@@ -134,12 +134,10 @@ def find(name: str) -> Topology:
     if kind in CHIPS and shape in CHIPS[kind].shapes:
         return Topology(chip=CHIPS[kind], shape=shape)
     # The nearest chip by its letters, then its slice nearest in size (v5e-64, v5p:64, v5p:4x4).
-    numbers = re.findall(r"\d+", shape or name.partition("-")[2])
     letters = re.split("[:-]", name)[0].replace("v5litepod", "v5e")
-    matches = difflib.get_close_matches(letters, CHIPS, n=1, cutoff=0.0)
-    chip = CHIPS[matches[0]] if matches else CHIPS["v5e"]
-    slices = [Topology(chip=chip, shape=known) for known in chip.shapes]
-    wanted = math.prod(map(int, numbers)) if numbers else 1
+    (match,) = difflib.get_close_matches(letters, CHIPS, n=1, cutoff=0.0)
+    slices = [Topology(chip=CHIPS[match], shape=known) for known in CHIPS[match].shapes]
+    wanted = math.prod(map(int, re.findall(r"\d+", shape or name.partition("-")[2])))
     nearest = min(slices, key=lambda one: abs(math.log(one.num_chips / max(1, wanted))))
     raise ValueError(
         f"unknown topology {name!r}; nearest: {nearest.name} ({nearest.num_chips} chips, "

@@ -7,8 +7,8 @@ its likelihood is conditional on the distances asked, and the ceiling keeps the 
 first round.
 """
 
-import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ _MOST, _LEAST = 1.0, 0.125
 _RESAMPLES = 500
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DistanceRange:
+class DistanceRange(NamedTuple):
     """Documents wanted, with questions at some distances.
 
     Attributes:
@@ -73,7 +72,7 @@ def next_round(rows: Rows, *, octaves: float, max_documents: int) -> list[Distan
         return ranges
     shares = [each.num_documents * left // total for each in ranges]
     shared = zip(ranges, shares, strict=True)
-    return [dataclasses.replace(each, num_documents=share) for each, share in shared if share]
+    return [each._replace(num_documents=share) for each, share in shared if share]
 
 
 def _members(rows: Rows) -> list[Rows]:
@@ -93,17 +92,15 @@ def _wanted(rows: Rows, octaves: float) -> DistanceRange | None:
     near = np.mean((rows["distance"] >= low) & (rows["distance"] <= high))
     needed = found.num_documents * near * ((found.octaves / octaves) ** 2 - 1)
     least, most = (math.ceil(share * found.num_documents) for share in (_LEAST, _MOST))
-    return DistanceRange(
-        low=low, high=high, num_documents=int(np.clip(math.ceil(needed), least, most))
-    )
+    return DistanceRange(low, high, int(np.clip(math.ceil(needed), least, most)))
 
 
 def _merged(ranges: list[DistanceRange]) -> list[DistanceRange]:
     merged: list[DistanceRange] = []
-    for each in sorted(ranges, key=lambda each: each.low):
-        if merged and each.low <= merged[-1].high:
+    for low, high, num_documents in sorted(ranges):
+        if merged and low <= merged[-1].high:
             last = merged.pop()
-            most = max(last.num_documents, each.num_documents)
-            each = DistanceRange(low=last.low, high=max(last.high, each.high), num_documents=most)
-        merged.append(each)
+            low, high = last.low, max(last.high, high)
+            num_documents = max(last.num_documents, num_documents)
+        merged.append(DistanceRange(low, high, num_documents))
     return merged

@@ -10,7 +10,7 @@ Letters beside those of `model`: X blocks of queries, Y blocks of keys.
 import jax
 import jax.numpy as jnp
 
-from model.kernels.parts import FORBIDDEN, Parts, Place, cut, cut_keys, cut_queries, seen
+from model.kernels.parts import FORBIDDEN, Parts, Shard, block_mask, cut, cut_keys, cut_queries
 
 # Tokens of a block: the most of these for which a block's logits fit a CPU core's cache.
 BLOCK_LENGTHS = (512, 256, 128)
@@ -20,7 +20,7 @@ F32 = jnp.float32
 
 
 def forward(
-    q_BTNH, k_BSKH, v_BSKU, queries: Place, keys: Place, window
+    q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window
 ) -> tuple[jax.Array, jax.Array]:
     """Attention of queries over some of their keys.
 
@@ -69,7 +69,7 @@ def forward(
 
 
 def backward(
-    q_BTNH, k_BSKH, v_BSKU, queries: Place, keys: Place, window, lse_BTN, shift_BTN, g_BTNU
+    q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window, lse_BTN, shift_BTN, g_BTNU
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """These keys' part of the gradients of q, k and v, float32.
 
@@ -131,21 +131,21 @@ def _at(y, blocks):
     return jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, y, 0, keepdims=False), blocks)
 
 
-def _logits(q_BKGTH, k_BKSH, queries: Place, keys: Place, window) -> jax.Array:
+def _logits(q_BKGTH, k_BKSH, queries: Shard, keys: Shard, window) -> jax.Array:
     """Products of a block of queries and one of keys, `FORBIDDEN` where one may not see."""
     logits_BKGTS = jnp.einsum("BKGTH,BKSH->BKGTS", q_BKGTH, k_BKSH, preferred_element_type=F32)
-    distance_TS = queries.rows_T[:, None] - keys.rows_T
+    distance_TS = queries.indices_T[:, None] - keys.indices_T
     near_TS = (distance_TS >= 0) & (distance_TS < window)
     same_BTS = queries.segment_ids_BT[:, :, None] == keys.segment_ids_BT[:, None, :]
     return jnp.where((near_TS & same_BTS)[:, None, None], logits_BKGTS, FORBIDDEN)
 
 
-def _reach(queries_X: Place, keys_Y: Place, window) -> tuple[jax.Array, jax.Array]:
+def _reach(queries_X: Shard, keys_Y: Shard, window) -> tuple[jax.Array, jax.Array]:
     """For each block of queries the first block of keys it may see, and the end of those."""
-    seen_XY = seen(queries_X, keys_Y, window)
-    Y = seen_XY.shape[1]
-    end_X = jnp.max(jnp.where(seen_XY, jnp.arange(1, Y + 1), 0), axis=1)
-    return jnp.min(jnp.where(seen_XY, jnp.arange(Y), end_X[:, None]), axis=1), end_X
+    block_mask_XY = block_mask(queries_X, keys_Y, window)
+    Y = block_mask_XY.shape[1]
+    end_X = jnp.max(jnp.where(block_mask_XY, jnp.arange(1, Y + 1), 0), axis=1)
+    return jnp.min(jnp.where(block_mask_XY, jnp.arange(Y), end_X[:, None]), axis=1), end_X
 
 
 def _block_length(q_BTNH) -> int:

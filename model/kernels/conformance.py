@@ -30,11 +30,11 @@ def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
     dtype = jnp.dtype(config.compute_dtype)
     mesh = jax.sharding.get_abstract_mesh()
     num_cuts = mesh.shape.get("data", 1) * mesh.shape.get("fsdp", 1)
-    stretch = 2 * mesh.shape.get("sequence", 1)
+    halves = 2 * mesh.shape.get("sequence", 1)
     chosen = choice.choose(
         -(-batch_size // num_cuts), context_length, H, U, dtype, config.attention
     )
-    B, T = num_cuts, min(context_length, stretch * -(-256 // stretch))
+    B, T = num_cuts, min(context_length, halves * -(-256 // halves))
     random = np.random.default_rng(0)
 
     def normal(*shape):

@@ -37,8 +37,8 @@ def _attend(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window):
         for x in (q_BTNH, k_BSKH, v_BSKU)
     )
     segment_ids_BT = jnp.pad(segment_ids_BT, ((0, 0), (0, T % 2)), constant_values=-1)
-    rows_T = jnp.arange(T + T % 2)
-    near_TS = rows_T[:, None] - rows_T < window
+    indices_T = jnp.arange(T + T % 2)
+    near_TS = indices_T[:, None] - indices_T < window
     same_BTS = segment_ids_BT[:, :, None] == segment_ids_BT[:, None, :]
     out_BTNH = jax.nn.dot_product_attention(
         q_BTNH,

@@ -20,15 +20,17 @@ import numpy as np
 FORBIDDEN = -1e30
 
 
-class Place(NamedTuple):
-    """Where tokens stand, which is all that decides who sees whom.
+class Shard(NamedTuple):
+    """Which tokens of a row these are, which is all that decides who sees whom.
+
+    Of queries or of keys; on one device the whole row, in a ring a device's own, in a block its.
 
     Attributes:
-      rows_T: int32, index in the row; ascending, and without a gap within either half.
+      indices_T: int32, index in the row; ascending, and without a gap within either half.
       segment_ids_BT: int32, document.
     """
 
-    rows_T: jax.Array
+    indices_T: jax.Array
     segment_ids_BT: jax.Array
 
 
@@ -36,7 +38,7 @@ class Parts(NamedTuple):
     """A kernel that computes parts.
 
     Attributes:
-      forward: of q, k, v, the queries' and the keys' `Place`, and window. Returns the output over
+      forward: of q, k, v, the queries' and the keys' `Shard`, and window. Returns the output over
         these keys, `[B, T, N, U]`, and the log of each query's summed exponentials, float32
         `[B, T, N]`, which lies near `FORBIDDEN` for a query that sees none of them.
       backward: of the same, the log over all keys that a query sees, `row_shift`, and the
@@ -48,33 +50,32 @@ class Parts(NamedTuple):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def attention(parts: Parts, q_BTNH, k_BSKH, v_BSKU, place: Place, window) -> jax.Array:
+def attention(parts: Parts, q_BTNH, k_BSKH, v_BSKU, shard: Shard, window) -> jax.Array:
     """As `model.kernels.attention`; every query must see at least itself."""
-    return _forward(parts, q_BTNH, k_BSKH, v_BSKU, place, window)[0]
+    return _forward(parts, q_BTNH, k_BSKH, v_BSKU, shard, window)[0]
 
 
-def _forward(parts, q_BTNH, k_BSKH, v_BSKU, place, window):
-    out_BTNU, lse_BTN = parts.forward(q_BTNH, k_BSKH, v_BSKU, place, place, window)
+def _forward(parts, q_BTNH, k_BSKH, v_BSKU, shard, window):
+    out_BTNU, lse_BTN = parts.forward(q_BTNH, k_BSKH, v_BSKU, shard, shard, window)
     out_BTNU = out_BTNU.astype(v_BSKU.dtype)
-    return out_BTNU, (q_BTNH, k_BSKH, v_BSKU, place, window, out_BTNU, lse_BTN)
+    return out_BTNU, (q_BTNH, k_BSKH, v_BSKU, shard, window, out_BTNU, lse_BTN)
 
 
 def _backward(parts, residuals, g_BTNU):
-    q_BTNH, k_BSKH, v_BSKU, place, window, out_BTNU, lse_BTN = residuals
+    q_BTNH, k_BSKH, v_BSKU, shard, window, out_BTNU, lse_BTN = residuals
     shift_BTN = row_shift(out_BTNU, g_BTNU)
-    dq_BTNH, dk_BSKH, dv_BSKU = parts.backward(
-        q_BTNH, k_BSKH, v_BSKU, place, place, window, lse_BTN, shift_BTN, g_BTNU
+    gradients = parts.backward(
+        q_BTNH, k_BSKH, v_BSKU, shard, shard, window, lse_BTN, shift_BTN, g_BTNU
     )
-    return (
-        dq_BTNH.astype(q_BTNH.dtype),
-        dk_BSKH.astype(k_BSKH.dtype),
-        dv_BSKU.astype(v_BSKU.dtype),
-        None,
-        None,
-    )
+    return cast_gradients(gradients, (q_BTNH, k_BSKH, v_BSKU))
 
 
 attention.defvjp(_forward, _backward)
+
+
+def cast_gradients(gradients, inputs) -> tuple:
+    """Gradients of q, k and v in their dtypes; a shard and a window have none."""
+    return *(dx.astype(x.dtype) for dx, x in zip(gradients, inputs, strict=True)), None, None
 
 
 def row_shift(out_BTNU: jax.Array, g_BTNU: jax.Array) -> jax.Array:
@@ -89,25 +90,25 @@ def cut(x, axis: int, length: int, **fill):
     return jnp.moveaxis(x, axis, 0)
 
 
-def cut_queries(place: Place, length: int) -> Place:
+def cut_queries(shard: Shard, length: int) -> Shard:
     """Blocks of queries, `[X, T]` and `[X, B, T]`."""
     # What fills up a block repeats its last query, so that it sees no more than that one.
-    return Place(*(cut(x, axis, length, mode="edge") for axis, x in enumerate(place)))
+    return Shard(*(cut(x, axis, length, mode="edge") for axis, x in enumerate(shard)))
 
 
-def cut_keys(place: Place, length: int) -> Place:
+def cut_keys(shard: Shard, length: int) -> Shard:
     """Blocks of keys, `[Y, S]` and `[Y, B, S]`."""
     # A key after all queries is seen by none.
-    rows_YS = cut(place.rows_T, 0, length, constant_values=np.iinfo(np.int32).max)
-    return Place(rows_YS, cut(place.segment_ids_BT, 1, length, mode="edge"))
+    indices_YS = cut(shard.indices_T, 0, length, constant_values=np.iinfo(np.int32).max)
+    return Shard(indices_YS, cut(shard.segment_ids_BT, 1, length, mode="edge"))
 
 
-def seen(queries_X: Place, keys_Y: Place, window) -> jax.Array:
-    """Which blocks of keys a block of queries may see anything of, bool `[X, Y]`."""
-    rows_XT, ids_XBT = queries_X
-    key_rows_YS, key_ids_YBS = keys_Y
-    distance_XY = rows_XT.max(-1)[:, None] - key_rows_YS.min(-1)  # of the farthest pair
-    nearest_XY = rows_XT.min(-1)[:, None] - key_rows_YS.max(-1)
+def block_mask(queries_X: Shard, keys_Y: Shard, window) -> jax.Array:
+    """Of which blocks of keys a block of queries may see anything, bool `[X, Y]`."""
+    indices_XT, ids_XBT = queries_X
+    key_indices_YS, key_ids_YBS = keys_Y
+    distance_XY = indices_XT.max(-1)[:, None] - key_indices_YS.min(-1)  # of the farthest pair
+    nearest_XY = indices_XT.min(-1)[:, None] - key_indices_YS.max(-1)
     near_XY = (distance_XY >= 0) & (nearest_XY < window)
     same_XYB = (key_ids_YBS.min(-1) <= ids_XBT.max(-1)[:, None]) & (
         key_ids_YBS.max(-1) >= ids_XBT.min(-1)[:, None]

@@ -2,7 +2,7 @@
 
 JAX's own entry points take the mask as a constant of the program, and keep what parts of attention
 are put together from to themselves. Here who sees whom is known only when the program runs: members
-of a sweep and layers differ in their windows, rows in their documents, devices in their stretches.
+of a sweep and layers differ in their windows, rows in their documents, devices in their shards.
 So this file calls the functions behind those entry points. They are private and may change with any
 version of JAX, which `model.kernels.check` finds out before training.
 
@@ -21,7 +21,7 @@ from jax.experimental.pallas.ops.tpu.splash_attention import (
 from jax.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask_info import MaskInfo
 
 from model.kernels import parts
-from model.kernels.parts import FORBIDDEN, Parts, Place
+from model.kernels.parts import FORBIDDEN, Parts, Shard
 
 BLOCK = 512
 
@@ -35,14 +35,14 @@ INTERPRET = False
 
 def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
     """As `model.kernels.attention`, on one device, for rows up to `MAX_LENGTH`."""
-    place = Place(jnp.arange(q_BTNH.shape[1]), segment_ids_BT)
-    return parts.attention(PARTS, q_BTNH, k_BSKH, v_BSKU, place, window)
+    shard = Shard(jnp.arange(q_BTNH.shape[1]), segment_ids_BT)
+    return parts.attention(PARTS, q_BTNH, k_BSKH, v_BSKU, shard, window)
 
 
-def _forward(q_BTNH, k_BSKH, v_BSKU, queries: Place, keys: Place, window):
+def _forward(q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window):
     T = q_BTNH.shape[1]
-    block, seen_XY, codes_T, ids = _masks(queries, keys, window)
-    mask = _mask_info(seen_XY, codes_T, axis=1)
+    block, block_mask_XY, codes_T, ids = _masks(queries, keys, window)
+    mask = _mask_info(block_mask_XY, codes_T, axis=1)
 
     def one_row(*row):
         out_NTU, (lse_NT,) = splash_attention_kernel._splash_attention_forward(
@@ -65,11 +65,11 @@ def _forward(q_BTNH, k_BSKH, v_BSKU, queries: Place, keys: Place, window):
 
 
 def _backward(
-    q_BTNH, k_BSKH, v_BSKU, queries: Place, keys: Place, window, lse_BTN, shift_BTN, g_BTNU
+    q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window, lse_BTN, shift_BTN, g_BTNU
 ):
     T, S = q_BTNH.shape[1], k_BSKH.shape[1]
-    block, seen_XY, codes_T, ids = _masks(queries, keys, window)
-    by_query, by_key = (_mask_info(seen_XY, codes_T, axis) for axis in (1, 0))
+    block, block_mask_XY, codes_T, ids = _masks(queries, keys, window)
+    by_query, by_key = (_mask_info(block_mask_XY, codes_T, axis) for axis in (1, 0))
     layout = splash_attention_kernel.QKVLayout.HEAD_DIM_MINOR
     settings = {**_settings(), "sinks": None, "bq": block, "bkv": block}
     settings |= dict.fromkeys(("q_layout", "k_layout", "v_layout"), layout)
@@ -114,32 +114,32 @@ def _settings() -> dict[str, Any]:
     }
 
 
-def _masks(queries: Place, keys: Place, window) -> tuple[int, jax.Array, jax.Array, SegmentIds]:
+def _masks(queries: Shard, keys: Shard, window) -> tuple[int, jax.Array, jax.Array, SegmentIds]:
     """Length of a block, which blocks of keys one of queries sees, codes of queries, documents."""
-    T = queries.rows_T.shape[0]
+    T = queries.indices_T.shape[0]
     block = min(BLOCK, -(-T // 128) * 128)
     queries_X, keys_Y = parts.cut_queries(queries, block), parts.cut_keys(keys, block)
-    codes_T = _codes(queries_X.rows_T.reshape(-1), keys.rows_T, window)
+    codes_T = _codes(queries_X.indices_T.reshape(-1), keys.indices_T, window)
     ids = (jnp.moveaxis(x.segment_ids_BT, 1, 0) for x in (queries_X, keys_Y))
     ids = SegmentIds(*(x.reshape(x.shape[0], -1) for x in ids))
-    return block, parts.seen(queries_X, keys_Y, window), codes_T, ids
+    return block, parts.block_mask(queries_X, keys_Y, window), codes_T, ids
 
 
-def _codes(rows_T: jax.Array, key_rows_S: jax.Array, window) -> jax.Array:
+def _codes(indices_T: jax.Array, key_indices_S: jax.Array, window) -> jax.Array:
     """The first key that each query is near enough to see, and the last one in the upper 16 bits.
 
     Of a query that sees none, 1 and 0.
     """
-    S = key_rows_S.shape[0]
+    S = key_indices_S.shape[0]
     half = S // 2
 
-    def keys_before(rows_T):
+    def keys_before(indices_T):
         """How many, in halves without a gap."""
-        first = jnp.clip(rows_T - key_rows_S[0], 0, half)
-        return first + jnp.clip(rows_T - key_rows_S[half], 0, S - half)
+        first = jnp.clip(indices_T - key_indices_S[0], 0, half)
+        return first + jnp.clip(indices_T - key_indices_S[half], 0, S - half)
 
-    first_T = keys_before(jnp.maximum(rows_T - window + 1, 0))
-    end_T = keys_before(rows_T + 1)
+    first_T = keys_before(jnp.maximum(indices_T - window + 1, 0))
+    end_T = keys_before(indices_T + 1)
     return jnp.where(first_T < end_T, first_T | (end_T - 1) << 16, 1)
 
 
@@ -148,15 +148,17 @@ def _near(codes: jax.Array, keys: jax.Array) -> jax.Array:
     return (keys >= codes & 0xFFFF) & (keys <= (codes >> 16) & 0xFFFF)
 
 
-def _mask_info(seen_XY: jax.Array, codes_T: jax.Array, axis: int) -> MaskInfo:
+def _mask_info(block_mask_XY: jax.Array, codes_T: jax.Array, axis: int) -> MaskInfo:
     """The blocks that a kernel takes, which goes along `axis` and fetches the next one ahead."""
-    size = seen_XY.shape[axis]
-    index_XY = jax.lax.broadcasted_iota(jnp.int32, seen_XY.shape, axis)
-    next_XY = jax.lax.cummin(jnp.where(seen_XY, index_XY, size), axis=axis, reverse=True) % size
+    size = block_mask_XY.shape[axis]
+    index_XY = jax.lax.broadcasted_iota(jnp.int32, block_mask_XY.shape, axis)
+    next_XY = (
+        jax.lax.cummin(jnp.where(block_mask_XY, index_XY, size), axis=axis, reverse=True) % size
+    )
     return MaskInfo(
         data_next=next_XY[None],
         mask_next=None,
-        block_mask=seen_XY[None].astype(jnp.int32),
+        block_mask=block_mask_XY[None].astype(jnp.int32),
         partial_mask_blocks=None,
         q_sequence=codes_T,  # pyright: ignore[reportArgumentType]
     )

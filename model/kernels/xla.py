@@ -14,20 +14,24 @@ def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
     T = q_BTNH.shape[1]
     if T <= UNROLLED:
         return _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window)
-    place = parts.Place(jnp.arange(T), segment_ids_BT)
-    return parts.attention(blocks.PARTS, q_BTNH, k_BSKH, v_BSKU, place, window)
+    shard = parts.Shard(jnp.arange(T), segment_ids_BT)
+    return parts.attention(blocks.PARTS, q_BTNH, k_BSKH, v_BSKU, shard, window)
 
 
 def reference(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
-    """One softmax over whole rows, in float32 and full precision: what every kernel must equal."""
+    """One softmax over whole rows, in float32 and full precision: what every kernel must equal.
+
+    Start reading here. Query t sees key s if it comes no later, fewer than `window` tokens before,
+    and in the same document; every query sees at least itself.
+    """
     T, N = q_BTNH.shape[1:3]
     q_BTNH, k_BSKH, v_BSKU = (x.astype(jnp.float32) for x in (q_BTNH, k_BSKH, v_BSKU))
     k_BSNH, v_BSNU = (jnp.repeat(x, N // x.shape[2], axis=2) for x in (k_BSKH, v_BSKU))
     distance_TS = jnp.arange(T)[:, None] - jnp.arange(T)
-    seen_BTS = (distance_TS >= 0) & (distance_TS < window)
-    seen_BTS &= segment_ids_BT[:, :, None] == segment_ids_BT[:, None, :]
+    mask_BTS = (distance_TS >= 0) & (distance_TS < window)
+    mask_BTS &= segment_ids_BT[:, :, None] == segment_ids_BT[:, None, :]
     logits_BNTS = jnp.einsum("BTNH,BSNH->BNTS", q_BTNH, k_BSNH, precision="highest")
-    weights_BNTS = jax.nn.softmax(jnp.where(seen_BTS[:, None], logits_BNTS, -jnp.inf))
+    weights_BNTS = jax.nn.softmax(jnp.where(mask_BTS[:, None], logits_BNTS, -jnp.inf))
     return jnp.einsum("BNTS,BSNU->BTNU", weights_BNTS, v_BSNU, precision="highest")
 
 
@@ -36,14 +40,14 @@ def _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
     B, T, N, H = q_BTNH.shape
     K, U = k_BSKH.shape[2], v_BSKU.shape[3]
     q_BTKGH = q_BTNH.reshape(B, T, K, N // K, H)
-    rows_T = jnp.arange(T)
+    indices_T = jnp.arange(T)
 
-    def attend(q_BTKGH, rows_T, segments_BT, S):
+    def attend(q_BTKGH, indices_T, segments_BT, S):
         """These queries over the first S keys."""
         logits_BKGTS = jnp.einsum(
             "BTKGH,BSKH->BKGTS", q_BTKGH, k_BSKH[:, :S], preferred_element_type=jnp.float32
         )
-        distance_TS = rows_T[:, None] - jnp.arange(S)
+        distance_TS = indices_T[:, None] - jnp.arange(S)
         near_TS = (distance_TS >= 0) & (distance_TS < window)
         same_BTS = segments_BT[:, :, None] == segment_ids_BT[:, None, :S]
         # Added, and the sum divided out after the product with v: the gradient needs no mask and
@@ -61,7 +65,7 @@ def _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
     block = max(128, -(-T // 8))
     out_BTKGU = jnp.concatenate(
         [
-            attend(q_BTKGH[:, i:j], rows_T[i:j], segment_ids_BT[:, i:j], S=j)
+            attend(q_BTKGH[:, i:j], indices_T[i:j], segment_ids_BT[:, i:j], S=j)
             for i, j in ((i, min(i + block, T)) for i in range(0, T, block))
         ],
         axis=1,

@@ -100,7 +100,7 @@ def main() -> None:
         given = {"dim": args.head_dim, "length": args.length}
         given = {name: value for name, value in given.items() if value is not None}
         reports = [
-            report(variant, dataclasses.replace(head, **given), decay.first_negative)
+            report(variant, dataclasses.replace(head, **given), decay.first_violation)
             for text in args.what
             for variant, head in find(text)
         ]

@@ -152,6 +152,15 @@ class Dynamic(Rotary):
         return geometric_inv_freq(self.base, rotary_dim)
 
 
+def check_target(original: int, target: int) -> None:
+    """Raises ValueError unless the context that is aimed at is the longer one."""
+    if target < original:
+        raise ValueError(
+            f"target_context_length must be at least original_context_length={original}, "
+            f"got {target!r}"
+        )
+
+
 def listed(values: Any) -> Any:
     """A list or an array of numbers as a tuple of floats, which hashes and survives JSON.
 

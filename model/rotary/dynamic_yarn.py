@@ -2,17 +2,14 @@
 
 import dataclasses
 
-from model.rotary.base import Dynamic, Rotary
+from model.rotary.base import Rotary
+from model.rotary.dynamic_ntk_by_parts import DynamicNtkByParts
 from model.rotary.yarn import Yarn
-from settings.checks import Positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DynamicYarn(Dynamic):
+class DynamicYarn(DynamicNtkByParts):
     """`yarn` with factor = row length / original context; plain RoPE where that is below 1.
-
-    Attributes:
-      beta_fast, beta_slow: as in `Yarn`.
 
     Cookbook:
       frequency: as yarn, temperature too, s = max(1, row length / L)
@@ -21,9 +18,6 @@ class DynamicYarn(Dynamic):
       transformers: –
       write: `dynamic_yarn(base=1e4,original_context_length=256)`
     """
-
-    beta_fast: Positive = 32.0
-    beta_slow: Positive = 1.0
 
     def at_length(self, length: int) -> Rotary:
         """See `Rotary.at_length`."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
-from model.rotary.base import Base, Factor, Rotary, geometric_inv_freq, listed
+from model.rotary.base import Base, Factor, Rotary, check_target, geometric_inv_freq, listed
 from settings.checks import Bounds, Count
 
 
@@ -42,12 +42,7 @@ class Longrope(Rotary):
     def __post_init__(self):
         object.__setattr__(self, "pair_factors", listed(self.pair_factors))
         super().__post_init__()
-        original, target = self.original_context_length, self.target_context_length
-        if target < original:
-            raise ValueError(
-                f"target_context_length must be at least original_context_length={original}, "
-                f"got {target!r}"
-            )
+        check_target(self.original_context_length, self.target_context_length)
 
     @property
     def logit_scale(self) -> float:

@@ -59,6 +59,7 @@ class Recorded(Rotary):
         Raises:
           ValueError: if it gives rows of unlike lengths unlike frequencies, or senseless ones.
         """
+        # One vector is all that is recorded: rows of other lengths would get the wrong one.
         if type(variant).at_length is not Rotary.at_length:
             raise ValueError(
                 f"{name} has frequencies of each row's length, which a run cannot record; dynamic "

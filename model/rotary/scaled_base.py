@@ -9,7 +9,7 @@ from typing import Annotated
 
 import numpy as np
 
-from model.rotary.base import Base, Rotary, geometric_inv_freq
+from model.rotary.base import Base, Rotary, check_target, geometric_inv_freq
 from settings.checks import Bounds, Count
 
 
@@ -39,12 +39,7 @@ class ScaledBase(Rotary):
 
     def __post_init__(self):
         super().__post_init__()
-        original, target = self.original_context_length, self.target_context_length
-        if target < original:
-            raise ValueError(
-                f"target_context_length must be at least original_context_length={original}, "
-                f"got {target!r}"
-            )
+        check_target(self.original_context_length, self.target_context_length)
 
     @property
     def scaled_base(self) -> float:
@@ -52,16 +47,6 @@ class ScaledBase(Rotary):
         cycle = 2 * math.pi
         original, target = self.original_context_length / cycle, self.target_context_length / cycle
         return self.base ** (math.log(target) / math.log(original))
-
-    def critical_dim(self, head_dim: int) -> int:
-        """Features that see a whole cycle in training at `base`: 2 ceil(d/2 log_b(T / 2π)).
-
-        Those beyond meet unseen angles past the trained context; at most the rotated features.
-        """
-        rotary_dim = self.rotary_dim(head_dim)
-        original = self.original_context_length / (2 * math.pi)
-        cycling = math.ceil(rotary_dim / 2 * math.log(original) / math.log(self.base))
-        return min(2 * cycling, rotary_dim)
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`."""

@@ -125,7 +125,7 @@ def test_inner_lists_are_repeated_over_heads_and_outer_ones_over_layers():
 def test_theory_takes_the_head_that_reaches_farthest():
     predicted = predict(config(ONE_SLOW).rotary_table(32).inv_freq)
     slow = rotary.parse("rope(base=1e4)").inv_freq(16)
-    assert predicted.first_negative == decay.first_negative(slow)
+    assert predicted.first_violation == decay.first_violation(slow)
     assert predicted.full_period == decay.full_period(slow)
 
 

@@ -187,11 +187,11 @@ def test_bfloat16_in_and_out_with_a_float32_softmax():
 
 def test_blocks_of_keys_that_nobody_sees_are_skipped():
     """Rows of 16 tokens in blocks of 4: for each block of queries the first and the end."""
-    rows_XT = jnp.arange(16).reshape(4, 4)
+    indices_XT = jnp.arange(16).reshape(4, 4)
 
     def seen(ids, window):
-        place = parts.Place(rows_XT, jnp.array(ids).reshape(4, 1, 4))
-        return [x.tolist() for x in blocks._reach(place, place, window)]
+        shard = parts.Shard(indices_XT, jnp.array(ids).reshape(4, 1, 4))
+        return [x.tolist() for x in blocks._reach(shard, shard, window)]
 
     one = [1] * 16
     assert seen(one, NO_WINDOW) == [[0, 0, 0, 0], [1, 2, 3, 4]]
@@ -241,8 +241,8 @@ def test_blocks_with_unequal_heads(monkeypatch, window):
     monkeypatch.setattr(blocks, "BLOCK_LENGTHS", (16,))
 
     def attend(q, k, v, segments, window):
-        place = parts.Place(jnp.arange(40), segments)
-        return parts.attention(blocks.PARTS, q, k, v, place, window)
+        shard = parts.Shard(jnp.arange(40), segments)
+        return parts.attention(blocks.PARTS, q, k, v, shard, window)
 
     assert_equal_to_plain(attend, unequal_inputs(40), window)
 
@@ -288,7 +288,7 @@ def test_splash_under_a_sweep(monkeypatch):
     ],
 )
 def test_what_splash_lets_a_query_see_of_keys_far_away(window, expected):
-    """Keys of two stretches, at rows that 16 bits do not hold."""
+    """Keys of two shards, at rows that 16 bits do not hold."""
     keys_S = jnp.array([4, 5, 6, 7, 200_000, 200_001, 200_002, 200_003])
     codes_T = splash._codes(jnp.array([3, 4, 6, 50, 200_001, 1_000_000]), keys_S, window)
     near_TS = np.asarray(splash._near(codes_T[:, None], jnp.arange(8)))
@@ -296,16 +296,16 @@ def test_what_splash_lets_a_query_see_of_keys_far_away(window, expected):
 
 
 def test_splash_up_to_its_longest_row():
-    rows_T = jnp.array([0, 32_768, 65_535])
-    codes_T = splash._codes(rows_T, jnp.arange(splash.MAX_LENGTH), 2)
+    indices_T = jnp.array([0, 32_768, 65_535])
+    codes_T = splash._codes(indices_T, jnp.arange(splash.MAX_LENGTH), 2)
     near_TS = np.asarray(splash._near(codes_T[:, None], jnp.arange(splash.MAX_LENGTH)))
     seen = [np.flatnonzero(near_S).tolist() for near_S in near_TS]
     assert seen == [[0], [32_767, 32_768], [65_534, 65_535]]
 
 
 def test_splash_fetches_the_next_block_that_it_takes():
-    seen_XY = jnp.array([[1, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]], bool)
-    by_query, by_key = (splash._mask_info(seen_XY, jnp.zeros(1), axis) for axis in (1, 0))
+    block_mask_XY = jnp.array([[1, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]], bool)
+    by_query, by_key = (splash._mask_info(block_mask_XY, jnp.zeros(1), axis) for axis in (1, 0))
     assert by_query.data_next.tolist() == [[[0, 3, 3, 3], [2, 2, 2, 0], [0, 0, 0, 0]]]
     assert by_key.data_next.tolist() == [[[0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 0]]]
 
@@ -319,12 +319,12 @@ def test_keys_that_no_query_sees_add_nothing(monkeypatch):
     monkeypatch.setattr(splash, "INTERPRET", True)
     q, k, v, _ = unequal_inputs(128)
     query_ids, key_ids = (np.tile(x, (2, 64)) for x in ([2, 2], [1, 3]))
-    rows_T = jnp.arange(128)
-    keys = parts.Place(rows_T, jnp.sort(key_ids, axis=1))
+    indices_T = jnp.arange(128)
+    keys = parts.Shard(indices_T, jnp.sort(key_ids, axis=1))
 
     @jax.jit
     def found(ids, window):
-        queries = parts.Place(rows_T + 128, ids)
+        queries = parts.Shard(indices_T + 128, ids)
         lse_BTN, ones = jnp.zeros(q.shape[:3]), jnp.ones((*q.shape[:3], v.shape[3]))
         given = (q, k, v, queries, keys, window)
         return splash.PARTS.forward(*given), splash.PARTS.backward(*given, lse_BTN, lse_BTN, ones)
@@ -340,7 +340,7 @@ def test_keys_that_no_query_sees_add_nothing(monkeypatch):
 
 @pytest.mark.parametrize("T", [24, 33])
 def test_what_cudnn_is_asked_for(monkeypatch, T):
-    """Mask, filled-up values and rows of odd length, answered by XLA in cuDNN's place."""
+    """Mask, filled-up values and rows of odd length, answered by XLA in cuDNN's shard."""
     monkeypatch.setattr(cudnn, "IMPLEMENTATION", "xla")
     assert_equal_to_plain(cudnn.attention, unequal_inputs(T), 7)
 

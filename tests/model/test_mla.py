@@ -265,8 +265,8 @@ def test_sizes_are_counted_beside_plain_attention():
     # = 2758 against 4 * 32*4*6 = 3072; the rest is 2*96*32 + 32 + 2*(3*32*48 + 64) = 15520.
     words = transformer.describe_size(config("plain"))
     assert words == (
-        "21,036 parameters, 28 cached a token "
-        "(with plain attention: 21,664 parameters, 96 cached a token)"
+        "21,036 parameters, 28 cached per token "
+        "(with plain attention: 21,664 parameters, 96 cached per token)"
     )
 
 

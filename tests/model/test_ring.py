@@ -62,7 +62,7 @@ def ring_of(parts):
 def chosen(q, k, v, ids, window):
     return kernels.attention(q, k, v, segment_ids_BT=ids, window=window)
 
-# The TPU's kernel is interpreted: stretches of two blocks, each a half; and of 150 tokens, whose
+# The TPU's kernel is interpreted: shards of two blocks, each a half; and of 150 tokens, whose
 # halves meet within a block.
 splash.INTERPRET, splash.BLOCK = True, 128
 for name, attend, row, window, sizes in (

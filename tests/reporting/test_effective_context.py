@@ -32,7 +32,7 @@ def test_the_curve_passes_through_the_marks_of_members(tmp_path, mla):
     (curve,) = [line for line in drawn if len(line.get_xdata()) > 100]
     marks = [line for line in drawn if line.get_marker() == "_"]
     found = {float(line.get_xdata()[0]): float(line.get_ydata()[0]) for line in marks}
-    assert found == {member.base: member.theory.first_negative for member in members}
+    assert found == {member.base: member.theory.first_violation for member in members}
     for base, value in found.items():
         nearest = np.argsort(np.abs(np.log(curve.get_xdata() / base)))[:2]
         assert value in curve.get_ydata()[nearest]

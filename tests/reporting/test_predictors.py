@@ -33,7 +33,7 @@ def test_effective_context_that_is_the_quarter_period_has_slope_one_on_it(member
     assert [short.trained_length, long.trained_length] == [128, 256]
     assert [member.base for member in long.members] == [10, 30, 50, 100]
     lines = {line.predictor: line for line in long.regressions}
-    assert lines.keys() == {"first_negative", "quarter_period", "full_period"}
+    assert lines.keys() == {"first_violation", "quarter_period", "full_period"}
     quarter, full = lines["quarter_period"], lines["full_period"]
     assert quarter.slope == pytest.approx(1, abs=0.03)
     assert quarter.offset == pytest.approx(0, abs=0.05)
@@ -52,7 +52,7 @@ def test_the_reading_names_both_periods_where_they_tie(members):
     assert text.startswith(
         "A base left out is predicted best by the quarter period and full period"
     )
-    theory = next(each for each in long.regressions if each.predictor == "first_negative")
+    theory = next(each for each in long.regressions if each.predictor == "first_violation")
     assert f"(theory length {theory.error:.2f})" in text
 
 

@@ -30,15 +30,15 @@ def test_show_and_predictions_read_the_same_vector(monkeypatch, capsys, sizes):
     rotated = config.model.rope_head_dim // 2
     assert inv_freq[rotated:] == (0.0,) * (len(inv_freq) - rotated)
     # With half of the head unrotated, no sum of cosines is negative; with a fifth, many are.
-    expected = decay.first_negative(inv_freq, 4096)
+    expected = decay.first_violation(inv_freq, 4096)
     assert (expected is None) == (not sizes)
     assert shown["first_negative"] == expected
-    assert predict(config.model.rotary_table(64).inv_freq).first_negative == expected
+    assert predict(config.model.rotary_table(64).inv_freq).first_violation == expected
 
 
 def test_a_first_violation_at_the_limit_is_not_looked_for():
     inv_freq = apply(find_config("tiny"), ["model.rotary.base=10"]).model.rotary_table(64).inv_freq
-    first = predict(inv_freq).first_negative
+    first = predict(inv_freq).first_violation
     assert first == 5
-    assert predict(inv_freq, first).first_negative is None
-    assert predict(inv_freq, first + 1).first_negative == first
+    assert predict(inv_freq, first).first_violation is None
+    assert predict(inv_freq, first + 1).first_violation == first

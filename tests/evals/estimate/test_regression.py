@@ -143,7 +143,7 @@ def test_too_few_bases_are_refused():
 )
 def test_an_estimate_that_is_no_measurement_is_a_point_without_l50(curve):
     found = effective_context.estimate(simulate([curve], np.random.default_rng(9)), resamples=50)
-    point = Point.of(found, base="rope(base=10)", predictors={"first_negative": 5})
+    point = Point.of(found, base="rope(base=10)", predictors={"first_violation": 5})
     assert np.isnan(point.l50)
 
 

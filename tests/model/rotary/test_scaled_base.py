@@ -34,24 +34,6 @@ def test_the_same_target_changes_nothing():
     np.testing.assert_array_equal(schedule.inv_freq(64), Rope(base=500.0).inv_freq(64))
 
 
-def test_critical_dimensions():
-    """92 of Llama 2's 128 (base 1e4, 4096 tokens) in Liu et al.
-
-    For Llama 3 the formula gives 70, as do the wavelengths: pair 34, 2π 5e5^(34/64) = 6695, turns
-    within 8192 tokens and pair 35, 8219, does not. Gradient's post says 72.
-    """
-
-    def critical_dim(base, original):
-        schedule = ScaledBase(
-            base=base, original_context_length=original, target_context_length=original
-        )
-        return schedule.critical_dim(128)
-
-    assert critical_dim(1e4, 4096) == 92
-    assert critical_dim(5e5, 8192) == 70
-    assert critical_dim(10.0, 4096) == 128  # every pair turns: no more than there are
-
-
 @pytest.mark.parametrize(
     "change, message",
     [

@@ -15,7 +15,7 @@ from theory import decay
 
 def look(text: str, dim: int, length: int, num_unrotated: int = 0):
     head = Head(dim=dim, length=length, num_unrotated=num_unrotated)
-    return report(parse(text), head, decay.first_negative)
+    return report(parse(text), head, decay.first_violation)
 
 
 @pytest.fixture
