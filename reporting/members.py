@@ -152,38 +152,28 @@ def _order(member: Member) -> tuple:
 
 def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
     """The last stage that was trained, and the others that were evaluated."""
-    first, found = runs[0], {}
-    for run in runs:
-        exists = run.results_path.exists()
-        found[run] = rows_lib.read(run.results_path) if exists else rows_lib.columns([])
-    stage_of = {
-        int(step): stages.at(first.config, int(step)).number
-        for rows in found.values()
-        for step in np.unique(rows["step"])
-    }
+    first, paths = runs[0], [run.results_path for run in runs]
+    rows = rows_lib.concatenate([rows_lib.read(path) for path in paths if path.exists()])
+    evaluated = np.unique(rows["step"]).tolist()
+    stage_of = {step: stages.at(first.config, step).number for step in evaluated}
     newest = max(first.steps(), default=0)
-    last = stages.at(first.config, newest)
-    numbers = sorted({*stage_of.values(), last.number})
+    last = stages.at(first.config, newest).number
+    numbers = sorted({*stage_of.values(), last})
     for number in numbers:
         steps = [step for step, stage in stage_of.items() if stage == number] or [newest]
         config = first.config_at(max(steps))
-        rows = [_at(steps, of_run) for of_run in found.values()]
-        superseded = number != last.number
+        of_stage = np.isin(rows["step"], steps)
+        own = {name: column[of_stage] for name, column in rows.items()}
         yield Member(
             index=0,
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
             runs=runs,
             config=config,
-            superseded=superseded,
+            superseded=number != last,
             theory=predict(config.model.rotary_table(config.data.context_length).inv_freq),
-            measurements=tuple(_measurements(rows_lib.concatenate(rows), config)),
-            losses=() if superseded else tuple(filter(None, map(_loss, runs))),
+            measurements=tuple(_measurements(own, config)),
+            losses=tuple(filter(None, map(_loss, runs))) if number == last else (),
         )
-
-
-def _at(steps: Sequence[int], rows: Rows) -> Rows:
-    keep = np.isin(rows["step"], steps)
-    return {name: column[keep] for name, column in rows.items()}
 
 
 def _measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:

@@ -204,6 +204,15 @@ def test_wide_tables_are_scrolled_in_a_box_and_their_captions_are_not(page):
     assert "</div>\n<figcaption>Effective context: the distance in tokens" in page
 
 
+def test_what_is_chosen_has_its_name_where_nothing_can_be_chosen(page):
+    """On paper, or without a script, all tables stand below each other."""
+    shown = section(page, "Effective context by other rules")
+    buttons = re.findall(r"<button[^>]*>([^<]*)", shown)
+    assert re.findall(r'class="named">([^<]*)', shown) == buttons == ["kv", "lines"]
+    assert re.search(r"@media print {[^@]*\.named { display: block; }", page)
+    assert "<noscript><style>.tabs { display: none; } .named { display: block; }" in page
+
+
 def test_text_of_the_configuration_is_escaped(page):
     assert "<h1>Does &lt;b&gt;1 &lt; 2&lt;/b&gt; &amp; how far?</h1>" in page
 
