@@ -138,14 +138,9 @@ def cell_text(measured: Measurement) -> str:
     """The number in a cell of the matrix, and the interval under it where there is one."""
     if measured.kind != "retrieval":
         return f"{measured.value:.3f}"
-    estimate = measured.estimate
-    if estimate.verdict == NOT_LEARNED:
+    if measured.estimate.verdict == NOT_LEARNED:
         return "not\nlearned"
-    if estimate.verdict != MEASURED:
-        return estimate.verdict
-    low = f"{estimate.ci_low:.3g}" if estimate.ci_low else f"< {estimate.shortest}"
-    high = f"{estimate.ci_high:.3g}" if estimate.ci_high < np.inf else f"> {estimate.longest}"
-    return f"{estimate.l50:.3g}\n[{low}, {high}]"
+    return str(measured.estimate).partition(", isotonic")[0].replace(" [", "\n[")
 
 
 def matrix(members: Sequence[Member], task: str, length: int) -> Figure:

@@ -16,10 +16,8 @@ from experiment import stages
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from reporting.labels import labels, setting
-from reporting.tables import relative
+from reporting.tables import TRAINED, relative
 from theory.predictions import Predictions, predict
-
-TRAINED = "trained"
 
 LOSS_POINTS = 150
 
