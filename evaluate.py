@@ -11,6 +11,7 @@ from rich.console import Console
 
 import evals
 from model import rotary as rotary_lib
+from settings.commands import Parser
 from settings.expressions import split_commas
 
 EPILOG = """\
@@ -69,14 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        """One line: the reason. `--help` teaches the rest."""
-        self.exit(2, f"{self.prog}: error: {message}\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="evaluate.py",
         description=__doc__,
         epilog=EPILOG + _listed_tasks(),

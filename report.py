@@ -16,10 +16,12 @@ import shlex
 import sys
 from pathlib import Path
 
+from settings.commands import Parser
+
 
 def main() -> None:
     """Parses the command line and writes the page."""
-    parser = _Parser(
+    parser = Parser(
         prog="report.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -36,12 +38,6 @@ def main() -> None:
     except (ValueError, OSError) as error:
         parser.error(str(error).replace("\n", " "))
     print(out)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        """One line: the reason. `--help` teaches the rest."""
-        self.exit(2, f"{self.prog}: error: {message}\n")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ overrides: any field of the config, by its dotted path
   "model.rotary=yarn(base=1e4, factor=8, original_context_length=512)"
                                            a whole variant, as an expression
   "model.rotary=[rope(base=1e4),nope]"     a pattern, repeated over the layers
+  "model.rotary=[[rope(base=10),nope]]"    a list within it: over a layer's key/value heads
+  "model.rotary=mine.py:Bent(strength=2)"  a variant in a file of your own
   model.window=32  data.tokenizer=none     an optional value; none leaves it out
   evals.tasks=[kv,lines]                   a list
   mesh.data=2 mesh.fsdp=-1                 devices along an axis; -1: the rest of them
