@@ -11,7 +11,7 @@ from evals import rows as rows_lib
 from evals.estimate import effective_context
 from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from evals.kinds import KINDS
-from evals.rows import Rows
+from evals.rows import TRAINED, Rows
 from experiment import stages
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
