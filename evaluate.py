@@ -11,6 +11,7 @@ from rich.console import Console
 
 import evals
 from model import rotary as rotary_lib
+from settings.commands import Parser
 from settings.expressions import split_commas
 
 EPILOG = """\
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from reporting.tables import tables
 
     console = Console(stderr=True)
-    results: runner.Results = []
+    results: runner.Evaluated = []
     try:
         options = runner.Options(
             tasks=args.tasks,
@@ -69,14 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        """One line: the reason. `--help` teaches the rest."""
-        self.exit(2, f"{self.prog}: error: {message}\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="evaluate.py",
         description=__doc__,
         epilog=EPILOG + _listed_tasks(),

@@ -16,10 +16,12 @@ import shlex
 import sys
 from pathlib import Path
 
+from settings.commands import Parser
+
 
 def main() -> None:
     """Parses the command line and writes the page."""
-    parser = _Parser(
+    parser = Parser(
         prog="report.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -28,20 +30,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default: above)")
     args = parser.parse_args()
     # After parsing: --help needs none of matplotlib and JAX.
-    from reporting.writing import page_of, write
+    from reporting.writing import is_page, page_of, write
 
-    out = args.out or page_of(args.dirs)
+    # A pattern like runs/* names the pages of several directories too.
+    dirs = [path for path in args.dirs if not is_page(path)] or args.dirs
+    out = args.out or page_of(dirs)
     try:
-        write(args.dirs, out, shlex.join(["python", *sys.argv]))
+        write(dirs, out, shlex.join(["python", *sys.argv]))
     except (ValueError, OSError) as error:
         parser.error(str(error).replace("\n", " "))
     print(out)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        """One line: the reason. `--help` teaches the rest."""
-        self.exit(2, f"{self.prog}: error: {message}\n")
 
 
 if __name__ == "__main__":

@@ -109,8 +109,10 @@ class Suggestion(NamedTuple):
       what: one sentence.
       shows: where it would be shown: `Plot.name`, `Shares.section`, or "places" (a `Grid`).
       calls: arguments of evaluate.py, one list a command.
+      of_text: whether it needs text.
     """
 
     what: str
     shows: str
     calls: list[list[object]]
+    of_text: bool = True

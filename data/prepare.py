@@ -192,7 +192,7 @@ class _Piece:
 
 
 def _pieces(
-    documents: Iterable[Document], files: list[InputFile], config: DataConfig, subsets: set[str]
+    documents: Iterable[Document], files: list[InputFile], config: DataConfig, subsets: list[str]
 ) -> Iterator[_Piece]:
     """Pieces of the documents to store; the names of subsets met are added to `subsets`."""
     own_validation = any(file.validation for file in files)
@@ -206,8 +206,8 @@ def _pieces(
                 raise error
             yield _Piece(text="", after=after, problem=str(error))
             continue
-        if document.subset is not None:
-            subsets.add(document.subset)
+        if document.subset is not None and document.subset not in subsets:
+            subsets.append(document.subset)
         digest = hashlib.sha256(document.text.encode()).hexdigest()
         if int(digest[8:16], 16) >= shares.get(document.subset, 1.0) * 2**32:
             continue
@@ -313,120 +313,131 @@ def _encode_all(
                 running.append((following, pool.submit(_encode_in_worker, following)))
 
 
-@dataclasses.dataclass
-class _Progress:
-    """What is finished: `progress.json`.
+class _Stores:
+    """The stores of both splits, written a segment, one shard of each, at a time.
+
+    `progress.json` says what is in finished shards, so that a stopped run goes on after them.
 
     Attributes:
-      after: place (file, line) of the first document that is not in a finished shard.
-      shards: entries of each store.
-      text_bytes: UTF-8 bytes of the text in each.
-      subsets: RedPajama subsets met.
-      num_skipped, skipped: documents left out; how many, and the first of them.
-      seconds: spent tokenizing, over all runs.
+      done: its content. after: place (file, line) of the first document that is not in a finished
+        shard; shards: entries of each store; text_bytes: UTF-8 bytes of the text in each; subsets:
+        RedPajama subsets met; num_skipped, skipped: documents left out, how many and the first of
+        them; seconds: spent tokenizing, over all runs.
     """
 
-    after: tuple[int, int] = (0, 1)
-    shards: dict[str, list[dict]] = dataclasses.field(
-        default_factory=lambda: {"train": [], "validation": []}
-    )
-    text_bytes: dict[str, int] = dataclasses.field(
-        default_factory=lambda: {"train": 0, "validation": 0}
-    )
-    subsets: list[str] = dataclasses.field(default_factory=list)
-    num_skipped: int = 0
-    skipped: list[str] = dataclasses.field(default_factory=list)
-    num_segments: int = 0
-    seconds: float = 0.0
+    def __init__(self, folder: Path, skipped: tuple[int, list[str]]):
+        self._tokenizer = Tokenizer(folder / "tokenizer.model")
+        self._paths = {split: folder / split for split in ("train", "validation")}
+        for path in self._paths.values():
+            path.mkdir(exist_ok=True)
+            for part in path.glob("*.part"):
+                part.unlink()
+        self._writers: dict[str, store_lib.ShardWriter] = {}
+        self._started = time.monotonic()
+        self._progress_path = folder / "progress.json"
+        if self._progress_path.exists():
+            self.done = json.loads(self._progress_path.read_text("utf-8"))
+        else:
+            self.done = {
+                "after": [0, 1],
+                "shards": {split: [] for split in self._paths},
+                "text_bytes": dict.fromkeys(self._paths, 0),
+                "subsets": [],
+                "num_skipped": skipped[0],
+                "skipped": skipped[1],
+                "num_segments": 0,
+                "seconds": 0.0,
+            }
+
+    def __enter__(self) -> "_Stores":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        """Leaves nothing of an unfinished segment."""
+        for writer in self._writers.values():
+            writer.discard()
+
+    def add(self, piece: _Piece, ids: np.ndarray) -> None:
+        """Stores a piece, or counts what was left out."""
+        done = self.done
+        if piece.problem:
+            done["num_skipped"] += 1
+            done["skipped"] = [*done["skipped"], piece.problem][:LISTED]
+            done["after"] = piece.after
+            return
+        if not self._writers:
+            name, size = f"{done['num_segments']:05d}", self._tokenizer.vocab_size
+            for split, path in self._paths.items():
+                self._writers[split] = store_lib.ShardWriter(path, name, size)
+        split = "validation" if piece.validation else "train"
+        self._writers[split].append(ids, new_document=piece.first)
+        done["text_bytes"][split] += len(piece.text.encode())
+        if piece.last:
+            done["after"] = piece.after
+            if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:
+                self._close_segment()
+
+    def _close_segment(self) -> None:
+        for split, writer in self._writers.items():
+            entry = writer.finish()
+            self.done["shards"][split] += [entry] if entry else []
+        self._writers.clear()
+        self.done["num_segments"] += 1
+        now = time.monotonic()
+        self.done["seconds"] += now - self._started
+        self._started = now
+        write_atomically(self._progress_path, json.dumps(self.done, indent=1))
+
+    def finish(self) -> dict:
+        """Makes the shards two stores; the counts of each."""
+        if self._writers:
+            self._close_segment()
+        counts = {}
+        for split, path in self._paths.items():
+            store_lib.write_index(
+                path,
+                self.done["shards"][split],
+                tokenizer=self._tokenizer.fingerprint,
+                bos_id=self._tokenizer.bos_id,
+                vocab_size=self._tokenizer.vocab_size,
+            )
+            store = store_lib.TokenStore(path)
+            counts[split] = {
+                "fingerprint": store.fingerprint,
+                "documents": store.num_documents,
+                "tokens": store.num_tokens,
+                "text_bytes": self.done["text_bytes"][split],
+            }
+        return counts
 
 
 def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: bool) -> dict:
-    """Writes both stores, segment by segment, and returns the counts for prepare.json."""
-    progress_path = folder / "progress.json"
-    files = source.files
-    done = _Progress(num_skipped=source.skipped[0], skipped=source.skipped[1])
-    if progress_path.exists():
-        done = _Progress(**json.loads(progress_path.read_text("utf-8")))
-        done.after = (done.after[0], done.after[1])
-    tokenizer = Tokenizer(folder / "tokenizer.model")
-    stores = {split: folder / split for split in ("train", "validation")}
-    for path in stores.values():
-        path.mkdir(exist_ok=True)
-        for part in path.glob("*.part"):
-            part.unlink()
-    writers: dict[str, store_lib.ShardWriter] = {}
-    subsets = set(done.subsets)
-
-    def close_segment() -> None:
-        nonlocal started
-        for split, writer in writers.items():
-            entry = writer.finish()
-            done.shards[split] += [entry] if entry else []
-        writers.clear()
-        done.num_segments += 1
-        done.subsets = sorted(subsets)
-        done.seconds += time.monotonic() - started
-        started = time.monotonic()
-        write_atomically(progress_path, json.dumps(dataclasses.asdict(done), indent=1))
-
-    total = sum(file.size for file in files)
+    """Writes both stores, and returns the counts for prepare.json."""
+    total = sum(file.size for file in source.files)
     num_workers = _num_cpus() if total >= POOL_BYTES else 0
-    started = time.monotonic()
-    with _progress_bar(show_progress) as bar, contextlib.ExitStack() as unfinished:
-        unfinished.callback(lambda: [writer.discard() for writer in writers.values()])
+    with _Stores(folder, source.skipped) as stores, _progress_bar(show_progress) as bar:
+        done = stores.done
+        first_file, first_line = done["after"]
         task = bar.add_task("tokenizing", total=total)
-        bar.advance(task, sum(file.size for file in files[: done.after[0]]))
-        documents = source.read(start=done.after, on_bytes=functools.partial(bar.advance, task))
-        units = _units(_pieces(documents, files, config, subsets))
+        bar.advance(task, sum(file.size for file in source.files[:first_file]))
+        documents = source.read(
+            start=(first_file, first_line), on_bytes=functools.partial(bar.advance, task)
+        )
+        units = _units(_pieces(documents, source.files, config, done["subsets"]))
         for unit, encoded in _encode_all(units, folder / "tokenizer.model", num_workers):
             for piece, ids in zip(unit, encoded, strict=True):
-                if piece.problem:
-                    done.num_skipped += 1
-                    done.skipped = [*done.skipped, piece.problem][:LISTED]
-                    done.after = piece.after
-                    continue
-                split = "validation" if piece.validation else "train"
-                if not writers:
-                    for name, path in stores.items():
-                        writers[name] = store_lib.ShardWriter(
-                            path, f"{done.num_segments:05d}", tokenizer.vocab_size
-                        )
-                writers[split].append(ids, new_document=piece.first)
-                done.text_bytes[split] += len(piece.text.encode())
-                if piece.last:
-                    done.after = piece.after
-                    if sum(writer.num_tokens for writer in writers.values()) >= SHARD_TOKENS:
-                        close_segment()
-        if writers:
-            close_segment()
+                stores.add(piece, ids)
+        counts = stores.finish()
     for name, _ in config.subset_shares:
-        if name not in subsets:
-            found = ", ".join(sorted(subsets)) or "none"
+        if name not in done["subsets"]:
+            found = ", ".join(sorted(done["subsets"])) or "none"
             raise ValueError(f"subset_shares names {name!r}; the source's subsets: {found}")
-    counts = {}
-    for split, path in stores.items():
-        store_lib.write_index(
-            path,
-            done.shards[split],
-            tokenizer=tokenizer.fingerprint,
-            bos_id=tokenizer.bos_id,
-            vocab_size=tokenizer.vocab_size,
-        )
-        store = store_lib.TokenStore(path)
-        counts[split] = {
-            "fingerprint": store.fingerprint,
-            "documents": store.num_documents,
-            "tokens": store.num_tokens,
-            "text_bytes": done.text_bytes[split],
-        }
     if not counts["train"]["documents"]:
         raise ValueError(f"{config.path or config.source}: no training document in the source")
     return {
         **counts,
-        "skipped": {"count": done.num_skipped, "first": done.skipped},
-        "seconds": round(done.seconds, 3),
-        "documents_per_second": _rate(counts, "documents", done.seconds),
-        "tokens_per_second": _rate(counts, "tokens", done.seconds),
+        "skipped": {"count": done["num_skipped"], "first": done["skipped"]},
+        "seconds": round(done["seconds"], 3),
         "workers": num_workers,
     }
 
@@ -436,10 +447,6 @@ def _num_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _rate(counts: dict, what: str, seconds: float) -> float:
-    return round(sum(split[what] for split in counts.values()) / max(seconds, 1e-9), 1)
 
 
 def _progress_bar(show: bool) -> rich.progress.Progress:
@@ -474,46 +481,46 @@ A run finds the result if its data.source, data.path, data.tokenizer or data.voc
 data.prepared_root are the same (here --out).""",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    fields = {field.name: field for field in dataclasses.fields(DataConfig)}
-    parser.add_argument(
+    defaults = {field.name: field.default for field in dataclasses.fields(DataConfig)}
+
+    def add(flag: str, text: str, **more) -> None:
+        name = flag.strip("-").replace("-", "_")
+        parser.add_argument(flag, help=text, **{"default": defaults.get(name), **more})
+
+    add(
         "--source",
-        default="local",
-        choices=("local", "jsonl", "redpajama", "retrieval"),
-        help='local: the library of this Python. jsonl: one JSON object with a "text" a line, in '
+        'local: the library of this Python. jsonl: one JSON object with a "text" a line, in '
         ".jsonl, .jsonl.gz or .jsonl.zst. redpajama: the published layout of "
         "RedPajama-Data-1T(-Sample). retrieval: a tokenizer only (default: local)",
+        choices=("local", "jsonl", "redpajama", "retrieval"),
     )
-    parser.add_argument("--path", metavar="FILE_OR_DIR", help="where jsonl or redpajama files are")
-    parser.add_argument(
-        "--tokenizer", metavar="MODEL", help="a SentencePiece .model; without, one is trained"
-    )
-    parser.add_argument(
+    add("--path", "where jsonl or redpajama files are", metavar="FILE_OR_DIR")
+    add("--tokenizer", "a SentencePiece .model; without, one is trained", metavar="MODEL")
+    add(
         "--vocab-size",
+        "ids of a tokenizer trained here (default: %(default)s)",
         type=int,
         metavar="N",
-        default=fields["vocab_size"].default,
-        help="ids of a tokenizer trained here (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--on-bad-document",
-        choices=("error", "skip"),
-        default="error",
-        help="stop at the first broken document, or leave such out and list them at the end "
+        "stop at the first broken document, or leave such out and list them at the end "
         "(default: %(default)s; the same command with skip goes on where error stopped)",
+        choices=("error", "skip"),
     )
-    parser.add_argument(
+    add(
         "--subset-share",
+        "keep this share, in [0, 1], of a RedPajama subset's documents (may be repeated)",
         action="append",
         default=[],
         type=_subset_share,
         metavar="NAME=SHARE",
-        help="keep this share, in [0, 1], of a RedPajama subset's documents (may be repeated)",
     )
-    parser.add_argument(
+    add(
         "--out",
+        "root of the prepared data (default: %(default)s)",
         metavar="DIR",
-        default=fields["prepared_root"].default,
-        help="root of the prepared data (default: %(default)s)",
+        default=defaults["prepared_root"],
     )
     options = parser.parse_args(arguments)
     try:
@@ -555,9 +562,11 @@ def _print_report(folder: Path) -> None:
                 f"{counts['text_bytes'] / max(1, counts['tokens']):.2f} bytes a token"
             )
     if "seconds" in report:
+        seconds, splits = max(report["seconds"], 1e-9), (report["train"], report["validation"])
+        documents, tokens = (sum(s[name] for s in splits) for name in ("documents", "tokens"))
         print(
-            f"  {report['seconds']:.1f} s: {report['documents_per_second']:,.0f} documents/s, "
-            f"{report['tokens_per_second']:,.0f} tokens/s ({report['workers']} worker processes)"
+            f"  {seconds:.1f} s: {documents / seconds:,.0f} documents/s, "
+            f"{tokens / seconds:,.0f} tokens/s ({report['workers']} worker processes)"
         )
     skipped = report.get("skipped", {"count": 0, "first": []})
     if skipped["count"]:

@@ -14,8 +14,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from data.files import write_atomically
+from data.task import Results
 
-Rows = dict[str, np.ndarray]
+Rows = Results
+
+TRAINED = "trained"  # stands for the variant that a run was trained with
 
 SCHEMA: dict[str, type] = {
     "task": str,  # as an expression, `needle(haystack=noise)`
@@ -23,8 +26,8 @@ SCHEMA: dict[str, type] = {
     "run": str,  # name of the run directory
     "step": int,  # of the checkpoint
     "seed": int,  # of the initialisation
-    "rotary": str,  # the schedule evaluated with, as an expression
-    "base": float,  # of that schedule; null where it has none
+    "rotary": str,  # the variant evaluated with, as an expression
+    "base": float,  # of that variant; null where it has none
     "trained_length": int,  # tokens
     "length": int,  # context length of the evaluation, tokens
     "distance": int,  # tokens from the information to where it is needed; perplexity: position

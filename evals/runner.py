@@ -16,7 +16,7 @@ from data.task import Document, Task
 from data.tokenizer import Tokenizer
 from evals import kinds, rows
 from evals.estimate.sequential import next_round
-from evals.rows import Rows
+from evals.rows import TRAINED, Rows
 from evals.score import AnswerScores, Candidate, check_fits, score
 from experiment import stages
 from experiment.checkpoint import restore_params
@@ -28,11 +28,10 @@ from model.positions import PositionTable, position_table
 from model.rotary import Pattern
 from model.rotary.nope import Nope
 from model.transformer import Params
+from settings.checks import Count, Positive, check
 from settings.expressions import split_commas
 
-Results = list[tuple[RunDirectory, ExperimentConfig, Rows]]
-
-TRAINED = "trained"  # stands for the variant that a run was trained with
+Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 
 # However wide an interval stays, no more than this many times the documents first asked.
 _MOST_ROUNDS = 16
@@ -56,20 +55,15 @@ class Options:
 
     tasks: Sequence[str] | None = None
     lengths: Sequence[int] | None = None
-    documents: int | None = None
+    documents: Count | None = None
     variants: Sequence[str] = (TRAINED,)
     step: int | None = None
-    precision: float | None = None
+    precision: Positive | None = None
 
     def __post_init__(self):
+        check(self)
         for task in self.tasks or ():
             evals.parse(task)
-        if self.precision is not None and self.precision <= 0:
-            raise ValueError(
-                f"precision must be a positive number of octaves, got {self.precision:g}"
-            )
-        if self.documents is not None and self.documents < 1:
-            raise ValueError(f"documents must be at least 1, got {self.documents}")
         if any(length < 2 for length in self.lengths or ()):
             raise ValueError(f"lengths must be at least 2 tokens, got {min(self.lengths or ())}")
 
@@ -187,7 +181,7 @@ def evaluate(
     options: Options | None = None,
     *,
     console: Console | None = None,
-) -> Results:
+) -> Evaluated:
     """Evaluates runs and writes their result rows.
 
     Args:

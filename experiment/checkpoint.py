@@ -1,4 +1,4 @@
-"""Checkpoints: orbax items `params`, `opt_state`, `data`, `config`, one directory a step.
+"""Checkpoints: orbax items `params`, `opt_state`, `data`, `config`, one directory per step.
 
 `params` is its own item, so that evaluation needs neither the optimizer nor the trainer.
 """
@@ -74,6 +74,7 @@ class Checkpoints:
         }
         self._manager.save(
             step,
+            # One item each: evaluation restores `params` alone, whatever the optimizer was.
             args=ocp.args.Composite(
                 params=ocp.args.StandardSave(params),
                 opt_state=ocp.args.StandardSave(opt_state),

@@ -28,7 +28,7 @@ class TrainConfig:
       weight_decay: decoupled (AdamW), on matrices only: not on norms.
       beta1, beta2, epsilon: AdamW's.
       clip_norm: global gradient norm above which gradients are scaled down.
-      accumulate: microbatches a step; divides the batch size.
+      accumulate: microbatches per step; divides the batch size.
       log_every: steps between rows of metrics.jsonl.
       save_every: steps between checkpoints; one is always saved at the end.
       keep: checkpoints kept, newest first.
@@ -106,7 +106,7 @@ class EvalConfig:
     Attributes:
       tasks: files of `evals/`.
       lengths: context lengths in tokens; empty means the trained length.
-      documents: documents a task and length.
+      documents: documents per task and length.
       seed: of the evaluation documents, which never occur in training.
     """
 
@@ -185,6 +185,7 @@ def from_dict(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     path = value.get("class", "")
+    # The path says where the class is, so that no registry has to know all variants.
     module_name, _, class_name = path.rpartition(".")
     if module_name.split(".")[0] not in PACKAGES:
         raise ValueError(f"config names the class {path!r}, which is not one of this repository's")

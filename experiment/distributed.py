@@ -70,6 +70,8 @@ def refusing_together() -> Iterator[None]:
         if own is not None:
             raise own
         return
+    # Everyone takes part, also who has nothing to say: a collective waits for all processes. Only
+    # arrays of one size travel, so the words go as bytes.
     message = np.zeros(_MESSAGE, np.uint8)
     text = str(own or "").encode()[:_MESSAGE]
     message[: len(text)] = np.frombuffer(text, np.uint8)
@@ -86,6 +88,7 @@ def broadcast_from_primary(value: int) -> int:
 
 def sum_over_hosts(value: int) -> int:
     """Sum over the processes of integers from 0 on, modulo 2^64."""
+    # A digest has 64 bits and must not be rounded, so it travels as two words.
     words = np.array([value % 2**64], np.uint64).view(np.uint32)  # JAX keeps 32 bits
     every = np.array(multihost_utils.process_allgather(words))
     return int(every.view(np.uint64).sum(dtype=np.uint64))

@@ -33,7 +33,7 @@ def mesh_sizes(config: ExperimentConfig, num_members: int, num_devices: int) -> 
         (("tensor",), "model.vocab_size", model.vocab_size, 1),
         (("fsdp",), "model.embed_dim", model.embed_dim, 1),
         (("data", "fsdp"), "rows of a microbatch", rows, 1),
-        # Two stretches each, so that all have the same causal work (`model.kernels.ring`).
+        # Two parts each, so that all have the same causal work (`model.kernels.ring`).
         (("sequence",), "data.context_length", data.context_length, 2),
     ):
         size = math.prod(sizes[axis] for axis in axes)
@@ -117,6 +117,7 @@ def host_rows(mesh: Mesh, batch_size: int, host: int | None = None) -> HostRows:
     for device, index in batch_sharding(mesh).devices_indices_map(whole).items():
         rows = range(*index[0].indices(batch_size))
         rows_of.setdefault(device.process_index, set()).update(rows)
+    # By number of host: all of them must agree on who counts, without asking one another.
     before: set[int] = set().union(*(rows for other, rows in rows_of.items() if other < host))
     own = sorted(rows_of[host])
     return HostRows(own, np.array([row not in before for row in own]))
@@ -143,6 +144,7 @@ def make_global_batch(
 
 def put(tree: Any, shardings: Any) -> Any:
     """Arrays that every host has whole, each laid out over the mesh."""
+    # By callback: a host may not touch devices of others, as `jax.device_put` would have to.
     return jax.tree.map(
         lambda x, where: jax.make_array_from_callback(x.shape, where, lambda index: x[index]),
         tree,

@@ -51,6 +51,7 @@ class MetricsLog:
 
     def __init__(self, run: RunDirectory, config: ExperimentConfig, *, after_step: int):
         """Drops rows past `after_step`: a resumed run writes them again, the same."""
+        # A run that was killed may have logged steps that no checkpoint holds.
         rows = [row for row in run.read_metrics() if row["step"] <= after_step]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         write_atomically(run.metrics_path, text)

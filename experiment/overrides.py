@@ -9,21 +9,8 @@ import re
 from collections.abc import Sequence
 
 from experiment.config import ExperimentConfig
-from experiment.dotted import apply
+from experiment.dotted import apply as apply  # part of the command line, for its callers
 from settings.expressions import nearest, split_commas
-
-__all__ = [
-    "OVERRIDES_HELP",
-    "SWEEP_HELP",
-    "add_process_arguments",
-    "apply",
-    "argument_parser",
-    "find_config",
-    "grid",
-    "load_configs",
-    "member_name",
-    "named",
-]
 
 OVERRIDES_HELP = """\
 overrides: any field of the config, by its dotted path
@@ -32,6 +19,8 @@ overrides: any field of the config, by its dotted path
   "model.rotary=yarn(base=1e4, factor=8, original_context_length=512)"
                                            a whole variant, as an expression
   "model.rotary=[rope(base=1e4),nope]"     a pattern, repeated over the layers
+  "model.rotary=[[rope(base=10),nope]]"    a list within it: over a layer's key/value heads
+  "model.rotary=mine.py:Bent(strength=2)"  a variant in a file of your own
   model.window=32  data.tokenizer=none     an optional value; none leaves it out
   evals.tasks=[kv,lines]                   a list
   mesh.data=2 mesh.fsdp=-1                 devices along an axis; -1: the rest of them
@@ -128,6 +117,7 @@ def member_name(varying: Sequence[str]) -> str:
         if value.startswith("["):  # checkpoints cannot lie where a path has brackets
             value = "+".join(map(_unbracketed, split_commas(value[1:-1])))
         parts.append(f"{path.rpartition('.')[2]}={value}")
+    # Commas, "=" and dots are fine in paths; globs are not in orbax's, slashes and spaces in none.
     name = re.sub(r"[/*?\[\]]", "_", ",".join(parts)).replace(" ", "")
     if len(name) <= 120:
         return name

@@ -28,6 +28,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
         try:
             rows.append(json.loads(line))
         except json.JSONDecodeError as error:
+            # A writer that was killed leaves half a line, and only at the end.
             if number == len(lines) and not line.endswith("\n"):
                 break
             raise ValueError(f"{path}:{number}: not a JSON object ({error.msg})") from error
@@ -35,14 +36,25 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 class RunDirectory:
-    """One run: config.json, metrics.jsonl, checkpoints/, tokenizer.model, results.jsonl.
+    """One run.
 
-    commands.jsonl beside them holds the shell lines that made all this.
+    Attributes:
+      path: the directory, with config.json and what is listed here.
+      checkpoints_path: where orbax keeps `<step>/`.
+      tokenizer_path: the SentencePiece model the run was trained with.
+      metrics_path: one JSON object per logged step.
+      results_path: one JSON object per evaluated answer; see `evals.rows`.
+      commands_path: the shell lines that made all this.
     """
 
     def __init__(self, path: str | Path):
         """Raises ValueError if checkpoints could not be kept at `path`."""
         self.path = Path(path)
+        self.checkpoints_path = self.path / "checkpoints"
+        self.tokenizer_path = self.path / "tokenizer.model"
+        self.metrics_path = self.path / "metrics.jsonl"
+        self.results_path = self.path / "results.jsonl"
+        self.commands_path = self.path / "commands.jsonl"
         pattern = set("*?[]") & set(str(self.path))
         if pattern:
             raise ValueError(
@@ -54,26 +66,6 @@ class RunDirectory:
     def name(self) -> str:
         """The directory's own name: within a sweep, what varies."""
         return self.path.resolve().name
-
-    @property
-    def checkpoints_path(self) -> Path:
-        """Where orbax keeps `<step>/`."""
-        return self.path / "checkpoints"
-
-    @property
-    def tokenizer_path(self) -> Path:
-        """The SentencePiece model the run was trained with."""
-        return self.path / "tokenizer.model"
-
-    @property
-    def metrics_path(self) -> Path:
-        """One JSON object a logged step."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def results_path(self) -> Path:
-        """One JSON object an evaluated answer; see `evals.rows`."""
-        return self.path / "results.jsonl"
 
     @functools.cached_property
     def config(self) -> ExperimentConfig:
@@ -98,7 +90,7 @@ class RunDirectory:
     def positions_at(self, step: int) -> list[dict[str, Any]]:
         """What positions were to the updates that made the parameters of `step`.
 
-        One JSON object a stage, oldest first, those of the runs it started from included: num_steps
+        One JSON object per stage, oldest first, with those of the runs it started from: num_steps
         (updates so far), context_length (tokens), rotary (an expression), window.
         """
         return [*self._record.get("parents", []), *stages.positions(self.config, step)]
@@ -125,6 +117,7 @@ class RunDirectory:
         record["config"] = to_dict(config)
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "config.json", json.dumps(record, indent=2) + "\n")
+        # Both were read from what stood there before, if anything asked for them.
         for name in ("config", "_record"):
             self.__dict__.pop(name, None)
 
@@ -133,11 +126,11 @@ class RunDirectory:
         commands = self.read_commands()
         if command not in commands:
             lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]
-            write_atomically(self.path / "commands.jsonl", "".join(lines))
+            write_atomically(self.commands_path, "".join(lines))
 
     def read_commands(self) -> list[str]:
         """The shell lines that trained and evaluated the run, as typed, oldest first."""
-        return [row["command"] for row in read_json_lines(self.path / "commands.jsonl")]
+        return [row["command"] for row in read_json_lines(self.commands_path)]
 
     def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
         """`config` with the step in its `start_from`.
@@ -149,6 +142,7 @@ class RunDirectory:
         """
         if config.start_from is None:
             return config
+        # Else a parent that trains on would give its child other parameters at every resume.
         started = (self.path / "config.json").exists() and self.config.start_from
         if started and config.start_from in (started, started.rpartition("@")[0]):
             return dataclasses.replace(config, start_from=started)
@@ -159,6 +153,7 @@ class RunDirectory:
         """Raises ValueError, naming the field, if the directory holds a run of another config."""
         if not (self.path / "config.json").exists():
             return
+        # Compared field by field, not as files: fields added since have their defaults.
         old, new = _essence(self.config), _essence(config)
         for name in new:
             if old.get(name) != new[name]:

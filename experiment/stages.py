@@ -95,7 +95,7 @@ def at(config: ExperimentConfig, step: int) -> Stage:
 
 
 def positions(config: ExperimentConfig, step: int) -> list[dict[str, Any]]:
-    """What positions were to the first `step` updates: one JSON object a stage, oldest first."""
+    """What positions were to the first `step` updates: one JSON object per stage, oldest first."""
     return [
         {
             "num_steps": min(step, stage.end) - stage.start,

@@ -113,8 +113,12 @@ def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
     shown = {plot.name for plot, _ in curves.declared(members)} | {*page_tables.shares(members)}
     shown |= {"places"} if heat_maps.place_tasks(members) else set()
     for name, task in evals.all_tasks().items():
-        fitting = _fitting(members[0], name, length)
-        suggestion = task.suggestion(fitting) if fitting else None
+        suggestion = task.suggestion(length)
+        if suggestion and not suggestion.of_text:
+            fitting = _fitting(members[0], name, length)
+            suggestion = task.suggestion(fitting) if fitting else None
+        elif not all(map(_reads_text, members)):
+            continue
         if suggestion and suggestion.shows not in shown:
             lines = [ask(*arguments) for arguments in suggestion.calls]
             found.append((suggestion.what, " && ".join(lines)))
@@ -122,14 +126,10 @@ def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
 
 
 def _fitting(member: Member, name: str, length: int) -> int | None:
-    """The trained length, or the first of its doubles at which retrieval can be asked; or None."""
+    """The trained length, or the first of its doubles at which it can be asked; None if unknown."""
     path = member.runs[0].tokenizer_path
-    for doubled in (length << octave for octave in range(6)):
+    for doubled in (length << octave for octave in range(6)) if path.exists() else ():
         with contextlib.suppress(ValueError):
-            task = evals.parse(name)
-            if task.kind != "retrieval":
-                return length if _reads_text(member) else None
-            if path.exists():
-                task.check(evals.asked(member.config, Tokenizer(path), doubled))
-                return doubled
+            evals.parse(name).check(evals.asked(member.config, Tokenizer(path), doubled))
+            return doubled
     return None

@@ -15,7 +15,8 @@ from data.figures import Curve, Mark, Plot
 from evals import rows as rows_lib
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.kinds import KINDS
-from reporting.members import TRAINED, Member, at_several_lengths, tasks
+from evals.rows import TRAINED
+from reporting.members import Member, at_several_lengths, tasks
 from reporting.style import (
     FAINT,
     INK,
@@ -150,9 +151,9 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
     retrieval = kind == "retrieval"
     figure, panels = grid(1 + retrieval, height=4, columns=2)
     look = looks(members)
-    shown = [member for member in members if any(name == task for name, _ in member.own)]
+    shown = [member for member in members if member.of_task(task)]
     for place, member in enumerate(shown):
-        found = [measured for (name, _), measured in member.own.items() if name == task]
+        found = member.of_task(task)
         style = look[member.index]
         options = {"color": style.color, "ls": style.linestyle, "lw": 1.7, "marker": "o", "ms": 4}
         lengths, values = [m.length for m in found], [m.value for m in found]
@@ -162,7 +163,8 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
             aside = 2 ** (0.04 * (place - (len(shown) - 1) / 2))
             places = [aside * length for length in lengths]
             l50_against(panels[1], member, places, [m.estimate for m in found], style)
-    lengths = sorted({m.length for member in shown for m in member.own.values() if m.task == task})
+    asked = [measured for member in shown for measured in member.of_task(task)]
+    lengths = sorted({measured.length for measured in asked})
     trained = {member.trained_length for member in shown}
     for ax in panels:
         ax.set_xscale("log", base=2)
@@ -175,8 +177,7 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
         panels[0].set_ylim(-0.03, 1.03)
     if retrieval:
         panels[1].set_title("effective context (tokens)", fontsize=10)
-        estimates = [m.estimate for member in shown for m in member.own.values() if m.task == task]
-        if all(estimate.verdict == NOT_LEARNED for estimate in estimates):
+        if all(measured.estimate.verdict == NOT_LEARNED for measured in asked):
             box = {"fc": "white", "ec": "none", "pad": 2}
             middle = {"xycoords": "axes fraction", "ha": "center", "color": FAINT, "bbox": box}
             panels[1].annotate("no member learned it", (0.5, 0.5), **middle)

@@ -15,7 +15,8 @@ import evals
 from data.figures import Grid
 from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
-from reporting.members import TRAINED, Measurement, Member, at_several_lengths, task_order, tasks
+from evals.rows import TRAINED
+from reporting.members import Measurement, Member, at_several_lengths, task_order, tasks
 from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, hint
 
 # Lightness rises evenly from dark blue to yellow, and with it the order survives every kind of
@@ -62,10 +63,7 @@ def distance_tasks(members: Sequence[Member]) -> list[str]:
 
 
 def _of(members: Sequence[Member], task: str) -> list[tuple[Member, list[Measurement]]]:
-    found = [
-        (member, [measured for (name, _), measured in member.own.items() if name == task])
-        for member in members
-    ]
+    found = [(member, member.of_task(task)) for member in members]
     return [(member, measured) for member, measured in found if measured]
 
 
@@ -141,14 +139,9 @@ def cell_text(measured: Measurement) -> str:
     """The number in a cell of the matrix, and the interval under it where there is one."""
     if measured.kind != "retrieval":
         return f"{measured.value:.3f}"
-    estimate = measured.estimate
-    if estimate.verdict == NOT_LEARNED:
+    if measured.estimate.verdict == NOT_LEARNED:
         return "not\nlearned"
-    if estimate.verdict != MEASURED:
-        return estimate.verdict
-    low = f"{estimate.ci_low:.3g}" if estimate.ci_low else f"< {estimate.shortest}"
-    high = f"{estimate.ci_high:.3g}" if estimate.ci_high < np.inf else f"> {estimate.longest}"
-    return f"{estimate.l50:.3g}\n[{low}, {high}]"
+    return str(measured.estimate).partition(", isotonic")[0].replace(" [", "\n[")
 
 
 def matrix(members: Sequence[Member], task: str, length: int) -> Figure:

@@ -11,15 +11,13 @@ from evals import rows as rows_lib
 from evals.estimate import effective_context
 from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from evals.kinds import KINDS
-from evals.rows import Rows
+from evals.rows import TRAINED, Rows
 from experiment import stages
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from reporting.labels import labels, setting
-from reporting.tables import relative
+from reporting.tables import TRAINED, relative
 from theory.predictions import Predictions, predict
-
-TRAINED = "trained"
 
 LOSS_POINTS = 150
 
@@ -109,9 +107,13 @@ class Member:
         """Under the variant it was trained with, by task and length (ascending)."""
         return {(m.task, m.length): m for m in self.measurements if m.variant == TRAINED}
 
+    def of_task(self, task: str) -> list[Measurement]:
+        """Those of `own`, by length (ascending)."""
+        return [measured for (name, _), measured in self.own.items() if name == task]
+
     def nearest(self, task: str) -> Measurement | None:
         """Under its own variant, at the trained length or the evaluated one nearest to it."""
-        found = [measured for (name, _), measured in self.own.items() if name == task]
+        found = self.of_task(task)
         return min(found, key=lambda m: abs(m.length - self.trained_length), default=None)
 
     @functools.cached_property
@@ -148,38 +150,28 @@ def _order(member: Member) -> tuple:
 
 def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
     """The last stage that was trained, and the others that were evaluated."""
-    first, found = runs[0], {}
-    for run in runs:
-        exists = run.results_path.exists()
-        found[run] = rows_lib.read(run.results_path) if exists else rows_lib.columns([])
-    stage_of = {
-        int(step): stages.at(first.config, int(step)).number
-        for rows in found.values()
-        for step in np.unique(rows["step"])
-    }
+    first, paths = runs[0], [run.results_path for run in runs]
+    rows = rows_lib.concatenate([rows_lib.read(path) for path in paths if path.exists()])
+    evaluated = np.unique(rows["step"]).tolist()
+    stage_of = {step: stages.at(first.config, step).number for step in evaluated}
     newest = max(first.steps(), default=0)
-    last = stages.at(first.config, newest)
-    numbers = sorted({*stage_of.values(), last.number})
+    last = stages.at(first.config, newest).number
+    numbers = sorted({*stage_of.values(), last})
     for number in numbers:
         steps = [step for step, stage in stage_of.items() if stage == number] or [newest]
         config = first.config_at(max(steps))
-        rows = [_at(steps, of_run) for of_run in found.values()]
-        superseded = number != last.number
+        of_stage = np.isin(rows["step"], steps)
+        own = {name: column[of_stage] for name, column in rows.items()}
         yield Member(
             index=0,
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
             runs=runs,
             config=config,
-            superseded=superseded,
+            superseded=number != last,
             theory=predict(config.model.rotary_table(config.data.context_length).inv_freq),
-            measurements=tuple(_measurements(rows_lib.concatenate(rows), config)),
-            losses=() if superseded else tuple(filter(None, map(_loss, runs))),
+            measurements=tuple(_measurements(own, config)),
+            losses=tuple(filter(None, map(_loss, runs))) if number == last else (),
         )
-
-
-def _at(steps: Sequence[int], rows: Rows) -> Rows:
-    keep = np.isin(rows["step"], steps)
-    return {name: column[keep] for name, column in rows.items()}
 
 
 def _measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from reporting.labels import flatten
 from reporting.members import Member, learned, tasks
-from reporting.page import Finding, Folded, Part, Table, Text, words
+from reporting.page import Finding, Folded, Part, Table, words
 from theory.predictions import HORIZON
 
 
@@ -114,9 +114,10 @@ def differences(members: Sequence[Member]) -> list[Part]:
         (member.index, [member.label, *(setting.get(field, "") for field in different)])
         for member, setting in zip(members, settings, strict=True)
     ]
-    table = Table(heads=["member", *different], lines=lines, wraps=True)
+    heads = ["member", *different] if different else []
+    nothing = "" if different else "Nothing: there is one member."
     return [
-        table if different else Text(text="Nothing: there is one member."),
+        Table(heads=heads, lines=lines if different else [], caption=nothing, wraps=True),
         Folded(
             summary=f"Configuration shared by all members ({len(shared)} fields)",
             part=Table(heads=["field", "value"], lines=shared, wraps=True),

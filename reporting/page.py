@@ -87,15 +87,7 @@ class Folded:
     part: "Part"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Text:
-    """A paragraph."""
-
-    template: ClassVar = "text.html"
-    text: str
-
-
-Part: TypeAlias = Picture | Table | Commands | Folded | Text
+Part: TypeAlias = Picture | Table | Commands | Folded
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -314,8 +314,8 @@ def test_nothing_to_ask_is_a_mistake(tmp_path, tokenizer_bytes, capsys):
         (["--tasks=perplexity"], "perplexity needs text"),
         (["--tasks=lines", "--lengths=8"], "lines does not fit length=8; the shortest that works"),
         (["--lengths=1"], "lengths must be at least 2 tokens, got 1"),
-        (["--precision=0"], "precision must be a positive number of octaves, got 0"),
-        (["--documents=0"], "documents must be at least 1, got 0"),
+        (["--precision=0"], "precision must be a finite number above 0, got 0"),
+        (["--documents=0"], "documents must be a whole number of at least 1, got 0"),
         (["--step=3"], "has no checkpoint of step 3; it has [4]"),
         (["--rotary=ropee(base=10)"], "unknown rotary variant 'ropee'; did you mean 'rope'?"),
         (["--rotary=ntk_aware"], "ntk_aware needs factor: write ntk_aware(factor=...)"),
@@ -356,6 +356,12 @@ def test_help_teaches(capsys):
     out = capsys.readouterr().out
     assert "  kv\n      Key-value recall" in out and "examples:" in out and "NOT_LEARNED" in out
     assert "  lagcopy(text=random|natural|control, lag=None)\n" in out
+
+
+def test_help_lists_tasks_where_no_model_could_run(run_script):
+    absent = "'jax', 'flax', 'orbax', 'grain', 'array_record', 'zstandard', 'matplotlib'"
+    code = f"import sys; sys.modules |= dict.fromkeys([{absent}]); import evaluate; evaluate.main()"
+    assert "  needle(haystack=" in run_script("-c", code, "--help").stdout
 
 
 def test_lengths_must_be_numbers(capsys):

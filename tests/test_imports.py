@@ -17,7 +17,7 @@ ALLOWED = {
     "model.rotary.show": {"numpy", "matplotlib", "model.rotary"},
     "model.rotary.__main__": {"model.rotary", "theory", "experiment"},
     "model": {"numpy", "jax", "flax"},
-    "theory": {"numpy", "scipy", "matplotlib", "rich", "model.rotary"},
+    "theory": {"numpy", "matplotlib", "model.rotary"},
     "theory.__main__": {"numpy", "matplotlib", "rich", "theory", "model", "experiment"},
     # grain's worker processes import it: no jax, so no accelerator.
     "data": {"numpy", "grain", "tensorflow_datasets", "array_record", "sentencepiece"}

@@ -204,6 +204,15 @@ def test_wide_tables_are_scrolled_in_a_box_and_their_captions_are_not(page):
     assert "</div>\n<figcaption>Effective context: the distance in tokens" in page
 
 
+def test_what_is_chosen_has_its_name_where_nothing_can_be_chosen(page):
+    """On paper, or without a script, all tables stand below each other."""
+    shown = section(page, "Effective context by other rules")
+    buttons = re.findall(r"<button[^>]*>([^<]*)", shown)
+    assert re.findall(r'class="named">([^<]*)', shown) == buttons == ["kv", "lines"]
+    assert re.search(r"@media print {[^@]*\.named { display: block; }", page)
+    assert "<noscript><style>.tabs { display: none; } .named { display: block; }" in page
+
+
 def test_text_of_the_configuration_is_escaped(page):
     assert "<h1>Does &lt;b&gt;1 &lt; 2&lt;/b&gt; &amp; how far?</h1>" in page
 
@@ -469,8 +478,9 @@ def test_a_page_of_several_directories_replaces_none_of_theirs(tmp_path, monkeyp
     both = tmp_path / "report-10+30"
     assert (both / "results.csv").exists() and (both / "effective_context.png").exists()
     assert {"base=10", "base=30"} <= numbers((both / "report.html").read_text()).keys()
-    # A directory given twice is one.
+    # A directory given twice is one, and a pattern like * names this page's too.
     assert run_report("10", "30", "10") == run_report("10", runs[0]) == 0
+    assert run_report("10", "30", "report-10+30") == 0
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("report")] == [
         "report-10+30"
     ]

@@ -16,16 +16,11 @@ from rich.table import Table
 from model import rotary
 from model.rotary import Rotary
 from model.rotary.rope import Rope
+from settings.commands import Parser
 from settings.expressions import nearest
 from theory import asymptotic, bound, decay, family, figures, predictions, published
 
 OPEN = "?"  # stands for the number to be found in a variant's expression
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        """One line, no usage: scripts and people read the reason, `--help` teaches the rest."""
-        self.exit(2, f"{self.prog}: error: {message}\n")
 
 
 def tokens(text: str) -> int:
@@ -320,7 +315,7 @@ def _drawn(
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m theory", description=__doc__)
+    parser = Parser(prog="python -m theory", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
 
     def add(name, function, text, *shared, description=None):

@@ -72,7 +72,7 @@ class StageLog:
         self._bar.update(self._task, completed=step)
 
     def put(self, step: int, scalars: dict[str, jax.Array]) -> None:
-        """Keeps what update number `step` gives, one number or one a member."""
+        """Keeps what update number `step` gives, one number or one per member."""
         self._pending = step, scalars
 
     def flush(self) -> None:

@@ -82,7 +82,7 @@ def unstack(tree: Any, num_members: int, shardings: Any) -> Iterator[Any]:
         yield jax.tree.map(jnp.copy, tree)
         return
     one = jax.tree.map(lambda x: NamedSharding(x.mesh, PartitionSpec(*x.spec[1:])), shardings)
-    # One program a member, waited for: apart, the slices of many arrays may meet in another order
+    # One program per member, waited for: apart, the slices of many arrays may meet in another order
     # on another host, and wait for one another forever.
     for index in range(num_members):
         take = jax.jit(

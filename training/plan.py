@@ -26,8 +26,8 @@ class Plan(NamedTuple):
     """What is to be trained, checked. What members share is read from the first.
 
     Attributes:
-      configs: one a member, `start_from` with its step.
-      stages: one tuple a stage, holding each member's `Stage`.
+      configs: one per member, `start_from` with its step.
+      stages: one tuple per stage, holding each member's `Stage`.
       data: what each stage reads.
       mesh: the same in all stages.
       start_step: updates done already.

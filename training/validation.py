@@ -57,7 +57,7 @@ class Validation:
         self._nats_and_targets = jax.jit(program, out_shardings=everywhere)
 
     def __call__(self, params: Params, member: MemberArrays) -> dict[str, Any]:
-        """Scalars by name, one number or one a member."""
+        """Scalars by name, one number or one per member."""
         return {"val_loss": self._loss(params, member), **self._asked(params)}
 
     def _loss(self, params: Params, member: MemberArrays) -> jax.Array:

@@ -75,12 +75,12 @@ class _Prompt:
             + word
         )
 
-    def num_list_ids(self, count: int) -> int:
-        """Ids of a list of `count` items, their words left out."""
-        digits = sum(count - 10**power + 1 for power in range(len(str(count))))
+    def num_list_ids(self, count):
+        """Ids of a list of `count` items, their words left out; of each of several counts."""
+        digits = sum(np.maximum(count - 10**power + 1, 0) for power in range(9))
         return count * len(self.space + self.dot) - len(self.space) + digits
 
-    def num_ids(self, count: int, word_ids: int, common_ids: int) -> int:
+    def num_ids(self, count, word_ids, common_ids: int):
         """Ids of a prompt with its answers: `count` items of so many ids, ten common words."""
         answers = len(self.space) + self.num_list_ids(_NUM_COMMON) + common_ids
         return len(self.intro + self.question) + self.num_list_ids(count) + word_ids + answers
@@ -160,16 +160,9 @@ def _drawn(words: keys.Pairs, count: int, random) -> tuple[list[list[int]], list
 def _num_fitting(prompt, common, other, counts, room) -> int:
     """How many of the other words fit besides the common ones; at least one."""
     common_ids = sum(map(len, common))
-    word_ids = counts.common * common_ids
-    count = _NUM_COMMON * counts.common
-    fitting = 0
-    for word in other:
-        count += counts.other
-        word_ids += counts.other * len(word)
-        if prompt.num_ids(count, word_ids, common_ids) > room:
-            break
-        fitting += 1
-    return fitting
+    items = _NUM_COMMON * counts.common + counts.other * np.arange(1, len(other) + 1)
+    word_ids = counts.common * common_ids + counts.other * np.cumsum([*map(len, other)])
+    return int(np.searchsorted(prompt.num_ids(items, word_ids, common_ids), room, side="right"))
 
 
 def _question(prompt: _Prompt, items, common, random):

@@ -119,7 +119,7 @@ class ContextGain:
 
 
 def context_gain(rows: Results) -> ContextGain:
-    """The curve of one run, schedule and length.
+    """The curve of one run, variant and length.
 
     Raises:
       ValueError: if documents were not all asked at all contexts.

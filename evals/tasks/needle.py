@@ -237,7 +237,7 @@ class Needle(PromptTask):
     def suggestion(cls, length: int) -> Suggestion:
         """See `Task.suggestion`."""
         call: list[object] = ["--tasks", "needle", "--lengths", f"{length},{2 * length}"]
-        return Suggestion("Needles by length and depth.", "places", [call])
+        return Suggestion("Needles by length and depth.", "places", [call], of_text=False)
 
 
 def _nearest(wished: np.ndarray, places: np.ndarray, within: float) -> np.ndarray:

@@ -6,7 +6,7 @@
     repeated                at a longer length      the text as it is
 
 with T the trained length (Su Jianlin, kexue.fm/archives/9706; he does not state the lag). Right
-beyond T in the text as it is: the schedule extrapolates. Better still where it is repeated: the
+beyond T in the text as it is: the variant extrapolates. Better still where it is repeated: the
 model also copies from `lag` tokens back, which a table of perplexities cannot show.
 """
 

@@ -13,6 +13,7 @@ from experiment import overrides
 from model import rotary
 from model.rotary import Rotary
 from model.rotary.show import Head, as_json, as_text, cookbook, plot, report
+from settings.commands import Parser
 from settings.expressions import nearest, split_commas
 from theory import decay
 
@@ -61,15 +62,9 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
     )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        """One line, no usage: scripts and people read the reason, `--help` teaches the rest."""
-        self.exit(2, f"{self.prog}: error: {message}\n")
-
-
 def main() -> None:
     """Parses the command line, prints the reports."""
-    parser = _Parser(prog="python -m model.rotary", description=__doc__)
+    parser = Parser(prog="python -m model.rotary", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     show = commands.add_parser(
         "show",

@@ -1,4 +1,4 @@
-"""Patterns over layers: schedules and windows that differ from layer to layer."""
+"""Patterns over layers: variants and windows that differ from layer to layer."""
 
 import numpy as np
 import pytest

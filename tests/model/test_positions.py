@@ -176,8 +176,8 @@ def test_log_n_is_relative_to_the_trained_context():
         np.testing.assert_allclose(table.query_slope, [[slope]], rtol=1e-6)
 
 
-def test_every_schedule_field_reaches_the_table():
-    """A schedule that scales logits (YaRN does) is not mistaken for one that does not."""
+def test_every_variant_field_reaches_the_table():
+    """A variant that scales logits (YaRN does) is not mistaken for one that does not."""
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Warm(Rope):

@@ -1,8 +1,11 @@
+import dataclasses
 import shlex
+from pathlib import Path
 
-from experiment.run import RunDirectory
+from experiment.run import RunDirectory, find_runs
 from reporting import commands
-from tests.reporting.helpers import answers, experiment, make_run, make_sweep
+from reporting import members as members_lib
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep, row
 
 REPORT = "python report.py out"
 
@@ -54,3 +57,21 @@ def test_paths_in_expressions_keep_their_quotes(tmp_path):
     run = make_run(tmp_path, experiment("rope(base=10)"))
     run.record_command(shlex.join(words))
     assert expected in commands.repeat([tmp_path], REPORT)
+
+
+def test_what_else_can_be_measured_is_said_by_the_tasks(tmp_path):
+    config = experiment("rope(base=10)")
+    rows = answers(config, 20, documents=1)
+    rows += [row(config, "fixed_target(target=64)", distance=n, nll=9 - n / 32) for n in (32, 64)]
+    make_run(tmp_path / "text", config, rows)
+    data = dataclasses.replace(config.data, source="retrieval")
+    make_run(tmp_path / "none", dataclasses.replace(config, data=data), answers(config, 20))
+
+    def asked(name):
+        members = members_lib.read(find_runs([tmp_path / name]))
+        lines = [shlex.split(line) for _, line in commands.further(members, [Path("run")])]
+        return [line[line.index("--tasks") + 1] for line in lines if "--tasks" in line]
+
+    # What more context is worth has been measured; no tokenizer tells where a needle fits.
+    assert asked("text") == ["lagcopy(text=natural),lagcopy(text=control)", "repeated"]
+    assert asked("none") == []

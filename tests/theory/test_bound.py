@@ -113,7 +113,7 @@ def test_the_smallest_base_never_falls_with_length():
 
 
 def test_half_the_pairs_unrotated_cover_everything():
-    """Su 2024: each turning pair has one at rest beside it, and 1 + cos >= 0."""
+    """Su 2024: each rotated pair has an unrotated one beside it, and 1 + cos >= 0."""
     for fraction in (0.5, 0.25):
         answer = bound.smallest_base(2**31, 64, fraction)
         assert answer.low == 1.0 and answer.high < 1 + 1e-8
@@ -144,7 +144,7 @@ def test_all_lengths_of_the_papers():
 )
 @example(8, math.log(10), 16, 1)
 def test_feasibility_is_that_of_fifty_digits(length, x, head_dim, one_in):
-    """For random lengths and bases, whole heads and such with a quarter at rest."""
+    """For random lengths and bases, whole heads and such with a quarter unrotated."""
     base, fraction = math.exp(x), 1.0 if one_in == 1 else 0.75
     with mpmath.workdps(50):
         x = mpmath.log(base)
@@ -234,17 +234,17 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("text", FAMILIES)
-def test_a_family_is_its_schedule(text):
+def test_a_family_is_its_variant(text):
     for x in np.random.default_rng(0).uniform(0.01, 12, 60):
-        schedule = rotary.parse(text.replace("?", repr(math.exp(x))))
+        variant = rotary.parse(text.replace("?", repr(math.exp(x))))
         piece = next(piece for piece in FAMILIES[text] if x < piece.stop)
         ours = np.append(piece.inv_freq(x), np.zeros(piece.unrotated))
-        np.testing.assert_allclose(ours, schedule.inv_freq(64), rtol=1e-9)
+        np.testing.assert_allclose(ours, variant.inv_freq(64), rtol=1e-9)
 
 
 @pytest.mark.parametrize("text", FAMILIES)
 def test_the_smallest_number_of_a_family(text):
-    """The schedule of `high` covers the length, no smaller one of three hundred does."""
+    """The variant of `high` covers the length, no smaller one of three hundred does."""
     length = 700
     (answer,) = bound.smallest(FAMILIES[text], [length])
 

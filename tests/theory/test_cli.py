@@ -50,7 +50,7 @@ def test_json_is_one_object(theory):
     }
 
 
-def test_any_schedule_by_its_expression(theory):
+def test_any_variant_by_its_expression(theory):
     """Interpolation by 4 makes every distance a quarter of itself: 4 * 724 < m <= 4 * 725."""
     expression = "position_interpolation(base=1e4,factor=4)"
     code, out, _ = theory("length", "--rotary", expression, "--head-dim", "64")
@@ -143,7 +143,7 @@ def test_bound_in_words_never_rounds_out_of_an_interval(theory):
     assert "to type: 1.01 " in theory("bound", "--length", "2k", "--rotary-fraction", "0.5")[1]
 
 
-def test_bound_of_another_schedule(theory):
+def test_bound_of_another_variant(theory):
     """A factor 4 below what plain RoPE needs: NTK raises the base by 4^(64/62)."""
     plain = json.loads(theory("bound", "--length", "700", "--head-dim", "64", "--json")[1])
     arguments = ("bound", "--length", "700", "--head-dim", "64", "--json", "--rotary")
@@ -241,7 +241,7 @@ def test_128k_takes_seconds():
 
 
 def test_length_of_a_fraction_is_that_of_the_expression(theory):
-    # Half of the pairs at rest outweigh the other half: B_m >= 0 everywhere.
+    # Half of the pairs, unrotated, outweigh the other half: B_m >= 0 everywhere.
     code, out, _ = theory("length", "--base", "100", "--rotary-fraction", "0.5", "--json")
     assert code == 0 and json.loads(out)["first_violation"] is None
     _, plain, _ = theory("length", "--base", "100", "--rotary-fraction", "0.75")

@@ -144,7 +144,7 @@ def test_pairs_at_rest_push_the_bound_out_of_reach():
     turning = powers(10.0, 64)
     assert first_violation(np.zeros(32)) is None
     assert first_violation(np.concatenate([turning, np.zeros(32)])) is None
-    # Two pairs near half a turn a token outweigh one at rest at once; one pair never does.
+    # Two pairs near half a cycle per token outweigh an unrotated one at once; one pair never does.
     assert first_violation([3.0, 0.0]) is None
     assert first_violation([3.0, 3.0, 0.0]) == 1
 

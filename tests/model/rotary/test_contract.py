@@ -1,4 +1,4 @@
-"""What every schedule promises, asked of all that lie in `model/rotary/`."""
+"""What every variant promises, asked of all that lie in `model/rotary/`."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,7 @@ from model.positions import cos_sin, position_table, rotate
 from model.rotary import Rotary, expression, parse, variants
 from model.rotary.recorded import Recorded
 
-# One example of each schedule, from the configs: a new schedule brings a config, and this file
+# One example of each variant, from the configs: a new variant brings a config, and this file
 # stays as it is.
 EXAMPLES = {
     type(config.model.rotary).__module__.rpartition(".")[2]: config.model.rotary
@@ -30,7 +30,7 @@ HEAD_DIM = 64
 
 
 def example(name: str, head_dim: int = HEAD_DIM):
-    """The config's schedule; a list of numbers, one a pair, is cut or drawn out to fit a head."""
+    """The config's variant; a list of numbers, one a pair, is cut or drawn out to fit a head."""
     rotary = dataclasses.replace(EXAMPLES[name], rotary_fraction=1.0)
     lists = {
         field.name: getattr(rotary, field.name)
@@ -44,11 +44,11 @@ def example(name: str, head_dim: int = HEAD_DIM):
 
 
 def having(field: str) -> list[str]:
-    """Names of the schedules that have this field."""
+    """Names of the variants that have this field."""
     return [name for name, cls in variants().items() if field in cls.__dataclass_fields__]
 
 
-def test_every_schedule_has_a_config():
+def test_every_variant_has_a_config():
     assert set(NAMES) == set(EXAMPLES), "add it to configs/variants.py"
 
 
@@ -73,13 +73,13 @@ def test_frequencies_are_float64_and_fastest_first(name, head_dim):
     assert np.all((inv_freq >= 0) & (inv_freq <= 1))
 
 
-def test_expression_reads_back_as_the_same_schedule(name):
+def test_expression_reads_back_as_the_same_variant(name):
     for change in ({}, {"rotary_fraction": 0.5}, {"log_n": "train"}):
         rotary = dataclasses.replace(example(name), **change)
         assert parse(expression(rotary)) == rotary
 
 
-def test_json_reads_back_as_the_same_schedule(name):
+def test_json_reads_back_as_the_same_variant(name):
     rotary = dataclasses.replace(example(name), rotary_fraction=0.5)
     restored = from_dict(json.loads(json.dumps(to_dict(rotary))))
     assert restored == rotary
@@ -129,7 +129,7 @@ def test_factor_one_changes_nothing(name):
     assert once.logit_scale == 1.0
 
 
-def test_a_fraction_is_the_smaller_schedule_and_zeros(name):
+def test_a_fraction_is_the_smaller_variant_and_zeros(name):
     """The exponent runs over the features that turn: half of 64 is all of 32 (GPT-NeoX)."""
     if name == "p_rope":  # its exponent runs over the whole head: that is all it is
         return

@@ -1,4 +1,4 @@
-"""Dynamic schedules: unstretched up to the trained length, the static schedule beyond.
+"""Dynamic variants: unstretched up to the trained length, the static variant beyond.
 
 The numbers of dynamic NTK are transformers 5.23's (`_compute_dynamic_ntk_parameters`, factor 1,
 base 500, head 64, trained 2048, row 8192: its base is then 500 * 4 ** (64 / 62)).
@@ -21,14 +21,14 @@ STATIC = {
 
 
 def dynamic(name: str, **shared) -> rotary.Rotary:
-    schedule = rotary.parse(f"{name}(base=500,original_context_length={ORIGINAL})")
-    return dataclasses.replace(schedule, **shared)
+    variant = rotary.parse(f"{name}(base=500,original_context_length={ORIGINAL})")
+    return dataclasses.replace(variant, **shared)
 
 
 SIZES = rotary.HeadSizes(num_layers=1, num_kv_heads=1, head_dim=64)
 
 
-def test_every_dynamic_schedule_is_tested_here():
+def test_every_dynamic_variant_is_tested_here():
     assert {name for name in rotary.variants() if name.startswith("dynamic_")} == set(STATIC)
 
 
@@ -43,7 +43,7 @@ def test_up_to_the_trained_length_nothing_changes_bit_for_bit(name, length):
 
 @pytest.mark.parametrize("name", STATIC)
 @pytest.mark.parametrize("length", [2049, 8192, 20480])
-def test_beyond_it_is_the_static_schedule_of_that_factor(name, length):
+def test_beyond_it_is_the_static_variant_of_that_factor(name, length):
     static = rotary.parse(STATIC[name].format(factor=length / ORIGINAL))
     shared = {"rotary_fraction": 0.5, "log_n": "extrapolate"}
     assert dynamic(name).at_length(length) == static
@@ -66,6 +66,6 @@ def test_dynamic_ntk_has_the_numbers_of_transformers():
 
 
 @pytest.mark.parametrize("name", ["dynamic_ntk_by_parts", "dynamic_yarn"])
-def test_what_the_static_schedule_refuses_is_refused_at_once(name):
+def test_what_the_static_variant_refuses_is_refused_at_once(name):
     with pytest.raises(ValueError, match="beta_fast"):
         dynamic(name, beta_fast=0.5)

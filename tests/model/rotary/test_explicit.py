@@ -27,19 +27,19 @@ def test_a_file_is_read_once_and_its_numbers_are_kept(tmp_path, name):
     else:
         content = {"inv_freq": VALUES, "logit_scale": 1.0} if name == "shown.json" else VALUES
         path.write_text(json.dumps(content))
-    schedule = parse(f"explicit(file={str(path)!r})")
+    variant = parse(f"explicit(file={str(path)!r})")
     path.unlink()
-    assert schedule == Explicit(values=VALUES)
-    assert expression(schedule) == "explicit(values=(1.0, 0.3, 0.1, 0.0))"
-    recorded = json.loads(json.dumps(to_dict(schedule)))
+    assert variant == Explicit(values=VALUES)
+    assert expression(variant) == "explicit(values=(1.0, 0.3, 0.1, 0.0))"
+    recorded = json.loads(json.dumps(to_dict(variant)))
     assert recorded["values"] == [1.0, 0.3, 0.1, 0.0]
-    assert from_dict(recorded) == schedule
+    assert from_dict(recorded) == variant
 
 
 def test_float32_files_are_taken_exactly(tmp_path):
     np.save(tmp_path / "own.npy", np.array([1, 1 / 3], np.float32))
-    schedule = Explicit(file=str(tmp_path / "own.npy"))
-    assert schedule.values == (1.0, 0.3333333432674408)
+    variant = Explicit(file=str(tmp_path / "own.npy"))
+    assert variant.values == (1.0, 0.3333333432674408)
 
 
 def test_a_list_of_the_wrong_length_is_refused():

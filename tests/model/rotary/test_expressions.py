@@ -68,7 +68,7 @@ def test_mistakes(text, message):
     assert "\n" not in str(caught.value)
 
 
-def test_whole_numbers_and_floats_are_the_same_schedule():
+def test_whole_numbers_and_floats_are_the_same_variant():
     assert parse("rope(base=10)") == parse("rope(base=10.0)")
     assert expression(parse("rope(base=10)")) == expression(parse("rope(base=10.0)"))
 

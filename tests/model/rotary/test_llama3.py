@@ -50,7 +50,7 @@ BASE_500 = {
 
 
 @pytest.mark.parametrize(
-    "schedule, head_dim, expected",
+    "variant, head_dim, expected",
     [
         (Llama3(base=5e5, factor=8.0, original_context_length=8192), 128, LLAMA_3_1),
         (Llama3(base=100.0, factor=8.0, original_context_length=128), 64, BASE_100),
@@ -67,11 +67,11 @@ BASE_500 = {
         ),
     ],
 )
-def test_frequencies_are_those_of_transformers(schedule, head_dim, expected):
-    inv_freq = schedule.inv_freq(head_dim)
+def test_frequencies_are_those_of_transformers(variant, head_dim, expected):
+    inv_freq = variant.inv_freq(head_dim)
     for pair, value in expected.items():
         assert inv_freq[pair] == pytest.approx(value, rel=1e-6), pair
-    assert schedule.logit_scale == 1.0
+    assert variant.logit_scale == 1.0
 
 
 @pytest.mark.parametrize("base", [100.0, 500.0, 5e5])

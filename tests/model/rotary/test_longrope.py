@@ -10,7 +10,7 @@ from model.rotary.longrope import Longrope
 from model.rotary.rope import Rope
 
 FACTORS = (1.0, 1.05, 1.25, 2.0, 3.5, 6.0, 10.0, 16.0)
-SCHEDULE = Longrope(
+VARIANT = Longrope(
     base=10_000.0,
     pair_factors=FACTORS,
     original_context_length=4096,
@@ -52,19 +52,19 @@ REFERENCE = {
 
 @pytest.mark.parametrize("base", REFERENCE)
 def test_frequencies_are_those_of_transformers(base):
-    inv_freq = dataclasses.replace(SCHEDULE, base=base).inv_freq(16)
+    inv_freq = dataclasses.replace(VARIANT, base=base).inv_freq(16)
     np.testing.assert_allclose(inv_freq, REFERENCE[base], rtol=1e-6)
 
 
 def test_the_attention_factor_applies_to_queries_and_to_keys():
     """transformers gives 1.15470..., the sqrt of 4/3, for 16 times 4096 = 2^12 tokens."""
-    assert SCHEDULE.logit_scale == pytest.approx(1.1547005383792517**2, rel=1e-14)
-    short = dataclasses.replace(SCHEDULE, target_context_length=4096)
+    assert VARIANT.logit_scale == pytest.approx(1.1547005383792517**2, rel=1e-14)
+    short = dataclasses.replace(VARIANT, target_context_length=4096)
     assert short.logit_scale == 1.0
 
 
 def test_factors_of_one_change_nothing():
-    ones = dataclasses.replace(SCHEDULE, pair_factors=32 * (1.0,))
+    ones = dataclasses.replace(VARIANT, pair_factors=32 * (1.0,))
     np.testing.assert_array_equal(ones.inv_freq(64), Rope(base=10_000.0).inv_freq(64))
 
 
@@ -76,9 +76,9 @@ def test_lists_are_tuples_of_floats():
 
 def test_a_list_of_the_wrong_length_is_refused():
     with pytest.raises(ValueError, match="pair_factors has 8 numbers; rotary_dim=32 needs 16"):
-        SCHEDULE.inv_freq(32)
+        VARIANT.inv_freq(32)
     with pytest.raises(ValueError, match="pair_factors has 8 numbers; rotary_dim=8 needs 4"):
-        dataclasses.replace(SCHEDULE, rotary_fraction=0.5).inv_freq(16)
+        dataclasses.replace(VARIANT, rotary_fraction=0.5).inv_freq(16)
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ def test_a_list_of_the_wrong_length_is_refused():
 )
 def test_senseless_parameters_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        dataclasses.replace(SCHEDULE, **change)
+        dataclasses.replace(VARIANT, **change)

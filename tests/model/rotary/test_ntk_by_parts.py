@@ -56,9 +56,9 @@ REFERENCE = [
 
 @pytest.mark.parametrize("parameters, expected", REFERENCE)
 def test_frequencies_are_the_papers(parameters, expected):
-    schedule = NtkByParts(**parameters)
-    np.testing.assert_allclose(schedule.inv_freq(16), expected, rtol=1e-14)
-    assert schedule.logit_scale == 1.0
+    variant = NtkByParts(**parameters)
+    np.testing.assert_allclose(variant.inv_freq(16), expected, rtol=1e-14)
+    assert variant.logit_scale == 1.0
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_small_bases(parameters, expected):
     "exponent, limit", [(1.0, NtkFixed), (0.0, PositionInterpolation), (1, NtkFixed)]
 )
 @pytest.mark.parametrize("base", [100.0, 500.0, 10_000.0])
-def test_its_limits_are_other_schedules(exponent, limit, base):
+def test_its_limits_are_other_variants(exponent, limit, base):
     mixed = NtkMixed(base=base, factor=8.0, exponent=exponent).inv_freq(64)
     np.testing.assert_array_equal(mixed, limit(base=base, factor=8.0).inv_freq(64))
 

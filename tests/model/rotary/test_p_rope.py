@@ -29,8 +29,8 @@ def test_small_bases(base, fraction, turning):
 
 def test_the_slowest_pair_that_turns_is_faster_than_under_partial_rotation():
     """A quarter of 128 at base 10,000: wavelengths end at 54 tokens, under `rope` at 35,333."""
-    for schedule, wavelength in ((PRope, 54.4), (Rope, 35_333)):
-        inv_freq = schedule(base=10_000.0, rotary_fraction=0.25).inv_freq(128)
+    for variant, wavelength in ((PRope, 54.4), (Rope, 35_333)):
+        inv_freq = variant(base=10_000.0, rotary_fraction=0.25).inv_freq(128)
         assert 2 * np.pi / inv_freq[15] == pytest.approx(wavelength, rel=1e-3)
 
 
@@ -38,7 +38,7 @@ def test_a_whole_head_is_plain_rope():
     np.testing.assert_array_equal(PRope(base=500.0).inv_freq(64), Rope(base=500.0).inv_freq(64))
 
 
-def test_it_refuses_what_every_schedule_does():
+def test_it_refuses_what_every_variant_does():
     with pytest.raises(
         ValueError, match=r"rotary_fraction must be a finite number in \(0, 1\], got 2"
     ):

@@ -12,8 +12,8 @@ from model.rotary.scaled_base import ScaledBase
 )
 def test_the_bases_of_llama_3_gradient(target, published):
     """Their config.json files say 283461213.0 and 3580165449.0."""
-    schedule = ScaledBase(base=5e5, original_context_length=8192, target_context_length=target)
-    assert int(schedule.scaled_base) == published
+    variant = ScaledBase(base=5e5, original_context_length=8192, target_context_length=target)
+    assert int(variant.scaled_base) == published
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,14 @@ def test_the_bases_of_llama_3_gradient(target, published):
     ],
 )
 def test_small_bases(base, original, target, scaled, pairs):
-    schedule = ScaledBase(base=base, original_context_length=original, target_context_length=target)
-    assert schedule.scaled_base == pytest.approx(scaled, rel=1e-13)
-    np.testing.assert_allclose(schedule.inv_freq(16)[[1, 7]], pairs, rtol=1e-13)
+    variant = ScaledBase(base=base, original_context_length=original, target_context_length=target)
+    assert variant.scaled_base == pytest.approx(scaled, rel=1e-13)
+    np.testing.assert_allclose(variant.inv_freq(16)[[1, 7]], pairs, rtol=1e-13)
 
 
 def test_the_same_target_changes_nothing():
-    schedule = ScaledBase(base=500.0, original_context_length=512, target_context_length=512)
-    np.testing.assert_array_equal(schedule.inv_freq(64), Rope(base=500.0).inv_freq(64))
+    variant = ScaledBase(base=500.0, original_context_length=512, target_context_length=512)
+    np.testing.assert_array_equal(variant.inv_freq(64), Rope(base=500.0).inv_freq(64))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`python -m model.rotary show`: facts of known schedules, and mistakes on one line."""
+"""`python -m model.rotary show`: facts of known variants, and mistakes on one line."""
 
 import json
 import sys
@@ -126,7 +126,7 @@ def test_pairs_that_a_variant_never_sees_count_as_ones():
     assert latent.bands == ["kept"] * 4 + ["unrotated"] * 4
 
 
-def test_a_dynamic_schedule_is_shown_as_a_row_of_that_length_has_it(show):
+def test_a_dynamic_variant_is_shown_as_a_row_of_that_length_has_it(show):
     text = "dynamic_position_interpolation(base=500,original_context_length=256)"
     seen = json.loads(show(text, "--length", "1024", "--head-dim", "8", "--json"))
     assert seen["name"] == text

@@ -1,4 +1,4 @@
-"""Every schedule that transformers has, against its own functions: `make test-hf`."""
+"""Every variant that transformers has, against its own functions: `make test-hf`."""
 
 import math
 
@@ -107,15 +107,15 @@ def theirs(rope_type, base, head_dim, length=None, **parameters):
 def test_frequencies_and_attention_factor(text, rope_type, parameters, length, base, head_dim):
     parameters = dict(parameters)
     more = parameters.pop("more", "")
-    schedule = parse(text.format(base=base, more=more, original=parameters.get("original")))
+    variant = parse(text.format(base=base, more=more, original=parameters.get("original")))
     inv_freq, factor = theirs(rope_type, base, head_dim, length, **parameters)
     # float32 on their side; where the ramp subtracts, that is 2e-6 relative.
-    np.testing.assert_allclose(schedule.inv_freq(head_dim), inv_freq, rtol=5e-6)
+    np.testing.assert_allclose(variant.inv_freq(head_dim), inv_freq, rtol=5e-6)
     # Of DeepSeek's two scales transformers' function returns the ratio, its model has the other.
     if "mscale_all_dim" in parameters:
-        factor *= math.sqrt(schedule.unrotated_logit_scale)
-        assert schedule.unrotated_logit_scale == pytest.approx((0.1 * 0.5 * math.log(8) + 1) ** 2)
-    assert schedule.logit_scale == pytest.approx(factor**2, rel=1e-12)
+        factor *= math.sqrt(variant.unrotated_logit_scale)
+        assert variant.unrotated_logit_scale == pytest.approx((0.1 * 0.5 * math.log(8) + 1) ** 2)
+    assert variant.logit_scale == pytest.approx(factor**2, rel=1e-12)
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -131,9 +131,9 @@ def test_longrope(base):
         short_factor=16 * [1.0],
         long_factor=factors,
     )
-    schedule = parse(
+    variant = parse(
         f"longrope(base={base},pair_factors={factors},original_context_length=2048,"
         "target_context_length=65536)"
     )
-    np.testing.assert_allclose(schedule.inv_freq(32), inv_freq, rtol=1e-6)
-    assert schedule.logit_scale == pytest.approx(factor**2, rel=1e-12)
+    np.testing.assert_allclose(variant.inv_freq(32), inv_freq, rtol=1e-6)
+    assert variant.logit_scale == pytest.approx(factor**2, rel=1e-12)

@@ -48,8 +48,8 @@ def test_frequencies_are_those_of_transformers(case):
 
 @pytest.mark.parametrize(("factor", "attention_factor"), [(8, 1.2079441541679836), (1, 1.0)])
 def test_the_attention_factor_applies_to_queries_and_to_keys(factor, attention_factor):
-    schedule = rotary.parse(f"yarn(base=1e4,factor={factor},original_context_length=4096)")
-    assert schedule.logit_scale == pytest.approx(attention_factor**2, rel=1e-12)
+    variant = rotary.parse(f"yarn(base=1e4,factor={factor},original_context_length=4096)")
+    assert variant.logit_scale == pytest.approx(attention_factor**2, rel=1e-12)
 
 
 def test_factor_one_is_plain_rope():
@@ -61,8 +61,8 @@ def test_factor_one_is_plain_rope():
 
 def test_pairs_that_all_turn_often_are_all_kept():
     # Base 3 turns every pair hundreds of times in 65536 tokens.
-    schedule = rotary.parse("yarn(base=3,factor=4,original_context_length=65536)")
-    np.testing.assert_array_equal(schedule.inv_freq(16), rotary.parse("rope(base=3)").inv_freq(16))
+    variant = rotary.parse("yarn(base=3,factor=4,original_context_length=65536)")
+    np.testing.assert_array_equal(variant.inv_freq(16), rotary.parse("rope(base=3)").inv_freq(16))
 
 
 @pytest.mark.parametrize("change", ["factor=0.5", "beta_fast=1", "original_context_length=0"])
@@ -89,30 +89,30 @@ TRUNCATION = {
 @pytest.mark.parametrize("case", TRUNCATION)
 def test_the_ramp_ends_at_whole_pairs_unless_told_not_to(case):
     base, truncate = case
-    schedule = rotary.parse(
+    variant = rotary.parse(
         f"yarn(base={base},factor=8,original_context_length=2048,truncate={truncate})"
     )
     for pair, value in TRUNCATION[case].items():
-        assert schedule.inv_freq(32)[pair] == pytest.approx(value, rel=2e-6), pair
+        assert variant.inv_freq(32)[pair] == pytest.approx(value, rel=2e-6), pair
 
 
 @pytest.mark.parametrize(
-    ("options", "turning", "resting"),
+    ("options", "rotated", "unrotated"),
     [
         # 0.1 ln 40 + 1 = 1.36889; times 0.707: 1.26080; DeepSeek-V3 and V2 scale all alike.
         ("mscale=1,mscale_all_dim=1", 1.3688879454113936, 1.3688879454113936),
         ("mscale=0.707,mscale_all_dim=0.707", 1.2608037774058553, 1.2608037774058553),
         # transformers: attention factor 0.92104..., and DeepSeek's softmax has 1.36889 for all.
         ("mscale=0.707,mscale_all_dim=1", 0.9210423553163399 * 1.3688879454113936, 1.36888794541),
-        # DeepSeek's default: what does not turn is left alone.
+        # DeepSeek's default: what is unrotated is left alone.
         ("mscale_all_dim=0", 1.3688879454113936, 1.0),
         ("mscale=0", 1.0, 1.0),
     ],
 )
-def test_mscale_is_deepseeks(options, turning, resting):
-    schedule = rotary.parse(f"yarn(base=1e4,factor=40,original_context_length=4096,{options})")
-    assert schedule.logit_scale == pytest.approx(turning**2, rel=1e-12)
-    assert schedule.unrotated_logit_scale == pytest.approx(resting**2, rel=1e-10)
+def test_mscale_is_deepseeks(options, rotated, unrotated):
+    variant = rotary.parse(f"yarn(base=1e4,factor=40,original_context_length=4096,{options})")
+    assert variant.logit_scale == pytest.approx(rotated**2, rel=1e-12)
+    assert variant.unrotated_logit_scale == pytest.approx(unrotated**2, rel=1e-10)
 
 
 def test_the_factor_must_stretch():
