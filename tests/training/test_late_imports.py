@@ -85,11 +85,19 @@ def test_a_finished_store_trains_without_what_made_it(tmp_path, tiny_data, envir
     assert data[0].read_text() == data[1].read_text()
 
 
-@pytest.mark.parametrize("command", ["train.py", "sweep.py"])
-def test_help_needs_no_jax(command, environment):
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("train.py", "base_30m"),
+        ("sweep.py", "base_30m"),
+        ("evaluate.py", "lagcopy"),
+        ("report.py", "usage: report.py"),
+    ],
+)
+def test_help_needs_no_jax(command, says, environment):
     script = f"import runpy; sys.argv = [{command!r}, '--help']; runpy.run_path({command!r}, "
     script += "run_name='__main__')"
-    absent = HEAVY | {"jax", "flax", "optax", "orbax", "sentencepiece"}
+    absent = HEAVY | {"jax", "flax", "optax", "orbax"}
     done = run(script, absent=absent, environment=environment)
     assert done.returncode == 0, done.stderr
-    assert "base_30m" in done.stdout and "dotted.field=value" in done.stdout
+    assert says in done.stdout
