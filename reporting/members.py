@@ -16,7 +16,7 @@ from experiment import stages
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from reporting.labels import labels, setting
-from reporting.tables import TRAINED, relative
+from reporting.tables import relative
 from theory.predictions import Predictions, predict
 
 LOSS_POINTS = 150
