@@ -43,7 +43,7 @@ from tpu import topology as topology_lib
 from tpu.hlo import Collective, Program
 from tpu.plan import amount, command_line, make_table, notes
 from tpu.topology import Chip, Topology
-from training.members import abstract_state, member_arrays
+from training.members import abstract_state, member_arrays, shardings_of
 from training.step import compile_step
 
 
@@ -137,8 +137,7 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
     """
     mesh = make_mesh(config, num_members, compile_devices(topology))
     arguments = step_arguments(config, mesh, num_members)
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, arguments[0])
-    step = compile_step(config, num_members, mesh, shardings)
+    step = compile_step(config, num_members, mesh, shardings_of(arguments[0]))
     started = time.monotonic()
     with jax.set_mesh(mesh):
         traced = step.trace(*arguments)

@@ -1,6 +1,7 @@
 """A sweep's members are runs like any other."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from experiment import overrides
 from experiment.checkpoint import restore_params
 from experiment.run import RunDirectory, find_runs
-from training import loop, plan
+from training import loop, sweep
 from training.loop import train
 from training.sweep import make_members, shared_part, train_sweep
 
@@ -189,13 +190,16 @@ def asked(monkeypatch):
     """What `training.loop.train` was asked for, one (directory, config, overrides) a member."""
     calls = []
 
-    def record(configs, runs, *, given_overrides, command, make_ask):
-        paths = [run.path for run in runs]
-        calls.extend(zip(paths, configs, given_overrides, strict=True))
+    def record(plan, *, command, ask):
+        paths = [run.path for run in plan.runs]
+        calls.extend(zip(paths, plan.configs, plan.overrides, strict=True))
         return True
 
+    def unchecked(configs, runs, overrides):
+        return types.SimpleNamespace(configs=configs, runs=runs, overrides=overrides)
+
     monkeypatch.setattr(loop, "train", record)
-    monkeypatch.setattr(plan, "make_plan", lambda configs, runs: None)
+    monkeypatch.setattr(sweep, "make_plan", unchecked)
     return calls
 
 
