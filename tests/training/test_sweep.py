@@ -11,6 +11,7 @@ from experiment.checkpoint import restore_params
 from experiment.run import RunDirectory, find_runs
 from training import loop, sweep
 from training.loop import train
+from training.plan import make_plan
 from training.sweep import make_members, shared_part, train_sweep
 
 
@@ -155,7 +156,7 @@ def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, 
         for base in (10, 50)
     ]
     runs = [RunDirectory(tmp_path / name) for name in ("together10", "together50", "alone")]
-    assert train(configs, runs[:2]) and train(configs[1:], runs[2:])
+    assert train(make_plan(configs, runs[:2])) and train(make_plan(configs[1:], runs[2:]))
     _, together, alone = runs
     losses = [[row["loss"] for row in run.read_metrics()] for run in (together, alone)]
     assert len(losses[0]) == 7
