@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from reporting.tables import tables
 
     console = Console(stderr=True)
-    results: runner.Results = []
+    results: runner.Evaluated = []
     try:
         options = runner.Options(
             tasks=args.tasks,

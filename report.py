@@ -30,11 +30,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default: above)")
     args = parser.parse_args()
     # After parsing: --help needs none of matplotlib and JAX.
-    from reporting.writing import page_of, write
+    from reporting.writing import is_page, page_of, write
 
-    out = args.out or page_of(args.dirs)
+    # A pattern like runs/* names the pages of several directories too.
+    dirs = [path for path in args.dirs if not is_page(path)] or args.dirs
+    out = args.out or page_of(dirs)
     try:
-        write(args.dirs, out, shlex.join(["python", *sys.argv]))
+        write(dirs, out, shlex.join(["python", *sys.argv]))
     except (ValueError, OSError) as error:
         parser.error(str(error).replace("\n", " "))
     print(out)

@@ -14,8 +14,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from data.files import write_atomically
+from data.task import Results
 
-Rows = dict[str, np.ndarray]
+Rows = Results
+
+TRAINED = "trained"  # stands for the variant that a run was trained with
 
 SCHEMA: dict[str, type] = {
     "task": str,  # as an expression, `needle(haystack=noise)`

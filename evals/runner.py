@@ -16,7 +16,7 @@ from data.task import Document, Task
 from data.tokenizer import Tokenizer
 from evals import kinds, rows
 from evals.estimate.sequential import next_round
-from evals.rows import Rows
+from evals.rows import TRAINED, Rows
 from evals.score import AnswerScores, Candidate, check_fits, score
 from experiment import stages
 from experiment.checkpoint import restore_params
@@ -31,9 +31,7 @@ from model.transformer import Params
 from settings.checks import Count, Positive, check
 from settings.expressions import split_commas
 
-Results = list[tuple[RunDirectory, ExperimentConfig, Rows]]
-
-TRAINED = "trained"  # stands for the variant that a run was trained with
+Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 
 # However wide an interval stays, no more than this many times the documents first asked.
 _MOST_ROUNDS = 16
@@ -183,7 +181,7 @@ def evaluate(
     options: Options | None = None,
     *,
     console: Console | None = None,
-) -> Results:
+) -> Evaluated:
     """Evaluates runs and writes their result rows.
 
     Args:

@@ -18,6 +18,27 @@ def query_scale(table: PositionTable, positions_BT: jax.Array) -> jax.Array:
     return jnp.maximum(table.query_floor, table.query_slope * log_position_BT1)
 
 
+def attend(
+    config: ModelConfig, q_BTNH, k_BSKH, v_BSKU, table: PositionTable, segment_ids_BT
+) -> jax.Array:
+    """What each query finds, `[B, T, N, U]`; queries come rotated and scaled."""
+    with jax.named_scope("attention"):
+        return kernels.attention(
+            q_BTNH,
+            k_BSKH,
+            v_BSKU,
+            segment_ids_BT=segment_ids_BT,
+            window=table.window,
+            kernel=config.attention,
+        )
+
+
+def project(out_BTNU: jax.Array, weight: nnx.Param) -> jax.Array:
+    """What the heads found, back in the residual stream: `[B, T, D]`, by a weight `[N, U, D]`."""
+    N, U, D = weight.shape
+    return linear(out_BTNU.reshape(*out_BTNU.shape[:2], N * U), weight[...].reshape(N * U, D))
+
+
 class Attention(nnx.Module):
     """softmax(rotate(q) · rotate(k)) v, heads grouped over fewer keys (2305.13245)."""
 
@@ -75,17 +96,9 @@ class Attention(nnx.Module):
             q_BTNH = rotate(q_BTNH, *cos_sin) * for_heads(scale_BTK[..., None], q_BTNH.shape[2])
             k_BSKH = rotate(k_BSKH, *cos_sin)
 
-        with jax.named_scope("attention"):
-            out_BTNH = kernels.attention(
-                q_BTNH.astype(dtype),
-                k_BSKH.astype(dtype),
-                v_BSKH,
-                segment_ids_BT=segment_ids_BT,
-                window=table.window,
-                kernel=self.config.attention,
-            )
-        N, H, D = self.out.shape
-        return linear(out_BTNH.reshape(*x_BTD.shape[:2], N * H), self.out[...].reshape(N * H, D))
+        q_BTNH, k_BSKH = q_BTNH.astype(dtype), k_BSKH.astype(dtype)
+        out_BTNH = attend(self.config, q_BTNH, k_BSKH, v_BSKH, table, segment_ids_BT)
+        return project(out_BTNH, self.out)
 
     def _shift_keys(self, k_BSKH: jax.Array, positions_BT: jax.Array) -> jax.Array:
         """Mixes into each key the previous token's, per head, within the document."""

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from model import kernels
-from model.attention import query_scale
+from model.attention import attend, project, query_scale
 from model.config import ModelConfig
 from model.layers import RMSNorm, linear, normal_param
 from model.positions import PositionTable, rotate
@@ -80,14 +79,6 @@ class LatentAttention(nnx.Module):
             k_rope_BSNP = jnp.broadcast_to(k_rope_BS1P, (*k_BSNH.shape[:3], k_rope_BS1P.shape[3]))
             k_BSNX = jnp.concatenate([k_BSNH, k_rope_BSNP], axis=-1)
 
-        with jax.named_scope("attention"):
-            out_BTNU = kernels.attention(
-                q_BTNX.astype(dtype),
-                k_BSNX,
-                v_BSNU,
-                segment_ids_BT=segment_ids_BT,
-                window=table.window,
-                kernel=self.config.attention,
-            )
-        N, U, D = self.out.shape
-        return linear(out_BTNU.reshape(*x_BTD.shape[:2], N * U), self.out[...].reshape(N * U, D))
+        q_BTNX = q_BTNX.astype(dtype)
+        out_BTNU = attend(self.config, q_BTNX, k_BSNX, v_BSNU, table, segment_ids_BT)
+        return project(out_BTNU, self.out)

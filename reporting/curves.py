@@ -15,7 +15,8 @@ from data.figures import Curve, Mark, Plot
 from evals import rows as rows_lib
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.kinds import KINDS
-from reporting.members import TRAINED, Member, at_several_lengths, tasks
+from evals.rows import TRAINED
+from reporting.members import Member, at_several_lengths, tasks
 from reporting.style import (
     FAINT,
     INK,

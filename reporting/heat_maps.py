@@ -15,7 +15,8 @@ import evals
 from data.figures import Grid
 from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
-from reporting.members import TRAINED, Measurement, Member, at_several_lengths, task_order, tasks
+from evals.rows import TRAINED
+from reporting.members import Measurement, Member, at_several_lengths, task_order, tasks
 from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, hint
 
 # Lightness rises evenly from dark blue to yellow, and with it the order survives every kind of

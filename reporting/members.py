@@ -11,12 +11,12 @@ from evals import rows as rows_lib
 from evals.estimate import effective_context
 from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from evals.kinds import KINDS
-from evals.rows import Rows
+from evals.rows import TRAINED, Rows
 from experiment import stages
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from reporting.labels import labels, setting
-from reporting.tables import TRAINED, relative
+from reporting.tables import relative
 from theory.predictions import Predictions, predict
 
 LOSS_POINTS = 150

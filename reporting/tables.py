@@ -11,13 +11,12 @@ import evals
 from evals import rows
 from evals.estimate import effective_context, summaries
 from evals.kinds import KINDS
-from evals.rows import Rows
+from evals.rows import TRAINED, Rows
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib
 from theory.predictions import Predictions, predict
 
-TRAINED = "trained"
 _CORNER = "trained as \\\nevaluated with"
 
 
@@ -105,7 +104,7 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
                 matrix([each for each in compared if (each.task, each.length) == key])
                 for key in keys
             ]
-            chosen = [each for each in chosen if each not in compared]
+            chosen = [each for each in chosen if not evals.parse(each.task).compared]
         # Tasks of text have columns of their own.
         names = dict.fromkeys(each.task if kind == "likelihood" else "" for each in chosen)
         for name in names:

@@ -40,6 +40,11 @@ def page_of(dirs: Sequence[Path]) -> Path:
     return parent / f"report-{name}" / "report.html"
 
 
+def is_page(path: Path) -> bool:
+    """Whether a folder is that of a page of several directories."""
+    return path.name.startswith("report-") and (path / "report.html").exists()
+
+
 def write(dirs: Sequence[Path], out: Path, command: str) -> None:
     """Writes the page `out`, and its figures and results.csv beside it; `command` is what does it.
 

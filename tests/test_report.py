@@ -478,8 +478,9 @@ def test_a_page_of_several_directories_replaces_none_of_theirs(tmp_path, monkeyp
     both = tmp_path / "report-10+30"
     assert (both / "results.csv").exists() and (both / "effective_context.png").exists()
     assert {"base=10", "base=30"} <= numbers((both / "report.html").read_text()).keys()
-    # A directory given twice is one.
+    # A directory given twice is one, and a pattern like * names this page's too.
     assert run_report("10", "30", "10") == run_report("10", runs[0]) == 0
+    assert run_report("10", "30", "report-10+30") == 0
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("report")] == [
         "report-10+30"
     ]
