@@ -326,7 +326,7 @@ def test_killed_in_the_second_stage_ends_bit_identical(
         (["stages=[[model.tie_embeddings=false]]"], "stage 1: parameter output is"),
         (
             ["stages=[[train.learning_rate=1e-4],[data.context_length=3]]"],
-            "kv does not fit length=3; the shortest that works is 4",
+            "kv does not fit length=3; the shortest that works with this tokenizer is 4",
         ),
         (["stages=[[data.vocab_size=500]]"], "stage 1 has another tokenizer than stage 0; use"),
         (["start_from={parent}", "model.mlp_dim=32"], "start_from=.*parent@8: its parameter"),
