@@ -122,7 +122,7 @@ def step_arguments(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tu
     shape = (config.data.batch_size, config.data.context_length)
     integers = jax.ShapeDtypeStruct(shape, np.int32, sharding=sharding.batch_sharding(mesh))
     batch = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), integers)
-    batch["loss_mask"] = integers.update(dtype=np.float32)
+    batch |= {"loss_mask": integers.update(dtype=np.float32)}
     return state, member_arrays([stage] * num_members), batch, np.int32(0)
 
 
