@@ -39,7 +39,7 @@ from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts, text
 from evals.prompts import PromptTask
-from settings.checks import Bounds, Count, check
+from settings.checks import Bounds, Count
 
 
 class _Needle(NamedTuple):
@@ -119,7 +119,7 @@ class Needle(PromptTask):
     depths: Annotated[int, Bounds(at_least=2)] = 8
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         if self.cue != "ruler" and (self.keys > 1 or self.haystack == "noise"):
             raise ValueError(
                 f"needle(cue={self.cue}) has one needle, in text that differs between documents: "

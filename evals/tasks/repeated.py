@@ -11,26 +11,24 @@ model also copies from `lag` tokens back, which a table of perplexities cannot s
 """
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 
 import evals
 from data.figures import Shares, Suggestion
-from data.task import Asked, Document, Draw, Results, Task
-from evals import text
+from data.task import Asked, Document, Draw, Results
 from evals.estimate import summaries
 from evals.estimate.summaries import MeanWithError
 from evals.rows import select
-from evals.text import Crop
-from settings.checks import Count, check
+from evals.text import CropTask
+from settings.checks import Count
 
 COLUMNS = {"trained": "repeated, lag T", "half": "repeated, lag T/2", "none": "not repeated"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Repeated(Task):
+class Repeated(CropTask):
     """See the module. Answers are single tokens.
 
     A document asks at `tokens` positions, one at a random place of each of as many equal parts of
@@ -57,9 +55,6 @@ class Repeated(Task):
     lag: Literal["none", "trained", "half"] = "none"
     tokens: Count = 64
 
-    def __post_init__(self):
-        check(self)
-
     def least_length(self, asked: Asked) -> int:
         """A token for each answer, and one that is repeated."""
         return max(self.tokens, 0 if self.lag == "none" else self._lag(asked) + 1)
@@ -67,10 +62,6 @@ class Repeated(Task):
     def _lag(self, asked: Asked) -> int:
         trained = asked.data.context_length
         return {"none": asked.length, "trained": trained, "half": trained // 2}[self.lag]
-
-    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, Crop]]:
-        """See `Task.sources`."""
-        return text.crops(asked, numbers, task="repeated")
 
     def document(self, asked: Asked, draw: Draw) -> Document:
         """The start of a crop, as often as it fits."""
