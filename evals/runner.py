@@ -384,15 +384,12 @@ def _rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScore
     """Columns of one member's answers under one variant."""
     documents = asked.documents
     answers = np.concatenate([document.answers for document in documents])
-    counts = [len(document.answers) for document in documents]
 
     def each_answer(of_document: Callable[[Document], np.ndarray | int | None]) -> np.ndarray:
-        values = [of_document(document) for document in documents]
-        return np.concatenate(
-            [np.full(n, 0 if x is None else x) for n, x in zip(counts, values, strict=True)]
-        )
+        values = ((len(document.answers), of_document(document)) for document in documents)
+        return np.concatenate([np.full(n, 0 if x is None else x) for n, x in values])
 
-    constants = {
+    columns = {
         "task": asked.task.expression,
         "split": "validation",
         "run": member.name,
@@ -403,9 +400,6 @@ def _rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScore
         "trained_length": member.config.data.context_length,
         "length": asked.length,
         "chance": asked.task.chance(member.tokenizer),
-    }
-    columns = {name: np.full(len(answers), value) for name, value in constants.items()}
-    columns |= {
         "distance": answers[:, 2],
         "document": each_answer(lambda document: document.number),
         "query": each_answer(lambda d: d.first_query + np.arange(len(d.answers))),
@@ -414,4 +408,4 @@ def _rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScore
         "num_words": each_answer(lambda document: document.num_words),
         **scores._asdict(),
     }
-    return {name: columns[name] for name in rows.SCHEMA}
+    return {name: np.full(len(answers), columns[name]) for name in rows.SCHEMA}

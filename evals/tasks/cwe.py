@@ -22,7 +22,6 @@ from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 from evals import prompts
-from evals.prompts import PromptTask
 
 _NUM_COMMON = 10
 # From this length on RULER asks with the higher frequencies.
@@ -102,7 +101,7 @@ class _Prompt:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cwe(PromptTask):
+class Cwe(prompts.PromptTask):
     """See the module."""
 
     kind = "score"

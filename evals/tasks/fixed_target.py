@@ -16,9 +16,7 @@ from data.figures import Curve, Mark, Plot, Suggestion
 from data.task import Asked, Document, Draw, Results
 from evals import text
 from evals.estimate import summaries
-from evals.estimate.summaries import MeanWithError
 from evals.rows import select
-from evals.text import CropTask
 from settings.checks import Count
 
 FIRST_CONTEXT = 32
@@ -26,7 +24,7 @@ ENOUGH = 0.95  # of what the longest context gives
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FixedTarget(CropTask):
+class FixedTarget(text.CropTask):
     """See the module. A row's `distance` is the context: tokens before the target, without BOS.
 
     Attributes:
@@ -85,7 +83,7 @@ class FixedTarget(CropTask):
         """See `Task.suggestion`."""
         if length < 2 * FIRST_CONTEXT:
             return None
-        call: list[object] = ["--tasks", f"fixed_target(target={length // 2})", "--lengths", length]
+        call = ["--tasks", f"fixed_target(target={length // 2})", "--lengths", length]
         return Suggestion("What more context is worth to the same tokens.", "context_gain", [call])
 
 
@@ -106,7 +104,7 @@ class ContextGain(NamedTuple):
     """
 
     contexts: list[int]
-    gains: list[MeanWithError]
+    gains: list[summaries.MeanWithError]
     length: int
 
 

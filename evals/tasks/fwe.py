@@ -23,7 +23,6 @@ from scipy.special import zeta
 from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from evals import prompts
-from evals.prompts import PromptTask
 
 _ALPHA = 2.0
 _LETTERS = 6
@@ -32,7 +31,7 @@ _FEWEST = 30
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Fwe(PromptTask):
+class Fwe(prompts.PromptTask):
     """See the module."""
 
     kind = "score"

@@ -38,7 +38,6 @@ from data.task import Asked, Document, Draw, Results, possible
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts, text
-from evals.prompts import PromptTask
 from settings.checks import Bounds, Count
 
 
@@ -101,7 +100,7 @@ def _sentence_ends(tokenizer: Tokenizer) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Needle(PromptTask):
+class Needle(prompts.PromptTask):
     """See the module.
 
     Attributes:
@@ -212,11 +211,9 @@ class Needle(PromptTask):
         start = encode(" The best thing to do in San Francisco is")
         value = encode(" eat a sandwich and sit in Dolores Park on a sunny day.")
         line = encode("\n")
-        before = line + (question if self.cue == "easy" else [])
-        needle_start = start
-        if self.cue == "gkamradt":
-            needle_start = encode("The best thing to do in San Francisco is")
-        return _Needle(before + needle_start, value, line, line + question + start)
+        said = encode("The best thing to do in San Francisco is")
+        before = line + (question + start if self.cue == "easy" else said)
+        return _Needle(before, value, line, line + question + start)
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""
@@ -236,7 +233,7 @@ class Needle(PromptTask):
     @classmethod
     def suggestion(cls, length: int) -> Suggestion:
         """See `Task.suggestion`."""
-        call: list[object] = ["--tasks", "needle", "--lengths", f"{length},{2 * length}"]
+        call = ["--tasks", "needle", "--lengths", f"{length},{2 * length}"]
         return Suggestion("Needles by length and depth.", "places", [call], of_text=False)
 
 

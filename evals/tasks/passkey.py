@@ -14,11 +14,10 @@ from data import keys
 from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from evals import prompts
-from evals.prompts import PromptTask
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Passkey(PromptTask):
+class Passkey(prompts.PromptTask):
     """See the module."""
 
     kind = "retrieval"

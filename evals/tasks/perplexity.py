@@ -14,11 +14,10 @@ from data.figures import Curve, Plot
 from data.task import Asked, Document, Draw, Results
 from evals import text
 from evals.estimate.bins import BIN_STARTS
-from evals.text import CropTask
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Perplexity(CropTask):
+class Perplexity(text.CropTask):
     """See the module."""
 
     kind = "likelihood"

@@ -19,7 +19,6 @@ from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from data.words import FIRST_NAMES, LAST_NAMES
 from evals import prompts
-from evals.prompts import PromptTask
 
 
 @functools.lru_cache(maxsize=8)
@@ -31,7 +30,7 @@ def _parts(tokenizer: Tokenizer) -> tuple[keys.Pairs, list[int], list[int]]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Phonebook(PromptTask):
+class Phonebook(prompts.PromptTask):
     """See the module."""
 
     kind = "retrieval"

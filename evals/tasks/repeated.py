@@ -19,7 +19,6 @@ import evals
 from data.figures import Shares, Suggestion
 from data.task import Asked, Document, Draw, Results
 from evals.estimate import summaries
-from evals.estimate.summaries import MeanWithError
 from evals.rows import select
 from evals.text import CropTask
 from settings.checks import Count
@@ -79,13 +78,15 @@ class Repeated(CropTask):
         parts = np.arange(self.tokens + 1) * length // self.tokens
         return random.integers(parts[:-1], parts[1:]) + 1
 
-    def share_columns(self, results: Results, length: int) -> dict[str, dict[str, MeanWithError]]:
+    def share_columns(
+        self, results: Results, length: int
+    ) -> dict[str, dict[str, summaries.MeanWithError]]:
         """Su's columns, at a length beyond the trained one, as far as they were evaluated.
 
         All tokens count, those of the first copy too. `summaries.difference` of two variants'
         results, `column="first_token_correct"`, is paired.
         """
-        table: dict[str, dict[str, MeanWithError]] = {}
+        table: dict[str, dict[str, summaries.MeanWithError]] = {}
         trained = max(results["trained_length"], default=0)
         if length <= trained:
             return table
@@ -109,7 +110,7 @@ class Repeated(CropTask):
     def suggestion(cls, length: int) -> Suggestion:
         """See `Task.suggestion`."""
         lags = "repeated,repeated(lag=trained),repeated(lag=half)"
-        within: list[object] = ["--tasks", "repeated", "--lengths", length]
-        beyond: list[object] = ["--tasks", lags, "--lengths", 4 * length]
+        within = ["--tasks", "repeated", "--lengths", length]
+        beyond = ["--tasks", lags, "--lengths", 4 * length]
         what = "Tokens guessed right where a text is said again."
         return Suggestion(what, "Tokens guessed right", [within, beyond])

@@ -21,7 +21,6 @@ from data import keys
 from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from evals import prompts
-from evals.prompts import PromptTask
 from settings.checks import Count
 
 _NAME_LETTERS = 5
@@ -30,7 +29,7 @@ _LINE = prompts.NOISE + "\n"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Vt(PromptTask):
+class Vt(prompts.PromptTask):
     """See the module.
 
     Attributes:
