@@ -65,7 +65,7 @@ def drawn(
     asked: Asked,
     draw: Draw,
     names: Pairs,
-    around: tuple[list[int], list[int], list[int]],
+    around: Sequence[list[int]],
     values: range,
     *,
     task: str,

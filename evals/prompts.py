@@ -37,6 +37,17 @@ def encoder(tokenizer: Tokenizer) -> Callable[[str], list[int]]:
     return functools.partial(tokenizer.encode, inside=True)
 
 
+def parts(tokenizer: Tokenizer, template: str) -> list[list[int]]:
+    """Ids of what stands around each "{}" of a template."""
+    return list(map(encoder(tokenizer), template.split("{}")))
+
+
+@functools.lru_cache(maxsize=8)
+def noise_line(tokenizer: Tokenizer) -> list[int]:
+    """Ids of a line of noise."""
+    return encoder(tokenizer)(NOISE + "\n")
+
+
 def distance(
     random: np.random.Generator, low: int, high: int, wanted: tuple[int, int] | None
 ) -> int:

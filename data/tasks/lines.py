@@ -18,10 +18,10 @@ _QUERIES = 4  # of a document, at most
 
 
 @functools.lru_cache(maxsize=8)
-def _parts(tokenizer: Tokenizer) -> tuple[tuple[list[int], list[int], list[int]], int]:
+def _parts(tokenizer: Tokenizer) -> tuple[list[list[int]], int]:
     """Ids of a line around its key and its number; how many the longest line has."""
-    inside = functools.partial(tokenizer.encode, inside=True)
-    around = inside("line "), inside(": REGISTER_CONTENT is <"), inside(">\n")
+    template = "line ", ": REGISTER_CONTENT is <", ">\n"
+    around = [tokenizer.encode(part, inside=True) for part in template]
     # Over all words: what fits in training fits in evaluation.
     longest = max(keys.pairs(tokenizer, ADJECTIVES, n).longest for n in (NOUNS, HELD_OUT_NOUNS))
     return around, sum(map(len, around)) + longest + 5

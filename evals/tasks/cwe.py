@@ -14,6 +14,7 @@ from the word's last occurrence in the list.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +30,7 @@ _LONG = 4096
 _SINGLE = tuple(sorted({*ADJECTIVES, *NOUNS, *HELD_OUT_NOUNS}))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Counts:
+class _Counts(NamedTuple):
     """How often words occur: common and other ones, in the question and in its example."""
 
     common: int
@@ -67,12 +67,8 @@ class _Prompt:
 
     def numbered(self, index: int, word: list[int]) -> list[int]:
         """ " 7. word", without its space if it is the first of a list."""
-        return (
-            self.space * (index > 0)
-            + keys.digits(self._tokenizer, [index + 1], task="cwe")[0]
-            + self.dot
-            + word
-        )
+        (digits,) = keys.digits(self._tokenizer, [index + 1], task="cwe")
+        return self.space * (index > 0) + digits + self.dot + word
 
     def num_list_ids(self, count):
         """Ids of a list of `count` items, their words left out; of each of several counts."""

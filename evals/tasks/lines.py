@@ -108,8 +108,8 @@ class _Parts(NamedTuple):
     """Ids of every part of the official prompt, encoded once."""
 
     intro: list[int]
-    line: tuple[list[int], list[int], list[int]]  # around the key and the number
-    question: tuple[list[int], list[int], list[int]]  # around the key, twice
+    line: list[list[int]]  # around the key and the number
+    question: list[list[int]]  # around the key, twice
     names: keys.Pairs
     cue_names: keys.Pairs  # in the cue, where no space comes before them
 
@@ -128,14 +128,13 @@ class _Parts(NamedTuple):
 
 @functools.lru_cache(maxsize=8)
 def _parts(tokenizer: Tokenizer) -> _Parts:
-    encode = prompts.encoder(tokenizer)
     return _Parts(
         [tokenizer.bos_id, *tokenizer.encode(_INTRO)],
-        (encode("line"), encode(": REGISTER_CONTENT is <"), encode(">\n")),
-        (
-            encode("\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"),
-            encode("? I need the number. Line <"),
-            encode(_CUE_END),
+        prompts.parts(tokenizer, "line{}: REGISTER_CONTENT is <{}>\n"),
+        prompts.parts(
+            tokenizer,
+            "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line{}? I need "
+            "the number. Line <{}" + _CUE_END,
         ),
         keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
         keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS),

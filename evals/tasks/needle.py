@@ -58,14 +58,13 @@ class _Wording(NamedTuple):
     """Ids of the parts of RULER's prompt, encoded once."""
 
     intro: list[int]
-    needle: tuple[list[int], list[int], list[int]]  # around key and value
-    question: tuple[list[int], list[int], list[int]]  # around the key, twice
+    needle: list[list[int]]  # around key and value
+    question: list[list[int]]  # around the key, twice
     names: keys.Pairs
 
 
 @functools.lru_cache(maxsize=8)
 def _wording(tokenizer: Tokenizer, haystack: str) -> _Wording:
-    encode = prompts.encoder(tokenizer)
     # A needle between lines is a line; between sentences it starts with the space between them.
     start, end = ("", "\n") if haystack == "noise" else (" ", "")
     line = "" if haystack == "noise" else "\n"
@@ -74,23 +73,14 @@ def _wording(tokenizer: Tokenizer, haystack: str) -> _Wording:
             "A special magic number is hidden within the following text. Make sure to memorize "
             "it. I will quiz you about the number afterwards.\n"
         ),
-        (
-            encode(start + "One of the special magic numbers for"),
-            encode(" is: "),
-            encode("." + end),
-        ),
-        (
-            encode(line + "What is the special magic number for"),
-            encode(" mentioned in the provided text? The special magic number for"),
-            encode(" mentioned in the provided text is "),
+        prompts.parts(tokenizer, start + "One of the special magic numbers for{} is: {}." + end),
+        prompts.parts(
+            tokenizer,
+            line + "What is the special magic number for{} mentioned in the provided text? The "
+            "special magic number for{} mentioned in the provided text is ",
         ),
         keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
     )
-
-
-@functools.lru_cache(maxsize=8)
-def _line(tokenizer: Tokenizer) -> list[int]:
-    return prompts.encoder(tokenizer)(prompts.NOISE + "\n")
 
 
 @functools.lru_cache(maxsize=8)
@@ -127,7 +117,9 @@ class Needle(prompts.PromptTask):
 
     def least_length(self, asked: Asked) -> int:
         """With one line of noise, or an id of text for each depth."""
-        smallest = len(_line(asked.tokenizer)) if self.haystack == "noise" else self.depths
+        smallest = (
+            len(prompts.noise_line(asked.tokenizer)) if self.haystack == "noise" else self.depths
+        )
         intro, longest, _ = self._sizes(asked.tokenizer)
         return len(intro) + longest + smallest - 1
 
@@ -146,7 +138,7 @@ class Needle(prompts.PromptTask):
         fixed = len(intro) + len(needle.question + needle.value)
         room = asked.length + 1 - fixed - sum(len(each.ids) for each in (needle, *others))
         if draw.source is None:
-            line = _line(asked.tokenizer)
+            line = prompts.noise_line(asked.tokenizer)
             hay = np.tile(line, room // len(line))
             places = np.arange(0, len(hay) + 1, len(line))
             within = len(hay)

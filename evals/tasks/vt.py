@@ -25,7 +25,6 @@ from settings.checks import Count
 
 _NAME_LETTERS = 5
 _EXAMPLE_LETTERS = 3
-_LINE = prompts.NOISE + "\n"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,7 +63,7 @@ class Vt(prompts.PromptTask):
         start = example.tokens.tolist() + encode("\n\n")
 
         least = _ask(start, tokenizer, names, value, [0] * num_lines, 0)
-        count = (asked.length + 1 - len(least.tokens)) // len(encode(_LINE))
+        count = (asked.length + 1 - len(least.tokens)) // len(prompts.noise_line(tokenizer))
         places = np.sort(random.choice(count, size=num_lines, replace=False))
         return _ask(start, tokenizer, names, value, places, count)
 
@@ -86,7 +85,7 @@ def _ask(
       num_lines: lines of noise.
     """
     encode = prompts.encoder(tokenizer)
-    line, (digits,) = encode(_LINE), keys.digits(tokenizer, [value], task="vt")
+    line, (digits,) = prompts.noise_line(tokenizer), keys.digits(tokenizer, [value], task="vt")
     tokens = start + encode(
         "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"
     )
