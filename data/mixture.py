@@ -13,6 +13,7 @@ from data.task import Asked
 from data.tokenizer import Tokenizer
 
 
+@dataclasses.dataclass(frozen=True)
 class RetrievalRows:
     """Row number i is document i of one task, endless.
 
@@ -20,32 +21,21 @@ class RetrievalRows:
     it is random, and learning its frequencies would drown the little there is to learn.
     """
 
-    def __init__(self, task: str, asked: Asked):
-        # As text: a class of the user's own file would not reach a worker process.
-        self._task, self._asked = task, asked
+    task: str  # as text: a class of the user's own file would not reach a worker process
+    asked: Asked
 
     def __getitem__(self, index: int) -> Row:
-        document, *_ = tasks.parse(self._task).documents(self._asked, range(index, index + 1))
-        T = self._asked.length
+        document, *_ = tasks.parse(self.task).documents(self.asked, range(index, index + 1))
         count = len(document.tokens) - 1
-        mask = np.zeros(T, np.float32)
-        mask[:count] = document.loss_mask()
-        tokens, targets, positions, segment_ids = np.zeros((4, T), np.int32)
-        tokens[:count] = document.tokens[:-1]
-        targets[:count] = document.tokens[1:]
-        positions[:count] = np.arange(count)
-        segment_ids[:count] = 1
-        return {
-            "tokens": tokens,
-            "targets": targets,
-            "positions": positions,
-            "segment_ids": segment_ids,
-            "loss_mask": mask,
+        columns = {
+            "tokens": document.tokens[:-1],
+            "targets": document.tokens[1:],
+            "positions": np.arange(count, dtype=np.int32),
+            "segment_ids": np.ones(count, np.int32),
+            "loss_mask": document.loss_mask(),
         }
-
-    def __repr__(self) -> str:
-        length, seed = self._asked.length, self._asked.seed
-        return f"RetrievalRows({self._task}, context_length={length}, seed={seed})"
+        padding = (0, self.asked.length - count)
+        return {name: np.pad(column, padding) for name, column in columns.items()}
 
 
 @dataclasses.dataclass(frozen=True)
