@@ -173,11 +173,11 @@ def _tables(
 def _program(config: ModelConfig, params: Params, tables: PositionTable, batch: Batch):
     """The program that scores arrays of these shapes; compiled once."""
     leaves, structure = jax.tree.flatten((params, tables, batch))
-    return _compiled(config, tuple((leaf.shape, leaf.dtype) for leaf in leaves), structure)
+    return compiled_pass(config, tuple((leaf.shape, leaf.dtype) for leaf in leaves), structure)
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled(config: ModelConfig, leaves, structure):
+def compiled_pass(config: ModelConfig, leaves, structure):
     abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
     compiled = jax.jit(functools.partial(_token_scores, config)).lower(*arguments).compile()
