@@ -81,7 +81,7 @@ def _parse(text: str, hint: Any, where: str) -> Any:
         return tuple(_parse(item.strip(), arguments[0], where) for item in split_commas(items))
     if isinstance(hint, type) and issubclass(hint, Rotary):
         try:
-            return rotary_lib.parse(text, own_files=True)
+            return rotary_lib.parse(text)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
     if dataclasses.is_dataclass(hint):
