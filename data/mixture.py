@@ -22,6 +22,7 @@ def retrieval_task(text: str) -> Task:
     return expressions.build(text, classes_in(data.tasks, Task), Task, kind="retrieval task")
 
 
+@dataclasses.dataclass(frozen=True)
 class RetrievalRows:
     """Row number i is document i of one task, endless.
 
@@ -29,12 +30,11 @@ class RetrievalRows:
     it is random, and learning its frequencies would drown the little there is to learn.
     """
 
-    def __init__(self, task: str, asked: Asked):
-        # As text: a class of the user's own file would not reach a worker process.
-        self._task, self._asked = task, asked
+    task: str  # as text: a class of the user's own file would not reach a worker process
+    asked: Asked
 
     def __getitem__(self, index: int) -> Row:
-        document, *_ = retrieval_task(self._task).documents(self._asked, range(index, index + 1))
+        document, *_ = retrieval_task(self.task).documents(self.asked, range(index, index + 1))
         count = len(document.tokens) - 1
         columns = {
             "tokens": document.tokens[:-1],
@@ -43,12 +43,8 @@ class RetrievalRows:
             "segment_ids": np.ones(count, np.int32),
             "loss_mask": document.loss_mask(),
         }
-        padding = (0, self._asked.length - count)
+        padding = (0, self.asked.length - count)
         return {name: np.pad(column, padding) for name, column in columns.items()}
-
-    def __repr__(self) -> str:
-        length, seed = self._asked.length, self._asked.seed
-        return f"RetrievalRows({self._task}, context_length={length}, seed={seed})"
 
 
 @dataclasses.dataclass(frozen=True)
