@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,6 +15,7 @@ from evals import rows as rows_lib
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.kinds import KINDS
 from evals.rows import TRAINED
+from reporting import l50
 from reporting.members import Member, at_several_lengths, tasks
 from reporting.style import (
     FAINT,
@@ -162,7 +162,8 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
             # Side by side: what is farther than could be asked lies on one height.
             aside = 2 ** (0.04 * (place - (len(shown) - 1) / 2))
             places = [aside * length for length in lengths]
-            l50_against(panels[1], member, places, [m.estimate for m in found], style)
+            estimates = [(member, each.estimate) for each in found]
+            tag(l50.joined(panels[1], places, estimates, style), member)
     asked = [measured for member in shown for measured in member.of_task(task)]
     lengths = sorted({measured.length for measured in asked})
     trained = {member.trained_length for member in shown}
@@ -187,55 +188,6 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
         token_axis(panels[1].yaxis)
     member_legend(figure, members)
     return figure
-
-
-def l50_against(
-    ax: Axes, member: Member, x: Sequence[float], estimates: Sequence[Estimate], style: Look
-) -> None:
-    """L50 with its intervals, joined; arrows where it lies beyond what was asked."""
-    points = [
-        (place, each)
-        for place, each in zip(x, estimates, strict=True)
-        if each.verdict != NOT_LEARNED
-    ]
-    tag(
-        ax.plot(
-            [place for place, _ in points],
-            [each.l50 for _, each in points],
-            color=style.color,
-            ls=style.linestyle,
-            lw=1.3,
-        ),
-        member,
-    )
-    for place, each in points:
-        l50_mark(ax, member, place, each, style)
-
-
-def l50_mark(ax: Axes, member: Member, x: float, estimate: Estimate, style: Look) -> None:
-    """One L50: a mark with its 95% interval, or an arrow to the side on which it lies."""
-    l50, color = estimate.l50, style.color
-    text = f"{member.label}, {estimate.task} at {estimate.length}: {estimate}"
-    artists: list[Artist] = [*ax.plot(x, l50, "o", color=color, ms=5, zorder=4)]
-    if estimate.verdict == MEASURED:
-        low = max(estimate.ci_low, estimate.shortest, 1)
-        high, open_above = min(estimate.ci_high, estimate.longest), np.isinf(estimate.ci_high)
-        artists += ax.plot([x, x], [low, high], color=color, lw=2.2, solid_capstyle="butt")
-        for end, open_, marker in ((low, estimate.ci_low == 0, "v"), (high, open_above, "^")):
-            if open_:  # the interval leaves what was asked
-                artists += ax.plot(x, end, marker, color=color, ms=5)
-    else:
-        up = estimate.verdict.startswith(">")
-        artists.append(
-            ax.annotate(
-                "",
-                (x, l50),
-                (0, 20 if up else -20),
-                textcoords="offset points",
-                arrowprops={"arrowstyle": "<|-", "color": color, "lw": 1.4, "shrinkB": 0},
-            )
-        )
-    hint(artists, text, member)
 
 
 def declared(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:

@@ -16,7 +16,8 @@ from data.figures import Grid
 from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.rows import TRAINED
-from reporting.members import Measurement, Member, at_several_lengths, task_order, tasks
+from reporting.measurements import Measurement
+from reporting.members import Member, at_several_lengths, task_order, tasks
 from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, hint
 
 # Lightness rises evenly from dark blue to yellow, and with it the order survives every kind of
@@ -118,7 +119,7 @@ def matrix_keys(members: Sequence[Member]) -> list[tuple[str, int]]:
     variants: dict[tuple[str, int], set[str]] = {}
     for member in members:
         for measured in member.measurements:
-            if evals.parse(measured.task).compared:
+            if measured.compared:
                 variants.setdefault((measured.task, measured.length), set()).add(measured.variant)
     several = [key for key, names in variants.items() if len(names) > 1]
     tasks = task_order(task for task, _ in several)

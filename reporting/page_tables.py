@@ -96,8 +96,7 @@ def texts(members: Sequence[Member]) -> dict[str, Table]:
         lines = [
             (
                 member.index,
-                {"member": member.label, "length": f"{measured.length:,}"}
-                | likelihoods(measured.rows, measured.rows),
+                {"member": member.label, "length": f"{measured.length:,}"} | likelihoods(measured),
             )
             for member in members
             for measured in member.of_task(task)

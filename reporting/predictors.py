@@ -1,5 +1,6 @@
 """L50 against what could bound it: lengths that the frequencies predict, and the trained length."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from evals.estimate import regression
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED
 from evals.estimate.regression import Point, Regression
 from model import rotary as rotary_lib
-from reporting.curves import l50_mark
+from reporting import l50
 from reporting.members import Member, tasks
 from reporting.style import FAINT, INK, Look, grid, looks, marked_lengths, member_legend, token_axis
 
@@ -111,7 +112,7 @@ def _predictor_panel(
         if length is not None and length < np.inf:
             lengths.append(float(length))
             fitted += [length] if estimate.verdict == MEASURED else []
-            l50_mark(ax, member, length, estimate, look[member.index])
+            l50.mark(ax, length, member, estimate, look[member.index].color)
     if not lengths:
         ax.set_title(f"{NAMES[predictor]}: none")
         return
@@ -204,18 +205,16 @@ def against_trained_length(members: Sequence[Member], task: str) -> Figure:
     handles, values = [], list(lengths)
     every = by_trained_length(members, task)
     for place, series in enumerate(every):
-        color = look[series[0].index].color
-        dash = look[series[0].index].linestyle if series[0].base is None else "-"
-        handles.append(Line2D([], [], color=color, ls=dash, lw=2.2, label=name(series)))
+        style = look[series[0].index]
+        if series[0].base is not None:  # its colour tells it apart
+            style = dataclasses.replace(style, linestyle="-")
+        line = Line2D([], [], color=style.color, ls=style.linestyle, lw=2.2, label=name(series))
+        handles.append(line)
         # Side by side: what is farther than could be asked lies on one height.
         aside = 2 ** (0.07 * (place - (len(every) - 1) / 2))
-        shown = _learned(series, task)
-        y = [member.estimates[task].l50 for member in shown]
-        ax.plot([aside * m.trained_length for m in shown], y, color=color, ls=dash, lw=1.3)
-        for member in shown:
-            at = aside * member.trained_length
-            l50_mark(ax, member, at, member.estimates[task], look[member.index])
-        values += y
+        places = [aside * member.trained_length for member in series]
+        l50.joined(ax, places, [(member, member.estimates[task]) for member in series], style)
+        values += [member.estimates[task].l50 for member in _learned(series, task)]
     _axes_and_diagonal(
         ax, (lengths[0] / 1.3, lengths[-1] * 1.3), (min(values) / 1.6, max(values) * 1.7)
     )

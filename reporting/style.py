@@ -7,7 +7,7 @@ rises steadily, so the order survives colour-blindness and a photocopier). Contr
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -20,37 +20,16 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLo
 
 from reporting.members import Member
 
+STYLE = matplotlib.rc_params_from_file(
+    Path(__file__).with_name("templates") / "figures.mplstyle", use_default_template=False
+)
 # What figures are drawn with, and the name of each in templates/page.css, which has darker ones for
 # a dark page. Colours that are not here, those of cells, stay what they are.
-INK, FAINT, PAPER, WASH, EMPTY = "#1c2026", "#6a717c", "#ffffff", "#f4f5f7", "#eceef1"
-_GRID = "#e8eaee"
+INK, FAINT, _GRID = STYLE["text.color"], STYLE["axes.edgecolor"], STYLE["grid.color"]
+PAPER, WASH, EMPTY = "#ffffff", "#f4f5f7", "#eceef1"
 _NAMED = {INK: "ink", FAINT: "mark", PAPER: "paper", WASH: "wash", EMPTY: "empty", _GRID: "grid"}
 # Text in a cell, whatever the page: on a dark one, on a bright one.
 ON_DARK, ON_BRIGHT = "#fefefe", "#1c2027"
-STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": _GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-    "savefig.dpi": 200,
-    "svg.hashsalt": "ropewalk",  # the same input gives the same bytes
-}
 
 _CONTROL_DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
 

@@ -1,3 +1,4 @@
+import collections
 import dataclasses
 import html.parser
 import json
@@ -225,16 +226,23 @@ def test_figures_are_beside_the_page(sweep):
 
 def test_censored_members_have_arrows_and_unlearned_ones_hollow_marks(page):
     """base=10000 (member 3) and nope (4) never fell on kv; all four bases never fell on lines."""
-    arrows = re.findall(r'class="(member-\d) censored"', page)
-    assert sorted(arrows) == sorted(["member-3", "member-4", *(f"member-{i}" for i in range(4))])
-    assert re.findall(r'class="(member-\d) not-learned"', page) == ["member-2"]
+    lead = page[page.index("<svg") : page.index("</svg>")]
+    beyond = re.findall(r'class="(member-\d)"><title>[^<]*, (kv|lines) at 128: &gt; 127<', lead)
+    found = collections.Counter(beyond)
+    expected = [
+        ("member-3", "kv"),
+        ("member-4", "kv"),
+        *((f"member-{i}", "lines") for i in range(4)),
+    ]
+    assert found == dict.fromkeys(expected, 2)  # a mark and an arrow
+    assert re.findall(r'class="(member-\d)"><title>[^<]*: NOT_LEARNED<', lead) == ["member-2"]
 
 
 def test_what_is_drawn_where(members):
     figure = effective_context(members)
     based, controls = figure.axes
     marks = {
-        (line.get_gid(), line.get_marker(), round(float(line.get_xdata()[0]), 6)): float(
+        (line.get_gid().split()[0], line.get_marker(), round(float(line.get_xdata()[0]), 6)): float(
             line.get_ydata()[0]
         )
         for line in based.get_lines()
@@ -254,7 +262,7 @@ def test_what_is_drawn_where(members):
     # The lowest number, theory's 5, stands above the tick of 4; a row below is for the unlearned.
     labels = [label.get_text() for label in based.get_yticklabels()]
     assert labels[:3] == ["not learned", "4", "8"]
-    assert marks["member-2 not-learned", "o", 100.0] == based.get_yticks()[0] == 2
+    assert marks["member-2", "o", 100.0] == based.get_yticks()[0] == 2
 
 
 def test_lines_between_bases_are_computed_not_joined(members):

@@ -128,5 +128,5 @@ def test_censored_members_are_arrows_against_trained_length(members):
     figure = predictors.against_trained_length(members, "kv")
     (ax,) = figure.axes
     assert len([text for text in ax.texts if text.arrow_patch]) == 3
-    gids = [text.get_gid() for text in ax.texts if text.arrow_patch]
+    gids = [text.arrow_patch.get_gid() for text in ax.texts if text.arrow_patch]
     assert any("base=100,context_length=128, kv at 128: > 127" in gid for gid in gids)
