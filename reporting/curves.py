@@ -16,15 +16,11 @@ from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.kinds import KINDS
 from evals.rows import TRAINED
 from reporting import l50
+from reporting.looks import FAINT, INK
 from reporting.members import Member, at_several_lengths, tasks
 from reporting.style import (
-    FAINT,
-    INK,
-    Look,
     folded,
     grid,
-    hint,
-    looks,
     marked,
     marked_lengths,
     member_legend,
@@ -98,11 +94,10 @@ def loss(members: Sequence[Member]) -> Figure:
     """Training loss against tokens seen, one curve a seed."""
     figure = Figure(figsize=_SIZE, layout="constrained")
     ax = figure.subplots()
-    look = looks(members)
     for member in members:
         for tokens, nats in member.losses:
-            style = look[member.index]
-            tag(ax.plot(tokens, nats, lw=1.6, color=style.color, ls=style.linestyle), member)
+            color, dashes = member.look.color, member.look.linestyle
+            tag(ax.plot(tokens, nats, lw=1.6, color=color, ls=dashes), member)
     ax.set_xlim(left=0)
     ax.xaxis.set_major_formatter(FuncFormatter(compact))
     ax.set_xlabel("tokens seen")
@@ -150,11 +145,10 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
     kind = evals.parse(task).kind
     retrieval = kind == "retrieval"
     figure, panels = grid(1 + retrieval, height=4, columns=2)
-    look = looks(members)
     shown = [member for member in members if member.of_task(task)]
     for place, member in enumerate(shown):
         found = member.of_task(task)
-        style = look[member.index]
+        style = member.look
         options = {"color": style.color, "ls": style.linestyle, "lw": 1.7, "marker": "o", "ms": 4}
         lengths, values = [m.length for m in found], [m.value for m in found]
         tag(panels[0].plot(lengths, values, **options), member)
@@ -163,7 +157,7 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
             aside = 2 ** (0.04 * (place - (len(shown) - 1) / 2))
             places = [aside * length for length in lengths]
             estimates = [(member, each.estimate) for each in found]
-            tag(l50.joined(panels[1], places, estimates, style), member)
+            tag(l50.joined(panels[1], places, estimates), member)
     asked = [measured for member in shown for measured in member.of_task(task)]
     lengths = sorted({measured.length for measured in asked})
     trained = {member.trained_length for member in shown}
@@ -232,13 +226,12 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
         stacks = figure.subplots(stack, len(panels), sharex="col", sharey="row", squeeze=False)
         for row, label in zip(stacks, plot.ylabels, strict=True):
             row[0].set_ylabel(label)
-    look = looks(members)
     shown = [m for m in members if any(m.index in panel.curves for panel in panels)]
     for panel, *column in zip(panels, *stacks, strict=True):
         here = [member for member in shown if member.index in panel.curves]
         for member in here:
             for ax, curve in zip(column, panel.curves[member.index], strict=True):
-                _curve(ax, plot, member, curve, look[member.index])
+                _curve(ax, plot, member, curve)
         for ax in column:
             if plot.y_scale == "symlog":
                 ax.set_yscale("symlog", linthresh=0.01)
@@ -257,7 +250,7 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
     figure.supxlabel(plot.xlabel, fontsize=10)
     mark = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label=plot.mark)
     level = Line2D([], [], color=FAINT, ls=_DOTS, lw=1, label=plot.levels)
-    member_legend(figure, shown, [each for each in (mark, level) if each.get_label()], look)
+    member_legend(figure, shown, [each for each in (mark, level) if each.get_label()])
     return figure
 
 
@@ -271,17 +264,18 @@ def _x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
         marked(ax.xaxis, {x: f"{x:,.5g}" if x < 1e5 else f"{x:.0e}" for x in values})
 
 
-def _curve(ax: Axes, plot: Plot, member: Member, curve: Curve, style: Look) -> None:
-    line: dict[str, Any] = {"color": style.color, "ls": style.linestyle, "marker": "o"}
+def _curve(ax: Axes, plot: Plot, member: Member, curve: Curve) -> None:
+    color = member.look.color
+    line: dict[str, Any] = {"color": color, "ls": member.look.linestyle, "marker": "o"}
     if plot.bars:
         spread = curve.y - curve.low, curve.high - curve.y
         bars = ax.errorbar(curve.x, curve.y, np.abs(spread), lw=1.5, ms=4, **line)
         tag(bars.get_children(), member)
     else:
-        options = {"color": style.color, "alpha": 0.13, "linewidth": 0}
+        options = {"color": color, "alpha": 0.13, "linewidth": 0}
         band = ax.fill_between(curve.x, curve.low, curve.high, **options)
         tag([band, *ax.plot(curve.x, curve.y, lw=1.7, ms=3.2, **line)], member)
     if curve.mark:
-        style_of_mark = {"mfc": "white", "mec": style.color, "mew": 1.6, "zorder": 5}
+        style_of_mark = {"mfc": "white", "mec": color, "mew": 1.6, "zorder": 5}
         mark = ax.plot(curve.mark.x, curve.mark.y, "D", ms=6.5, **style_of_mark)
-        hint(mark, f"{member.label}: {curve.mark.text}", member)
+        tag(mark, member, f"{member.label}: {curve.mark.text}")

@@ -17,8 +17,9 @@ from model.rotary import Rotary
 from model.rotary.rope import Rope
 from reporting import l50
 from reporting.l50 import Shape
+from reporting.looks import FAINT, INK
 from reporting.members import Member, learned, tasks
-from reporting.style import FAINT, INK, looks, marked, tag
+from reporting.style import marked, tag
 from theory import bound
 from theory.predictions import predict
 
@@ -221,10 +222,9 @@ def _draw_controls(ax: Axes, controls: Sequence[Member], members: Sequence[Membe
 def _draw_member(
     ax: Axes, member: Member, members: Sequence[Member], to_x: Callable[[float], float]
 ) -> None:
-    color = looks(members)[member.index].color
     for task, (shift, shape) in _shapes(members).items():
         if task in member.estimates:
-            l50.mark(ax, to_x(shift), member, member.estimates[task], color, shape)
+            l50.mark(ax, to_x(shift), member, member.estimates[task], shape)
 
 
 def _legend(members: Sequence[Member]) -> list[list[Line2D]]:

@@ -16,9 +16,10 @@ from data.figures import Grid
 from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.rows import TRAINED
+from reporting.looks import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK
 from reporting.measurements import Measurement
 from reporting.members import Member, at_several_lengths, task_order, tasks
-from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, hint
+from reporting.style import folded, grid, tag
 
 # Lightness rises evenly from dark blue to yellow, and with it the order survives every kind of
 # colour blindness; the papers' green to red does not.
@@ -90,7 +91,7 @@ def places(members: Sequence[Member], task: str) -> Figure:
             for name, low, high, accuracy, count in zip(*cells, strict=True):
                 patch = _cell(ax, x, low, 1, high - low, MAP(accuracy) if count else EMPTY)
                 text = f"{accuracy:.2f} of {count}" if count else "not asked"
-                hint([patch], f"{where}, {name}: {text}", member)
+                tag([patch], member, f"{where}, {name}: {text}")
             if by_distance:
                 estimate = measured.estimate
                 lowest = min(lowest, float(cells.low.min()))
@@ -98,7 +99,7 @@ def places(members: Sequence[Member], task: str) -> Figure:
                 if estimate.verdict == MEASURED:
                     mark = ax.plot([x, x + 1], [estimate.l50] * 2, color="white", lw=3.2)
                     mark += ax.plot([x, x + 1], [estimate.l50] * 2, color=INK, lw=1.4)
-                    hint(mark, f"{where}: L50 {estimate}", member)
+                    tag(mark, member, f"{where}: L50 {estimate}")
         _lengths_axis(ax, member, [measured.length for measured in found])
         if by_distance:
             ax.set_facecolor(EMPTY)
@@ -176,7 +177,7 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
             texts.append(ax.text(x + 0.5, y + 0.72, interval, fontsize=7.5, **ink))
         said = str(measured.estimate) if measured.kind == "retrieval" else f"{measured.value:.4f}"
         where = f"trained {member.label}, evaluated {variant}"
-        hint([patch, *texts], f"{where}: {said}", member)
+        tag([patch, *texts], member, f"{where}: {said}")
     ax.set_xlim(0, len(variants))
     ax.set_ylim(len(shown), 0)
     ax.set_xticks(np.arange(len(variants)) + 0.5, names, fontsize=8.5 if roomy else 7.5)

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from reporting.members import Member
-from reporting.style import Look, hint
+from reporting.style import tag
 
 
 class Shape(NamedTuple):
@@ -25,15 +25,13 @@ class Shape(NamedTuple):
 DOT = Shape()
 
 
-def mark(
-    ax: Axes, x: float, member: Member, estimate: Estimate, color: str, shape: Shape = DOT
-) -> None:
+def mark(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT) -> None:
     """A mark with its 95% interval, or an arrow to where L50 lies beyond what was asked.
 
     Hollow, at the lowest tick, where the task was not learned.
     """
     l50, size = estimate.l50, shape.size
-    style = {"color": color, "alpha": shape.alpha}
+    style = {"color": member.look.color, "alpha": shape.alpha}
     dot = {"marker": shape.marker, "ms": size, "ls": "none", "zorder": 4, **style}
     artists: list[Artist] = []
     if estimate.verdict == NOT_LEARNED:
@@ -58,11 +56,11 @@ def mark(
         offset = {"textcoords": "offset points", "arrowprops": {**head, **style}}
         arrow = ax.annotate("", (x, l50), (0, away), **offset)
         artists += filter(None, [arrow.arrow_patch])
-    hint(artists, f"{member.label}, {estimate.task} at {estimate.length}: {estimate}", member)
+    tag(artists, member, f"{member.label}, {estimate.task} at {estimate.length}: {estimate}")
 
 
 def joined(
-    ax: Axes, places: Sequence[float], found: Sequence[tuple[Member, Estimate]], look: Look
+    ax: Axes, places: Sequence[float], found: Sequence[tuple[Member, Estimate]]
 ) -> list[Line2D]:
     """Marks of the estimates that were learned, and the line through them, which is returned."""
     known = [
@@ -71,6 +69,7 @@ def joined(
         if estimate.verdict != NOT_LEARNED
     ]
     for x, member, estimate in known:
-        mark(ax, x, member, estimate, look.color)
+        mark(ax, x, member, estimate)
     line = [x for x, *_ in known], [estimate.l50 for *_, estimate in known]
+    look = found[0][0].look
     return ax.plot(*line, color=look.color, ls=look.linestyle, lw=1.3)

@@ -14,6 +14,7 @@ from experiment import stages
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from reporting.labels import labels, setting
+from reporting.looks import Look, looks
 from reporting.measurements import Measurement, measurements
 from theory.predictions import Predictions, predict
 
@@ -28,6 +29,7 @@ class Member:
       index: place in the page's order, from 0: bases ascending, then controls.
       label: what tells it apart from the others (`reporting.labels`); with the step where several
         stages are here.
+      look: colour and dashes.
       runs: one run directory a seed.
       config: of the first run, in force in the stage.
       superseded: whether training has gone on to another stage.
@@ -40,6 +42,7 @@ class Member:
 
     index: int
     label: str
+    look: Look
     runs: tuple[RunDirectory, ...]
     config: ExperimentConfig
     superseded: bool
@@ -91,9 +94,10 @@ def read(runs: Sequence[RunDirectory]) -> list[Member]:
     members = [member for group in groups.values() for member in _members(tuple(group))]
     members.sort(key=_order)
     names = labels([member.config for member in members])
+    styles = looks([member.base for member in members])
     return [
-        dataclasses.replace(member, index=index, label=name + member.label)
-        for index, (member, name) in enumerate(zip(members, names, strict=True))
+        dataclasses.replace(member, index=index, label=name + member.label, look=look)
+        for index, (member, name, look) in enumerate(zip(members, names, styles, strict=True))
     ]
 
 
@@ -120,6 +124,7 @@ def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
         yield Member(
             index=0,
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
+            look=looks([None])[0],  # until it stands among the others
             runs=runs,
             config=config,
             superseded=number != last,

@@ -14,7 +14,7 @@ from typing import ClassVar, TypeAlias
 import jinja2
 from markupsafe import Markup
 
-from reporting.style import Look
+from reporting.looks import Look
 
 _FOLDER = Path(__file__).with_name("templates")
 _WORDS = tomllib.loads((_FOLDER / "words.toml").read_text(encoding="utf-8"))
@@ -25,6 +25,8 @@ _TEMPLATES = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+
+NONE = "–"  # in the cell of a number that does not exist
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,13 @@ class Table:
     groups: Sequence[tuple[str, int]] = ()
     wraps: bool = False
 
+    @classmethod
+    def of(cls, lines: Sequence[tuple[int | None, Mapping[str, str]]], **options) -> "Table":
+        """Of cells by head, with a column for every head of any line."""
+        heads = list(dict.fromkeys(head for _, cells in lines for head in cells))
+        filled = [(index, [cells.get(head, NONE) for head in heads]) for index, cells in lines]
+        return cls(heads=heads, lines=filled, **options)
+
     @property
     def edges(self) -> set[int]:
         """Columns that begin a group."""
@@ -95,8 +104,8 @@ class Section:
     """A heading, and parts of which those with a name are shown one at a time."""
 
     title: str
-    parts: Sequence[Part] = ()
-    choices: Mapping[str, Part] = dataclasses.field(default_factory=dict)
+    parts: list[Part]
+    choices: dict[str, Part] = dataclasses.field(default_factory=dict)
 
     @property
     def anchor(self) -> str:
@@ -140,7 +149,7 @@ class Page:
     missing: Commands
     sections: Sequence[Section]
     provenance: Sequence[str]
-    looks: Mapping[int, Look]
+    looks: Sequence[Look]
 
 
 def words(name: str, /, **given: object) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """L50 against what could bound it: lengths that the frequencies predict, and the trained length."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +13,9 @@ from evals.estimate.effective_context import MEASURED, NOT_LEARNED
 from evals.estimate.regression import Point, Regression
 from model import rotary as rotary_lib
 from reporting import l50
+from reporting.looks import FAINT, INK
 from reporting.members import Member, tasks
-from reporting.style import FAINT, INK, Look, grid, looks, marked_lengths, member_legend, token_axis
+from reporting.style import grid, marked_lengths, member_legend, token_axis
 
 NAMES = {
     "first_violation": "theory length",
@@ -79,15 +79,14 @@ def _regressions(members: Sequence[Member], task: str) -> list[Regression]:
         return []
 
 
-def against_predictors(comparison: Comparison, members: Sequence[Member]) -> Figure:
+def against_predictors(comparison: Comparison) -> Figure:
     """A panel a predictor, log-log: L50, the regression line, and the line y = x.
 
     Bases that see beyond what was asked are arrows, which the line does not know.
     """
     figure, panels = grid(len(NAMES), height=4.3, sharey=True)
-    look = looks(members)
     for ax, predictor in zip(panels, NAMES, strict=True):
-        _predictor_panel(ax, comparison, predictor, look)
+        _predictor_panel(ax, comparison, predictor)
     figure.supxlabel("predicted length (tokens, log scale)", fontsize=10)
     panels[0].set_ylabel("effective context (tokens, log scale)")
     handles = [
@@ -97,13 +96,11 @@ def against_predictors(comparison: Comparison, members: Sequence[Member]) -> Fig
     if any(m.estimates[comparison.task].verdict != MEASURED for m in comparison.members):
         style = {"color": INK, "ls": "none", "marker": r"$\uparrow$", "ms": 9}
         handles.append(Line2D([], [], label="beyond what was\nasked: not fitted", **style))
-    member_legend(figure, comparison.members, handles, look, marker="o")
+    member_legend(figure, comparison.members, handles, marker="o")
     return figure
 
 
-def _predictor_panel(
-    ax: Axes, comparison: Comparison, predictor: str, look: Mapping[int, Look]
-) -> None:
+def _predictor_panel(ax: Axes, comparison: Comparison, predictor: str) -> None:
     lengths, fitted, values = [], [], []
     for member in comparison.members:
         estimate = member.estimates[comparison.task]
@@ -112,7 +109,7 @@ def _predictor_panel(
         if length is not None and length < np.inf:
             lengths.append(float(length))
             fitted += [length] if estimate.verdict == MEASURED else []
-            l50.mark(ax, length, member, estimate, look[member.index].color)
+            l50.mark(ax, length, member, estimate)
     if not lengths:
         ax.set_title(f"{NAMES[predictor]}: none")
         return
@@ -200,20 +197,17 @@ def against_trained_length(members: Sequence[Member], task: str) -> Figure:
     """A line a base: does L50 stop growing with the trained length?"""
     figure = Figure(figsize=(9.2, 5), layout="constrained")
     ax = figure.subplots()
-    look = looks(members)
     lengths = sorted({member.trained_length for member in members})
     handles, values = [], list(lengths)
     every = by_trained_length(members, task)
     for place, series in enumerate(every):
-        style = look[series[0].index]
-        if series[0].base is not None:  # its colour tells it apart
-            style = dataclasses.replace(style, linestyle="-")
-        line = Line2D([], [], color=style.color, ls=style.linestyle, lw=2.2, label=name(series))
+        look = series[0].look
+        line = Line2D([], [], color=look.color, ls=look.linestyle, lw=2.2, label=name(series))
         handles.append(line)
         # Side by side: what is farther than could be asked lies on one height.
         aside = 2 ** (0.07 * (place - (len(every) - 1) / 2))
         places = [aside * member.trained_length for member in series]
-        l50.joined(ax, places, [(member, member.estimates[task]) for member in series], style)
+        l50.joined(ax, places, [(member, member.estimates[task]) for member in series])
         values += [member.estimates[task].l50 for member in _learned(series, task)]
     _axes_and_diagonal(
         ax, (lengths[0] / 1.3, lengths[-1] * 1.3), (min(values) / 1.6, max(values) * 1.7)

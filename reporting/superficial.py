@@ -8,8 +8,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 import evals
+from reporting.looks import FAINT, INK
 from reporting.members import Member, learned, task_order, tasks
-from reporting.style import FAINT, INK, hint, looks
+from reporting.style import tag
 
 
 def superficial_lengths(members: Sequence[Member]) -> list[int]:
@@ -47,7 +48,7 @@ def superficial(members: Sequence[Member]) -> Figure:
     above, below = figure.subplots(2, len(lengths), sharex=True, sharey="row", squeeze=False)
     names = [task for task in tasks(members) if learned(members, task)] or tasks(members)
     marks = dict(zip(names, "os^DvPX*<>" * len(names), strict=False))
-    look, of_text = looks(members), _text_task(members)
+    of_text = _text_task(members)
     for top, bottom, length in zip(above, below, lengths, strict=True):
         shown = _both(members, length)
         best = min(member.own[of_text, length].value for member in shown)
@@ -56,19 +57,19 @@ def superficial(members: Sequence[Member]) -> Figure:
             ratios = [np.exp(member.own[of_text, length].value - best) for member in alike]
             top.plot([member.base for member in alike], ratios, color=FAINT, lw=1.1, zorder=2)
             for member, ratio in zip(alike, ratios, strict=True):
-                dot = top.plot(member.base, ratio, "o", color=look[member.index].color, ms=6)
+                dot = top.plot(member.base, ratio, "o", color=member.look.color, ms=6)
                 perplexity = np.exp(member.own[of_text, length].value)
                 text = f"{member.label}: perplexity {perplexity:.2f}, {ratio:.2f} times the best"
-                hint(dot, text, member)
+                tag(dot, member, text)
             for task in names:
                 asked = [member for member in alike if (task, length) in member.own]
                 values = [member.own[task, length].value for member in asked]
                 bases = [member.base for member in asked]
                 bottom.plot(bases, values, color=FAINT, lw=1.1, zorder=2)
                 for member, value in zip(asked, values, strict=True):
-                    color = look[member.index].color
+                    color = member.look.color
                     dot = bottom.plot(member.base, value, marks[task], color=color, ms=6)
-                    hint(dot, f"{member.label}: {task} {value:.2f}", member)
+                    tag(dot, member, f"{member.label}: {task} {value:.2f}")
         bases = sorted({member.base or 0.0 for member in shown})
         top.set_title(f"context of {length:,}")
         for ax in (top, bottom):

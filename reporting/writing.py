@@ -15,11 +15,11 @@ from experiment.run import RunDirectory, find_runs
 from reporting import commands, overview, results
 from reporting import members as members_lib
 from reporting.effective_context import effective_context
+from reporting.looks import STYLE
 from reporting.members import Member
 from reporting.page import Commands, Folded, Page, Section, render, words
-from reporting.pictures import Drawing, Pictures
+from reporting.pictures import Drawing, save
 from reporting.sections import sections
-from reporting.style import STYLE, looks
 
 _LONGEST_NAME = 100  # characters of a folder's name
 
@@ -56,10 +56,9 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
     members = members_lib.read(find_runs(dirs))
     matplotlib.use("Agg")  # a page needs no display
     out.parent.mkdir(parents=True, exist_ok=True)
-    pictures = Pictures(out, members)
     with matplotlib.rc_context(STYLE):
-        lead = pictures.save(_lead(members))
-        measured = sections(members, pictures)
+        lead = save(_lead(members), out, members)
+        measured = sections(members, out)
     opening, findings = overview.findings(members)
     further = commands.further(members, dirs)
     page = Page(
@@ -78,7 +77,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
             _repeat(dirs, command),
         ],
         provenance=provenance(members),
-        looks=looks(members),
+        looks=[member.look for member in members],
     )
     out.with_name("results.csv").write_text(results.to_csv(members), encoding="utf-8")
     out.write_text(render(page), encoding="utf-8")
