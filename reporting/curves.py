@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 import evals
@@ -21,6 +20,7 @@ from reporting.members import Member, at_several_lengths, tasks
 from reporting.style import (
     folded,
     grid,
+    handle,
     marked,
     marked_lengths,
     member_legend,
@@ -119,19 +119,10 @@ def _trained_lines(ax: Axes, members: Sequence[Member], *, below: float) -> None
     """A vertical line at each trained length that lies below the end of the axis."""
     for length in sorted({m.trained_length for m in members if m.trained_length < below}):
         ax.axvline(length, color=INK, linewidth=0.9, zorder=1)
-        ax.annotate(
-            f"trained {length:,}",
-            (length, 1),
-            (-2, -2),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            va="top",
-            ha="right",
-            fontsize=8,
-            rotation=90,
-            bbox={"fc": "white", "ec": "none", "alpha": 0.7, "pad": 1},
-            zorder=6,
-        )
+        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        text = {"va": "top", "ha": "right", "fontsize": 8, "rotation": 90, "zorder": 6}
+        box = {"fc": "white", "ec": "none", "alpha": 0.7, "pad": 1}
+        ax.annotate(f"trained {length:,}", (length, 1), (-2, -2), bbox=box, **place, **text)
 
 
 def by_length_tasks(members: Sequence[Member]) -> list[str]:
@@ -248,8 +239,8 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
             row[0].set_yscale("log", base=2)
             token_axis(row[0].yaxis)
     figure.supxlabel(plot.xlabel, fontsize=10)
-    mark = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label=plot.mark)
-    level = Line2D([], [], color=FAINT, ls=_DOTS, lw=1, label=plot.levels)
+    mark = handle(plot.mark, marker="D", mfc="white", color=INK, ls="none")
+    level = handle(plot.levels, color=FAINT, ls=_DOTS, lw=1)
     member_legend(figure, shown, [each for each in (mark, level) if each.get_label()])
     return figure
 

@@ -19,7 +19,7 @@ from reporting import l50
 from reporting.l50 import Shape
 from reporting.looks import FAINT, INK
 from reporting.members import Member, learned, tasks
-from reporting.style import marked, tag
+from reporting.style import handle, marked, tag
 from theory import bound
 from theory.predictions import predict
 
@@ -250,5 +250,5 @@ def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
     return [column for column in (measured, theory, read) if column] or [[]]
 
 
-def _handle(label: str, **style) -> Line2D:
-    return Line2D([], [], label=label, **{"color": INK, "ls": "none", **style})
+def _handle(label: str, **options) -> Line2D:
+    return handle(label, **{"color": INK, "ls": "none", **options})

@@ -1,6 +1,6 @@
 """Figures of cells: accuracy by context length and place, and variants trained x evaluated."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -152,17 +152,16 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
     shown = [member for member in members if any(index == member.index for index, _ in found)]
     variants = list(dict.fromkeys([TRAINED, *(variant for _, variant in found)]))
     variants = [each for each in variants if any(each == name for _, name in found)]
-    color = _colors(list(found.values()))
     roomy = len(variants) < 5
     names = [folded(variant, 22 if roomy else 12) for variant in variants]
     lines = max(name.count("\n") for name in names)
     width, height = 2.8 + 1.5 * len(variants), 1.1 + 0.14 * lines + 0.52 * len(shown)
     figure = Figure(figsize=(min(10, width), height), layout="constrained")
     ax = figure.subplots()
-    for (index, variant), measured in found.items():
-        member = next(member for member in shown if member.index == index)
+    bright = _brightness(list(found.values()))
+    for ((index, variant), measured), fill in zip(found.items(), MAP(bright), strict=True):
+        member = members[index]
         x, y = variants.index(variant), shown.index(member)
-        fill = color(measured)
         patch = _cell(ax, x, y, 1, 1, fill)
         dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.5
         value, _, interval = cell_text(measured).partition("\n")
@@ -202,20 +201,14 @@ def said(members: Sequence[Member], task: str, length: int) -> str:
     )
 
 
-def _colors(found: Sequence[Measurement]) -> Callable[[Measurement], tuple]:
-    """Cividis by rank of goodness: L50 by its logarithm, nats reversed, shares from 0 to 1."""
-    kind = found[0].kind
-    if kind == "retrieval":
-        known = [m.estimate.l50 for m in found if m.estimate.verdict != NOT_LEARNED] or [1.0]
-        norm = LogNorm(min(known), max(max(known), 1.01 * min(known)))
-
-        def color(measured: Measurement) -> tuple:
-            estimate = measured.estimate
-            return MAP(0.0 if estimate.verdict == NOT_LEARNED else norm(estimate.l50))
-
-        return color
-    if kind == "likelihood":
-        values = [measured.value for measured in found]
-        nats = Normalize(min(values), max(values) or 1)
-        return lambda measured: MAP(1 - nats(measured.value))
-    return lambda measured: MAP(measured.value)
+def _brightness(found: Sequence[Measurement]) -> np.ndarray:
+    """From 0 to 1, greater is better: L50 by its logarithm, nats reversed, shares as they are."""
+    if found[0].kind == "retrieval":
+        l50 = np.array([measured.estimate.l50 for measured in found])  # NaN: not learned
+        least = np.nanmin([*l50, np.inf])
+        most = np.nanmax([*l50, 1.01 * least])
+        return np.nan_to_num(LogNorm(least, most)(l50)) if least < np.inf else np.zeros(len(found))
+    values = np.array([measured.value for measured in found])
+    if found[0].kind == "likelihood":
+        return 1 - Normalize(values.min(), values.max() or 1)(values)
+    return values

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from evals.estimate import regression
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED
@@ -15,7 +14,7 @@ from model import rotary as rotary_lib
 from reporting import l50
 from reporting.looks import FAINT, INK
 from reporting.members import Member, tasks
-from reporting.style import grid, marked_lengths, member_legend, token_axis
+from reporting.style import grid, handle, marked_lengths, member_legend, token_axis
 
 NAMES = {
     "first_violation": "theory length",
@@ -89,13 +88,10 @@ def against_predictors(comparison: Comparison) -> Figure:
         _predictor_panel(ax, comparison, predictor)
     figure.supxlabel("predicted length (tokens, log scale)", fontsize=10)
     panels[0].set_ylabel("effective context (tokens, log scale)")
-    handles = [
-        Line2D([], [], label="y = x", **_DIAGONAL),
-        Line2D([], [], color=INK, lw=1.3, label="regression"),
-    ]
+    handles = [handle("y = x", **_DIAGONAL), handle("regression", color=INK, lw=1.3)]
     if any(m.estimates[comparison.task].verdict != MEASURED for m in comparison.members):
         style = {"color": INK, "ls": "none", "marker": r"$\uparrow$", "ms": 9}
-        handles.append(Line2D([], [], label="beyond what was\nasked: not fitted", **style))
+        handles.append(handle("beyond what was\nasked: not fitted", **style))
     member_legend(figure, comparison.members, handles, marker="o")
     return figure
 
@@ -140,10 +136,14 @@ def _axes_and_diagonal(ax: Axes, x: tuple[float, float], y: tuple[float, float])
 
 def _says(line: Regression) -> str:
     return (
-        f"slope {line.slope:.2f} [{line.slope_low:.2f}, {line.slope_high:.2f}]\n"
-        f"intercept {line.intercept:.2f} [{line.intercept_low:.2f}, {line.intercept_high:.2f}]\n"
+        f"slope {_interval(line, 'slope')}\nintercept {_interval(line, 'intercept')}\n"
         f"a base left out: ±{line.error:.2f} octaves"
     )
+
+
+def _interval(line: Regression, name: str) -> str:
+    value, low, high = (getattr(line, f"{name}{end}") for end in ("", "_low", "_high"))
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def reading(comparison: Comparison) -> str:
@@ -163,8 +163,8 @@ def reading(comparison: Comparison) -> str:
     if theory is not None:
         times, low, high = (2**x for x in (theory.offset, theory.offset_low, theory.offset_high))
         text += (
-            f"; on the theory length the slope is {theory.slope:.2f} [{theory.slope_low:.2f}, "
-            f"{theory.slope_high:.2f}], and effective context is {times:.2g} times as long "
+            f"; on the theory length the slope is {_interval(theory, 'slope')}, and effective "
+            f"context is {times:.2g} times as long "
             f"[{low:.2g}, {high:.2g}], where a bound that is reached would have 1 and 1"
         )
     line = comparison.regressions[0]
@@ -202,8 +202,7 @@ def against_trained_length(members: Sequence[Member], task: str) -> Figure:
     every = by_trained_length(members, task)
     for place, series in enumerate(every):
         look = series[0].look
-        line = Line2D([], [], color=look.color, ls=look.linestyle, lw=2.2, label=name(series))
-        handles.append(line)
+        handles.append(handle(name(series), color=look.color, ls=look.linestyle, lw=2.2))
         # Side by side: what is farther than could be asked lies on one height.
         aside = 2 ** (0.07 * (place - (len(every) - 1) / 2))
         places = [aside * member.trained_length for member in series]
@@ -216,6 +215,6 @@ def against_trained_length(members: Sequence[Member], task: str) -> Figure:
     ax.set_xlabel("trained length T (tokens, log scale)")
     ax.set_ylabel("effective context (tokens, log scale)")
     ax.set_title(f"Effective context on {task} against trained length")
-    handles.append(Line2D([], [], label="as far as trained", **_DIAGONAL))
+    handles.append(handle("as far as trained", **_DIAGONAL))
     figure.legend(handles=handles, loc="outside right center")
     return figure

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -90,22 +91,19 @@ def folded(expression: str, width: int = 28) -> str:
     return "\n".join(lines)
 
 
+def handle(label: str, **style: Any) -> Line2D:
+    """An entry of a legend."""
+    return Line2D([], [], label=label, **style)
+
+
 def member_legend(
     figure: Figure, members: Sequence[Member], more: Sequence[Line2D] = (), marker: str = ""
 ) -> None:
     """Names the members, then `more`, at the right of the figure; `marker` stands in for lines."""
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=member.look.color,
-            ls="none" if marker else member.look.linestyle,
-            marker=marker,
-            lw=2.2,
-            label=member.label,
-        )
-        for member in members
-    ]
+    handles = []
+    for member in members:
+        line = {"ls": "none", "marker": marker} if marker else {"ls": member.look.linestyle}
+        handles.append(handle(member.label, color=member.look.color, lw=2.2, **line))
     legend = figure.legend(handles=[*handles, *more], loc="outside right center")
     for member, *parts in zip(members, legend.get_lines(), legend.get_texts(), strict=False):
         tag(parts, member)

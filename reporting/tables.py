@@ -68,20 +68,14 @@ def _lines(found: Sequence[Evaluation], columns: Columns) -> list[dict[str, str]
 
 
 def _table(title: str, lines: Sequence[dict[str, str]]) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=title,
-        title_justify="left",
-        collapse_padding=True,
-        pad_edge=False,
-    )
+    look = {"title_justify": "left", "collapse_padding": True, "pad_edge": False}
+    table = Table(box=box.SIMPLE_HEAD, title=title, **look)
     heads = list(dict.fromkeys(head for line in lines for head in line))
     for head in heads:
-        if head in ("run", "task", "evaluated with", _CORNER):
-            table.add_column(head, overflow="fold")  # two lines, and the numbers keep their room
-        else:
-            matrix = _CORNER in heads
-            table.add_column(head, justify="right", overflow="fold", no_wrap=not matrix)
+        # Names go over two lines, and the numbers keep their room.
+        named = head in ("run", "task", "evaluated with", _CORNER)
+        whole = not named and _CORNER not in heads
+        table.add_column(head, justify="left" if named else "right", overflow="fold", no_wrap=whole)
     for line in lines:
         table.add_row(*(line.get(head, "") for head in heads))
     return table

@@ -17,7 +17,7 @@ from reporting import members as members_lib
 from reporting.effective_context import effective_context
 from reporting.looks import STYLE
 from reporting.members import Member
-from reporting.page import Commands, Folded, Page, Section, render, words
+from reporting.page import Commands, Folded, Section, render, words
 from reporting.pictures import Drawing, save
 from reporting.sections import sections
 
@@ -61,7 +61,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
         measured = sections(members, out)
     opening, findings = overview.findings(members)
     further = commands.further(members, dirs)
-    page = Page(
+    page = render(
         names=sorted({member.config.name for member in members}),
         facts=overview.facts(members),
         questions=list(dict.fromkeys(member.config.question for member in members)),
@@ -80,7 +80,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
         looks=[member.look for member in members],
     )
     out.with_name("results.csv").write_text(results.to_csv(members), encoding="utf-8")
-    out.write_text(render(page), encoding="utf-8")
+    out.write_text(page, encoding="utf-8")
 
 
 def _lead(members: Sequence[Member]) -> Drawing:
