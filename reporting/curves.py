@@ -178,30 +178,28 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
 def declared(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
     """What tasks declare to be drawn, as far as there is something to draw."""
     asked = {(m.task, m.length) for member in members for m in member.measurements}
-    tasks_of: dict[tuple[str, str, int], list[str]] = {}
+    tasks_of: dict[tuple[Plot, str, int], list[str]] = {}
     for name, length in sorted(
         asked, key=lambda key: (evals.parse(key[0]).order, len(key[0]), key)
     ):
         if plot := evals.parse(name).plot:
             # Whatever has no parameters needs no name.
-            panel = "" if plot.together or name.isidentifier() else f"{folded(name)}\n"
-            tasks_of.setdefault((plot.name, panel, length), []).append(name)
-    found: dict[str, tuple[Plot, list[Panel]]] = {}
-    for (plot_name, title, length), names in tasks_of.items():
-        task, curves = evals.parse(names[0]), {}
+            title = "" if plot.together or name.isidentifier() else f"{folded(name)}\n"
+            tasks_of.setdefault((plot, title, length), []).append(name)
+    found: dict[Plot, list[Panel]] = {}
+    for (plot, title, length), names in tasks_of.items():
+        curves = {}
         for member in members:
-            measured = [m for m in member.measurements if m.task in names and m.length == length]
-            own = [m.rows for m in measured if m.variant == TRAINED]
-            every = [m.rows for m in measured]
-            results = rows_lib.concatenate(own), rows_lib.concatenate(every)
-            if own and (of_member := task.curves(*results)):
+            every = [m for m in member.measurements if m.task in names and m.length == length]
+            own = [m.rows for m in every if m.variant == TRAINED]
+            results = map(rows_lib.concatenate, (own, [m.rows for m in every]))
+            if own and (of_member := evals.parse(names[0]).curves(*results)):
                 curves[member.index] = of_member
         if curves:
-            levels = {0.0} if task.plot and task.plot.levels else set()
+            levels = {0.0} if plot.levels else set()
             panel = Panel(f"{title}context of {length:,}", curves, levels, length)
-            assert task.plot
-            found.setdefault(plot_name, (task.plot, []))[1].append(panel)
-    return list(found.values())
+            found.setdefault(plot, []).append(panel)
+    return list(found.items())
 
 
 def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figure:

@@ -17,7 +17,7 @@ from model.rotary import Rotary
 from model.rotary.rope import Rope
 from reporting import l50
 from reporting.l50 import Shape
-from reporting.looks import FAINT, INK
+from reporting.looks import FAINT, INK, WASH
 from reporting.members import Member, learned, tasks
 from reporting.style import handle, marked, tag
 from theory import bound
@@ -34,11 +34,13 @@ _THEORY = {  # field of Predictions: (legend, color, linestyle)
 
 
 def _shapes(members: Sequence[Member]) -> dict[str, tuple[float, Shape]]:
-    """How each task is drawn, the leading one bold; and how far aside, of the next member's place.
+    """How tasks are drawn, and how far aside, as a share of the distance to the next member.
 
-    The leading task stands on its place, the others alternately left and right of it.
+    The leading task, bold, stands on its place; the others, if a member has learned them, stand
+    alternately left and right of it.
     """
-    names = drawn(members)
+    names = tasks(members)
+    names = names[:1] + [name for name in names[1:] if learned(members, name)]
     sides = max(1, math.ceil((len(names) - 1) / 2))
     shapes = {}
     for order, name in enumerate(names):
@@ -74,14 +76,8 @@ def effective_context(members: Sequence[Member]) -> Figure:
     return figure
 
 
-def drawn(members: Sequence[Member]) -> list[str]:
-    """The leading task, and the others that a member has learned."""
-    names = tasks(members)
-    return names[:1] + [name for name in names[1:] if learned(members, name)]
-
-
 def _drawn_estimates(members: Sequence[Member]) -> list[Estimate]:
-    names = drawn(members)
+    names = _shapes(members)
     return [m.estimates[name] for m in members for name in names if name in m.estimates]
 
 
@@ -106,12 +102,12 @@ def _vertical_axis(ax: Axes, members: Sequence[Member]) -> None:
 
 def _trained_length(ax: Axes, members: Sequence[Member], *, labelled: bool) -> None:
     lengths = sorted({member.trained_length for member in members})
-    ax.axhspan(lengths[-1], ax.get_ylim()[1], color="#f4f5f7", zorder=0)
+    ax.axhspan(lengths[-1], ax.get_ylim()[1], color=WASH, zorder=0)
     for length in lengths:
         ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
         if labelled:
             place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-            look = {"fontsize": 8.5, "bbox": {"fc": "#f4f5f7", "ec": "none", "pad": 1}}
+            look = {"fontsize": 8.5, "bbox": {"fc": WASH, "ec": "none", "pad": 1}}
             text = f"trained length {length:,}"
             ax.annotate(text, (0.01, length), (0, 3), va="bottom", **place, **look)
 

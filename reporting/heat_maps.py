@@ -1,7 +1,6 @@
 """Figures of cells: accuracy by context length and place, and variants trained x evaluated."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -43,17 +42,11 @@ def _lengths_axis(ax: Axes, member: Member, lengths: Sequence[int]) -> None:
     ax.set_title(member.label, fontsize=9)
 
 
-def _color_bar(figure: Figure, panels: Sequence[Axes], label: str) -> None:
-    mappable = ScalarMappable(Normalize(0, 1), MAP)
-    figure.colorbar(mappable, ax=list(panels), label=label, shrink=0.8, aspect=30)
-
-
 def place_tasks(members: Sequence[Member]) -> list[str]:
     """Retrieval tasks that say where in the context they asked."""
-    names = {name for member in members for name, _ in member.own}
     return [
         name
-        for name in task_order(name for name in names if evals.parse(name).kind == "retrieval")
+        for name in tasks(members)
         if any(evals.parse(name).grid(found[0].rows) for _, found in _of(members, name))
     ]
 
@@ -111,7 +104,8 @@ def places(members: Sequence[Member], task: str) -> Figure:
     figure.supxlabel("context length (tokens)", fontsize=10)
     label = "distance to the answer (tokens)" if by_distance else "place in the context"
     figure.supylabel(label, fontsize=10)
-    _color_bar(figure, panels, "accuracy (exact match)")
+    colors, label = ScalarMappable(Normalize(0, 1), MAP), "accuracy (exact match)"
+    figure.colorbar(colors, ax=panels, label=label, shrink=0.8, aspect=30)
     return figure
 
 
@@ -123,8 +117,8 @@ def matrix_keys(members: Sequence[Member]) -> list[tuple[str, int]]:
             if measured.compared:
                 variants.setdefault((measured.task, measured.length), set()).add(measured.variant)
     several = [key for key, names in variants.items() if len(names) > 1]
-    tasks = task_order(task for task, _ in several)
-    return sorted(several, key=lambda key: (tasks.index(key[0]), key[1]))
+    order = task_order(task for task, _ in several)
+    return sorted(several, key=lambda key: (order.index(key[0]), key[1]))
 
 
 def cells(members: Sequence[Member], task: str, length: int) -> dict[tuple[int, str], Measurement]:
@@ -150,8 +144,7 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
     """Trained with (rows) x evaluated with (columns): brighter is better."""
     found = cells(members, task, length)
     shown = [member for member in members if any(index == member.index for index, _ in found)]
-    variants = list(dict.fromkeys([TRAINED, *(variant for _, variant in found)]))
-    variants = [each for each in variants if any(each == name for _, name in found)]
+    variants = sorted(dict.fromkeys(name for _, name in found), key=lambda name: name != TRAINED)
     roomy = len(variants) < 5
     names = [folded(variant, 22 if roomy else 12) for variant in variants]
     lines = max(name.count("\n") for name in names)
@@ -165,11 +158,7 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
         patch = _cell(ax, x, y, 1, 1, fill)
         dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.5
         value, _, interval = cell_text(measured).partition("\n")
-        ink: dict[str, Any] = {
-            "color": ON_DARK if dark else ON_BRIGHT,
-            "ha": "center",
-            "va": "center",
-        }
+        ink: Any = {"color": ON_DARK if dark else ON_BRIGHT, "ha": "center", "va": "center"}
         middle = y + (0.36 if interval else 0.5)
         texts = [ax.text(x + 0.5, middle, value, fontsize=10, **ink)]
         if interval:
@@ -194,9 +183,8 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
 
 def said(members: Sequence[Member], task: str, length: int) -> str:
     """The matrix in words, for who cannot see it."""
-    names = {member.index: member.label for member in members}
     return "; ".join(
-        f"{names[index]} with {variant} {' '.join(cell_text(measured).split())}"
+        f"{members[index].label} with {variant} {' '.join(cell_text(measured).split())}"
         for (index, variant), measured in cells(members, task, length).items()
     )
 

@@ -166,14 +166,10 @@ def at_several_lengths(members: Sequence[Member]) -> list[str]:
     return task_order(found)
 
 
-def tasks(members: Sequence[Member]) -> list[str]:
-    """Every retrieval task that was evaluated, the one that leads the page first."""
-    return task_order(
-        task
-        for member in members
-        for (task, _), measured in member.own.items()
-        if measured.kind == "retrieval"
-    )
+def tasks(members: Sequence[Member], *kinds: str) -> list[str]:
+    """Every task of these kinds (retrieval) that was evaluated, the leading one first."""
+    own = [measured for member in members for measured in member.own.values()]
+    return task_order(each.task for each in own if each.kind in (kinds or ("retrieval",)))
 
 
 def learned(members: Sequence[Member], task: str) -> bool:

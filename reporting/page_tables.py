@@ -1,13 +1,13 @@
 """The page's tables, one a question; a cell says as much as its rows can."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import evals
 from evals import rows as rows_lib
 from evals.estimate import summaries, thresholds
 from evals.estimate.summaries import MeanWithError
 from reporting import predictors
-from reporting.members import Member, learned, task_order
+from reporting.members import Member, learned, tasks
 from reporting.page import NONE, Table, words
 from reporting.tables import likelihoods
 
@@ -30,7 +30,7 @@ def rules(members: Sequence[Member]) -> dict[str, Table]:
     """Effective context beside what other rules make of the same rows, by task learned."""
     return {
         task: _rules(members, task)
-        for task in task_order(_asked(members, "retrieval", "score"))
+        for task in tasks(members, "retrieval", "score")
         if learned(members, task) or _passes(members, task)
     }
 
@@ -79,7 +79,7 @@ def scores(members: Sequence[Member]) -> Table | None:
 def texts(members: Sequence[Member]) -> dict[str, Table]:
     """Likelihood of text by every measure that its rows allow, by task."""
     found: dict[str, Table] = {}
-    for task in task_order(_asked(members, "likelihood")):
+    for task in tasks(members, "likelihood"):
         lines = [
             (
                 member.index,
@@ -120,10 +120,6 @@ def shares(members: Sequence[Member]) -> dict[str, dict[str, Table]]:
                 for length in sorted(lines)
             }
     return found
-
-
-def _asked(members: Sequence[Member], *kinds: str) -> Iterable[str]:
-    return {m.task for each in members for m in each.own.values() if m.kind in kinds}
 
 
 def _percent(share: MeanWithError) -> str:

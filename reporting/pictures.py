@@ -36,15 +36,12 @@ def save(drawing: Drawing, page: Path, members: Sequence[Member]) -> Picture:
     figure.set_layout_engine("none")  # it is laid out by now
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = show_hints(buffer.getvalue())
+    # What `reporting.style.tag` hid: a title inside its element, which browsers show.
+    hidden, shown = r'<g id="([\w-]+) title:([^"]*)">', r'<g class="\1"><title>\2</title>'
+    svg = re.sub(hidden, shown, buffer.getvalue())
     page.with_name(f"{name}.svg").write_text(svg, encoding="utf-8")
     svg = Markup(for_page(inline(svg, name), members))
     return Picture(svg=svg, width=figure.get_figwidth() / _PAGE_WIDTH, **drawing.words)
-
-
-def show_hints(svg: str) -> str:
-    """`reporting.style.tag` made visible: a title inside its element, which browsers show."""
-    return re.sub(r'<g id="([\w-]+) title:([^"]*)">', r'<g class="\1"><title>\2</title>', svg)
 
 
 def inline(svg: str, name: str) -> str:

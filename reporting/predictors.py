@@ -64,11 +64,10 @@ def _learned(members: Sequence[Member], task: str) -> list[Member]:
 
 
 def _regressions(members: Sequence[Member], task: str) -> list[Regression]:
-    measured = [(member, member.nearest(task)) for member in members]
     points = [
         Point.of(estimate, base=member.label, predictors=vars(member.theory))
-        for member, nearest in measured
-        if nearest is not None
+        for member in members
+        if (nearest := member.nearest(task))
         for estimate in nearest.by_seed.values()
         if estimate.verdict != NOT_LEARNED
     ]

@@ -102,12 +102,12 @@ def lines(member: Member) -> Iterator[dict[str, Any]]:
         if measured.kind == "retrieval" and len(measured.by_seed) > 1:
             for seed, estimate in measured.by_seed.items():
                 rows = rows_lib.select(measured.rows, seed=seed)
-                of_seed = _common(member, measured) | _of_estimate(estimate)
-                for name in ("l50_low", "l50_high", "l85_low", "l85_high"):
-                    of_seed[name] = float("nan")
-                of_seed |= {"seed": seed, "seeds": 1, "answers": len(rows["task"])}
-                of_seed["score"] = thresholds.mean_accuracy(rows)
-                yield of_seed
+                score = thresholds.mean_accuracy(rows)
+                seeds = {"seed": seed, "seeds": 1, "answers": len(rows["task"]), "score": score}
+                no_interval = dict.fromkeys(
+                    ("l50_low", "l50_high", "l85_low", "l85_high"), math.nan
+                )
+                yield _common(member, measured) | _of_estimate(estimate) | seeds | no_interval
 
 
 def _common(member: Member, measured: Measurement) -> dict[str, Any]:

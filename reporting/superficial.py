@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 import evals
 from reporting.looks import FAINT, INK
-from reporting.members import Member, learned, task_order, tasks
+from reporting.members import Member, learned, tasks
 from reporting.style import handle, marked, tag
 
 
@@ -20,13 +20,8 @@ def superficial_lengths(members: Sequence[Member]) -> list[int]:
 
 def _text_task(members: Sequence[Member]) -> str:
     """The first task on the page that measures the likelihood of text."""
-    asked = {each.task for member in members for each in member.own.values()}
-    of_text = (
-        name
-        for name in task_order(asked)
-        if evals.parse(name).kind == "likelihood" and evals.parse(name).compared
-    )
-    return next(of_text, "")
+    of_text = tasks(members, "likelihood")
+    return next((name for name in of_text if evals.parse(name).compared), "")
 
 
 def _both(members: Sequence[Member], length: int) -> list[Member]:

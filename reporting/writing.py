@@ -61,6 +61,8 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
         measured = sections(members, out)
     opening, findings = overview.findings(members)
     further = commands.further(members, dirs)
+    more = Folded(summary=f"{len(further)} commands", part=Commands(lines=further))
+    repeat = "\n".join(commands.repeat(dirs, command))
     page = render(
         names=sorted({member.config.name for member in members}),
         facts=overview.facts(members),
@@ -72,9 +74,9 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
         sections=[
             Section(title="The numbers", parts=[overview.numbers(members)]),
             *measured,
-            *([_further(further)] if further else []),
+            *([Section(title="What else can be measured here", parts=[more])] if further else []),
             Section(title="What differs between members", parts=overview.differences(members)),
-            _repeat(dirs, command),
+            Section(title="How to repeat it", parts=[Commands(lines=[("", repeat)])]),
         ],
         provenance=provenance(members),
         looks=[member.look for member in members],
@@ -95,16 +97,6 @@ def _lead(members: Sequence[Member]) -> Drawing:
         several=said["several"] if len({m.trained_length for m in members}) > 1 else "",
     )
     return Drawing("effective_context", effective_context(members), said)
-
-
-def _further(suggestions: Sequence[tuple[str, str]]) -> Section:
-    folded = Folded(summary=f"{len(suggestions)} commands", part=Commands(lines=suggestions))
-    return Section(title="What else can be measured here", parts=[folded])
-
-
-def _repeat(dirs: Sequence[Path], command: str) -> Section:
-    lines = "\n".join(commands.repeat(dirs, command))
-    return Section(title="How to repeat it", parts=[Commands(lines=[("", lines)])])
 
 
 def provenance(members: Sequence[Member]) -> list[str]:
