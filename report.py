@@ -28,6 +28,9 @@ def main() -> None:
     )
     parser.add_argument("dirs", nargs="+", type=Path, metavar="DIR", help="run or sweep directory")
     parser.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default: above)")
+    parser.add_argument(
+        "--own", action="append", metavar="FILE.py", help="code of yours that tasks in DIR are of"
+    )
     args = parser.parse_args()
     # After parsing: --help needs none of matplotlib and JAX.
     from reporting.writing import is_page, page_of, write

@@ -19,6 +19,7 @@ def main() -> int:
     from experiment import distributed
     from experiment.run import RunDirectory
     from training.loop import train
+    from training.plan import make_plan
 
     try:
         distributed.initialize(arguments)
@@ -26,13 +27,8 @@ def main() -> int:
             config = overrides.apply(overrides.find_config(arguments.config), arguments.overrides)
             run = RunDirectory(arguments.workdir)
         command = shlex.join(["python", *sys.argv])
-        finished = train(
-            [config],
-            [run],
-            given_overrides=[arguments.overrides],
-            command=command,
-            make_ask=evals.while_training,
-        )
+        plan = make_plan([config], [run], overrides=[arguments.overrides])
+        finished = train(plan, command=command, ask=evals.while_training(config))
     except ValueError as error:
         one_line = f"train.py: error: {error}\n"
         parser.exit(2, one_line if distributed.is_primary_host() else None)

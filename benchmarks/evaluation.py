@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from benchmarks.timing import alternate, compare, random_batch
-from configs.changes import change
+from configs.changes import change, heads
 from data.task import Document
 from evals import runner, score
 from experiment.config import ExperimentConfig
@@ -23,14 +23,7 @@ from training.sweep import train_sweep
 MEMBERS, TASKS, LENGTHS = 8, ("kv", "lagcopy", "lines", "perplexity"), (256, 512, 1024)
 SIZES = {
     "demo sizes": {},
-    "10M parameters": dict(
-        vocab_size=8192,
-        embed_dim=320,
-        num_layers=6,
-        num_heads=5,
-        num_kv_heads=5,
-        mlp_dim=864,
-    ),
+    "10M parameters": dict(heads(5), vocab_size=8192, num_layers=6, mlp_dim=864),
 }
 
 

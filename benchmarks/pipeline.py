@@ -34,7 +34,7 @@ def demo_rate(config) -> float:
     stages, mesh = [split(member)[0] for member in members], make_mesh(config, len(members))
     shardings = jax.tree.map(lambda x: x.sharding, abstract_state(config, len(members), mesh))
     step_fn = compile_step(config, len(members), mesh, shardings)
-    state, batch = first_state(members, shardings, None), random_batch(config)
+    state, batch = first_state(members, shardings), random_batch(config)
     update = updates(step_fn, state, member_arrays(stages), batch)
     return batch["tokens"].size / min(alternate({"step": update}, 5)["step"])
 

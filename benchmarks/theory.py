@@ -17,6 +17,11 @@ import numpy as np
 from theory import bound, published
 from theory.family import rope_base
 
+COMPARED = (
+    "b*({length:,}): ours {ours:.9g} to {ours_precision:.0e} in {ours_cpu:.3f} s CPU; "
+    "Su's search {su:.9g} to {su_precision:.0e} in {su_cpu:.1f} s CPU: {ratio:,.0f} times"
+)
+
 
 def measured(function: Callable, *arguments) -> tuple:
     """The result, CPU seconds of all threads, and wall seconds."""
@@ -96,11 +101,7 @@ def main() -> None:
     print(f"all eleven lengths 1k to 1M: {every['cpu']:.1f} s CPU, {every['wall']:.1f} s")
     print(f"peak memory {record['peak_memory_mib']:,.0f} MiB")
     for row in record["comparison"]:
-        print(
-            f"b*({row['length']:,}): ours {row['ours']:.9g} to {row['ours_precision']:.0e}"
-            f" in {row['ours_cpu']:.3f} s CPU; Su's search {row['su']:.9g} to"
-            f" {row['su_precision']:.0e} in {row['su_cpu']:.1f} s CPU: {row['ratio']:,.0f} times"
-        )
+        print(COMPARED.format_map(row))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from benchmarks.timing import alternate, compare, one_member, random_batch, updates
-from configs.changes import change
+from configs.changes import change, heads
 from experiment.config import ExperimentConfig
 from experiment.overrides import find_config
 from model.transformer import count_params
@@ -26,14 +26,7 @@ def shapes() -> dict[str, ExperimentConfig]:
     demo = change(find_config("demo"), model=dict(shift_keys=False, align_query_key=False))
     larger = change(
         demo,
-        model=dict(
-            vocab_size=8192,
-            embed_dim=320,
-            num_layers=6,
-            num_heads=5,
-            num_kv_heads=5,
-            mlp_dim=896,
-        ),
+        model=dict(heads(5), vocab_size=8192, num_layers=6, mlp_dim=896),
         data=dict(vocab_size=8192, context_length=512, batch_size=2),
     )
     return {"demo": demo, "10M": larger}

@@ -7,7 +7,7 @@ estimate from FLOPs).
 """
 
 from configs.base_30m import configs as base_30m
-from configs.changes import change
+from configs.changes import change, heads
 from experiment.config import TrainConfig
 
 configs = [
@@ -15,14 +15,7 @@ configs = [
         *base_30m,
         name="base_125m",
         question="Does what bounds a 30M model's context bound a 125M model's too?",
-        model=dict(
-            vocab_size=32_000,
-            embed_dim=768,
-            num_layers=12,
-            num_heads=12,
-            num_kv_heads=12,
-            mlp_dim=2048,
-        ),
+        model=dict(heads(12), vocab_size=32_000, num_layers=12, mlp_dim=2048),
         data=dict(vocab_size=32_000, context_length=4096, batch_size=64),
         train=TrainConfig(num_steps=9_600, learning_rate=6e-4, warmup_steps=500, accumulate=4),
     )

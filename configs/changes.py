@@ -24,6 +24,11 @@ def _replace(value: Any, changes: dict[str, Any]) -> Any:
     return dataclasses.replace(value, **changes | nested)
 
 
+def heads(number: int, size: int = 64) -> dict[str, int]:
+    """Changes of a model: as many heads for queries as for keys, which fill its width."""
+    return dict(embed_dim=number * size, num_heads=number, num_kv_heads=number, head_dim=size)
+
+
 def each(field: str, values: Iterable[object], *common: str) -> tuple[tuple[str, ...], ...]:
     """Members of a sweep that differ in one field, each with the overrides that all have."""
     return tuple((*common, f"{field}={value}") for value in values)

@@ -8,22 +8,14 @@ The shapes are Llama 2's (Touvron et al. 2023, arXiv 2307.09288): 7B with as man
 heads, 70B with eight. Batches are of 4 million tokens, as theirs.
 """
 
-from configs.changes import change
+from configs.changes import change, heads
 from configs.paper_2b import configs as paper_2b
-from model.rotary.rope import Rope
 
 scale_7b = change(
     *paper_2b,
     name="scale_7b",
     question="What mesh, memory and time would 7B parameters take?",
-    model=dict(
-        vocab_size=32_000,
-        embed_dim=4096,
-        num_heads=32,
-        num_kv_heads=32,
-        mlp_dim=11_008,
-        rotary=Rope(base=10_000.0),
-    ),
+    model=dict(heads(32, 128), vocab_size=32_000, mlp_dim=11_008, rotary=dict(base=10_000.0)),
     data=dict(vocab_size=32_000),
     train=dict(learning_rate=3e-4, accumulate=8),
 )

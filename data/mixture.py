@@ -26,22 +26,16 @@ class RetrievalRows:
 
     def __getitem__(self, index: int) -> Row:
         document, *_ = tasks.parse(self._task).documents(self._asked, range(index, index + 1))
-        T = self._asked.length
         count = len(document.tokens) - 1
-        mask = np.zeros(T, np.float32)
-        mask[:count] = document.loss_mask()
-        tokens, targets, positions, segment_ids = np.zeros((4, T), np.int32)
-        tokens[:count] = document.tokens[:-1]
-        targets[:count] = document.tokens[1:]
-        positions[:count] = np.arange(count)
-        segment_ids[:count] = 1
-        return {
-            "tokens": tokens,
-            "targets": targets,
-            "positions": positions,
-            "segment_ids": segment_ids,
-            "loss_mask": mask,
+        columns = {
+            "tokens": document.tokens[:-1],
+            "targets": document.tokens[1:],
+            "positions": np.arange(count, dtype=np.int32),
+            "segment_ids": np.ones(count, np.int32),
+            "loss_mask": document.loss_mask(),
         }
+        padding = (0, self._asked.length - count)
+        return {name: np.pad(column, padding) for name, column in columns.items()}
 
     def __repr__(self) -> str:
         length, seed = self._asked.length, self._asked.seed

@@ -41,18 +41,15 @@ def test_books(path: str | None) -> list[Book]:
     Raises:
       ValueError: if there is none of them, or a book cannot be read; it says which.
     """
-    if path is None:
-        found = _from_tfds(None)
+    root = None if path is None else Path(path)
+    if root is None or (root / "pg19").is_dir():
+        found = _from_tfds(root)
+    elif root.is_file():
+        found = _from_jsonl(root)
     else:
-        root = Path(path)
-        jsonl = [root / f"test{suffix}" for suffix in JSONL_SUFFIXES]
-        jsonl = [root] if root.is_file() else [file for file in jsonl if file.is_file()]
-        if (root / "pg19").is_dir():
-            found = _from_tfds(root)
-        elif jsonl:
-            found = _from_jsonl(jsonl[0])
-        else:
-            found = _from_text(root)
+        files = (root / f"test{suffix}" for suffix in JSONL_SUFFIXES)
+        jsonl = next(filter(Path.is_file, files), None)
+        found = _from_jsonl(jsonl) if jsonl else _from_text(root)
     by_id = {book.id: book for book in found}
     if len(by_id) < len(found):
         raise ValueError(f"{path}: {len(found) - len(by_id)} books have the id of another one")

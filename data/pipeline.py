@@ -8,9 +8,7 @@ number of hosts nor of workers changes the stream.
 import dataclasses
 import hashlib
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -21,6 +19,7 @@ from data.mixture import mixture
 from data.packing import Row
 from data.prepare import prepare
 from data.store import TokenStore
+from data.threads import map_ahead
 from data.tokenizer import Tokenizer
 
 Batch = dict[str, np.ndarray]
@@ -82,15 +81,12 @@ def rows_in_memory(
       columns: the contract of `data`, `[number of rows, T]` each.
       held_out: the same, of the rows that validation reads.
     """
-    splits = {"train": columns, "validation": held_out}
+    splits = {"train": _Columns(columns), "validation": _Columns(held_out)}
     digest = hashlib.sha256()
     for name in sorted(columns):
         digest.update(name.encode() + np.ascontiguousarray(columns[name]).tobytes())
 
-    def open_rows(split: str) -> Rows:
-        return _Columns(splits[split])
-
-    return TrainingData(config, digest.hexdigest(), None, open_rows)
+    return TrainingData(config, digest.hexdigest(), None, splits.__getitem__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,15 +153,8 @@ def make_batches(
     batches = HostBatches(data.open_rows(split), size, start_step, host_rows)
     if data.config.num_workers:
         return _from_workers(batches, data.config.num_workers)
-    return _from_a_thread(batches)
-
-
-def _from_a_thread(batches: HostBatches) -> Iterator[Batch]:
-    with ThreadPoolExecutor(1, "data") as thread:
-        ahead = deque(thread.submit(batches.__getitem__, index) for index in range(_PREFETCH))
-        for index in range(_PREFETCH, len(batches)):
-            yield ahead.popleft().result()
-            ahead.append(thread.submit(batches.__getitem__, index))
+    steps = range(len(batches))
+    return map_ahead(batches.__getitem__, steps, num_threads=1, ahead=_PREFETCH)
 
 
 def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:

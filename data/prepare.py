@@ -1,4 +1,4 @@
-"""Text to tokens, once.
+"""Text to tokens, once, for all runs that use it.
 
     runs/data/jsonl-3f9c.../      named by what went in, so that it is found again
       tokenizer.model
@@ -10,26 +10,28 @@ Every document is stored as [BOS] + ids + [EOS]. Documents go to validation if t
 named so, or, in a source without such files, by a hash of their text: one in a hundred (one in
 twenty of `local`, which is small). Equal texts fall on the same side.
 
+train.py does this by itself when it has to; here it can be done beforehand, and stopped and started
+again at will:
+
+    python -m data.prepare                                        the standard library's source
     python -m data.prepare --source jsonl --path DIR --vocab-size 4096
+    python -m data.prepare --source jsonl --path DIR --tokenizer llama/tokenizer.model
+    python -m data.prepare --source redpajama --path DIR          the files as published
+
+A run finds the result if its data.source, data.path, data.tokenizer or data.vocab_size and
+data.prepared_root are the same (here --out).
 """
 
 import argparse
-import collections
-import contextlib
 import dataclasses
 import fcntl
 import functools
 import hashlib
-import itertools
 import json
-import multiprocessing
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -40,17 +42,18 @@ from data import store as store_lib
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
 from data.files import write_atomically
-from data.sources import Document, InputFile, jsonl_files, local_files, read_documents
+from data.sources import LISTED, Document, InputFile, jsonl_files, local_files, read_documents
+from data.threads import map_ahead
 from data.tokenizer import Tokenizer
+from settings.commands import Parser
 
 VERSION = 1  # of all that decides ids from text: raise it and everything is prepared anew
 SHARD_TOKENS = 1 << 26
 SLICE = 1 << 20  # characters encoded at a time
-UNIT = 1 << 18  # characters sent to a worker at a time
+UNIT = 1 << 18  # characters given to a thread at a time
 SAMPLE = 16 << 20  # characters a tokenizer is trained on ...
 SAMPLE_DOCUMENT = 1 << 14  # ... of which one document gives at most
-POOL_BYTES = 8 << 20  # below this much input, starting worker processes costs more than it gives
-LISTED = 100  # skipped documents named in prepare.json
+SPLITS = ("train", "validation")
 
 
 def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
@@ -78,7 +81,8 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     name = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
     folder = root / f"{config.source}-{name}"
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / ".lock"):
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits, and then finds the work done
         report_path = folder / "prepare.json"
         if not report_path.exists():
             tokenizer_path = folder / "tokenizer.model"
@@ -101,14 +105,6 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
                 "on_bad_document=skip leaves such documents out"
             )
     return folder
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process at a time: a second one waits here and then finds the work done."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,12 +133,7 @@ def _source(config: DataConfig, show_progress: bool) -> _Source:
             show_progress=show_progress,
         )
         return _Source(files=redpajama.files, read=redpajama.read, skipped=redpajama.skipped)
-    if config.source == "jsonl":
-        files = jsonl_files(str(config.path))
-    elif config.source in ("local", "retrieval"):
-        files = local_files()
-    else:
-        raise ValueError(f"data.source={config.source} cannot be prepared")
+    files = jsonl_files(str(config.path)) if config.source == "jsonl" else local_files()
     return _Source(files=files, read=functools.partial(read_documents, files))
 
 
@@ -215,10 +206,8 @@ def _pieces(
             validation = files[document.file].validation
         else:
             validation = int(digest[:8], 16) % one_in == 0
-        first = True
-        for text, last in _slices(document.text):
-            yield _Piece(text=text, first=first, last=last, validation=validation, after=after)
-            first = False
+        for n, (text, last) in enumerate(_slices(document.text)):
+            yield _Piece(text=text, first=n == 0, last=last, validation=validation, after=after)
 
 
 def _slices(text: str) -> Iterator[tuple[str, bool]]:
@@ -242,7 +231,7 @@ def _slices(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _units(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    """Pieces in bundles of about UNIT characters: one errand of a worker."""
+    """Pieces in bundles of about UNIT characters: one errand of a thread."""
     unit, size = [], 0
     for piece in pieces:
         unit.append(piece)
@@ -254,8 +243,8 @@ def _units(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
         yield unit
 
 
-def _encode(tokenizer: Tokenizer, unit: list[_Piece]) -> list[np.ndarray]:
-    dtype = store_lib.store_dtype(tokenizer.vocab_size)
+def _encode(tokenizer: Tokenizer, unit: list[_Piece]) -> list[tuple[_Piece, np.ndarray]]:
+    """Each piece with its ids. SentencePiece lets other threads run while it works."""
     encoded = []
     for piece in unit:
         ids = tokenizer.encode(piece.text, inside=not piece.first) if piece.text else []
@@ -263,54 +252,8 @@ def _encode(tokenizer: Tokenizer, unit: list[_Piece]) -> list[np.ndarray]:
             ids = [tokenizer.bos_id, *ids]
         if piece.last:
             ids.append(tokenizer.eos_id)
-        encoded.append(np.array(ids, dtype))
+        encoded.append((piece, np.array(ids, np.int32)))
     return encoded
-
-
-_worker_tokenizer: Tokenizer
-
-
-def _start_worker(path: Path) -> None:
-    global _worker_tokenizer
-    _worker_tokenizer = Tokenizer(path)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-
-    def follow_parent() -> None:
-        multiprocessing.parent_process().join()  # pyright: ignore[reportOptionalMemberAccess]
-        os._exit(1)  # a killed parent cannot stop its workers
-
-    threading.Thread(target=follow_parent, daemon=True).start()
-
-
-def _encode_in_worker(unit: list[_Piece]) -> list[np.ndarray]:
-    return _encode(_worker_tokenizer, unit)
-
-
-def _encode_all(
-    units: Iterable[list[_Piece]], tokenizer_path: Path, num_workers: int
-) -> Iterator[tuple[list[_Piece], list[np.ndarray]]]:
-    """Encodes units in order; a few per worker are under way at once and no more are in memory."""
-    if not num_workers:
-        tokenizer = Tokenizer(tokenizer_path)
-        yield from ((unit, _encode(tokenizer, unit)) for unit in units)
-        return
-    units = iter(units)
-    pool = ProcessPoolExecutor(
-        num_workers,
-        mp_context=multiprocessing.get_context("spawn"),  # a fork of a process with JAX may hang
-        initializer=_start_worker,
-        initargs=(tokenizer_path,),
-    )
-    with pool:
-        running = collections.deque(
-            (unit, pool.submit(_encode_in_worker, unit))
-            for unit in itertools.islice(units, 4 * num_workers)
-        )
-        while running:
-            unit, future = running.popleft()
-            yield unit, future.result()
-            for following in itertools.islice(units, 1):
-                running.append((following, pool.submit(_encode_in_worker, following)))
 
 
 class _Stores:
@@ -325,9 +268,9 @@ class _Stores:
         them; seconds: spent tokenizing, over all runs.
     """
 
-    def __init__(self, folder: Path, skipped: tuple[int, list[str]]):
-        self._tokenizer = Tokenizer(folder / "tokenizer.model")
-        self._paths = {split: folder / split for split in ("train", "validation")}
+    def __init__(self, folder: Path, tokenizer: Tokenizer, skipped: tuple[int, list[str]]):
+        self._tokenizer = tokenizer
+        self._paths = {split: folder / split for split in SPLITS}
         for path in self._paths.values():
             path.mkdir(exist_ok=True)
             for part in path.glob("*.part"):
@@ -340,8 +283,8 @@ class _Stores:
         else:
             self.done = {
                 "after": [0, 1],
-                "shards": {split: [] for split in self._paths},
-                "text_bytes": dict.fromkeys(self._paths, 0),
+                "shards": {split: [] for split in SPLITS},
+                "text_bytes": dict.fromkeys(SPLITS, 0),
                 "subsets": [],
                 "num_skipped": skipped[0],
                 "skipped": skipped[1],
@@ -366,9 +309,11 @@ class _Stores:
             done["after"] = piece.after
             return
         if not self._writers:
-            name, size = f"{done['num_segments']:05d}", self._tokenizer.vocab_size
-            for split, path in self._paths.items():
-                self._writers[split] = store_lib.ShardWriter(path, name, size)
+            name, vocab_size = f"{done['num_segments']:05d}", self._tokenizer.vocab_size
+            self._writers = {
+                split: store_lib.ShardWriter(path, name, vocab_size)
+                for split, path in self._paths.items()
+            }
         split = "validation" if piece.validation else "train"
         self._writers[split].append(ids, new_document=piece.first)
         done["text_bytes"][split] += len(piece.text.encode())
@@ -394,13 +339,7 @@ class _Stores:
             self._close_segment()
         counts = {}
         for split, path in self._paths.items():
-            store_lib.write_index(
-                path,
-                self.done["shards"][split],
-                tokenizer=self._tokenizer.fingerprint,
-                bos_id=self._tokenizer.bos_id,
-                vocab_size=self._tokenizer.vocab_size,
-            )
+            store_lib.write_index(path, self.done["shards"][split], self._tokenizer)
             store = store_lib.TokenStore(path)
             counts[split] = {
                 "fingerprint": store.fingerprint,
@@ -413,19 +352,31 @@ class _Stores:
 
 def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: bool) -> dict:
     """Writes both stores, and returns the counts for prepare.json."""
-    total = sum(file.size for file in source.files)
-    num_workers = _num_cpus() if total >= POOL_BYTES else 0
-    with _Stores(folder, source.skipped) as stores, _progress_bar(show_progress) as bar:
+    tokenizer = Tokenizer(folder / "tokenizer.model")
+    num_threads = _num_cpus()
+    columns = [
+        "{task.description}",
+        rich.progress.BarColumn(),
+        rich.progress.DownloadColumn(),
+        rich.progress.TransferSpeedColumn(),
+        "ETA",
+        rich.progress.TimeRemainingColumn(),
+    ]
+    console = rich.console.Console(stderr=True)
+    with (
+        _Stores(folder, tokenizer, source.skipped) as stores,
+        rich.progress.Progress(*columns, console=console, disable=not show_progress) as bar,
+    ):
         done = stores.done
-        first_file, first_line = done["after"]
-        task = bar.add_task("tokenizing", total=total)
-        bar.advance(task, sum(file.size for file in source.files[:first_file]))
+        sizes, (first_file, first_line) = [file.size for file in source.files], done["after"]
+        task = bar.add_task("tokenizing", total=sum(sizes), completed=sum(sizes[:first_file]))
         documents = source.read(
             start=(first_file, first_line), on_bytes=functools.partial(bar.advance, task)
         )
         units = _units(_pieces(documents, source.files, config, done["subsets"]))
-        for unit, encoded in _encode_all(units, folder / "tokenizer.model", num_workers):
-            for piece, ids in zip(unit, encoded, strict=True):
+        encode = functools.partial(_encode, tokenizer)
+        for unit in map_ahead(encode, units, num_threads=num_threads, ahead=4 * num_threads):
+            for piece, ids in unit:
                 stores.add(piece, ids)
         counts = stores.finish()
     for name, _ in config.subset_shares:
@@ -438,7 +389,7 @@ def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: 
         **counts,
         "skipped": {"count": done["num_skipped"], "first": done["skipped"]},
         "seconds": round(done["seconds"], 3),
-        "workers": num_workers,
+        "workers": num_threads,
     }
 
 
@@ -449,96 +400,62 @@ def _num_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _progress_bar(show: bool) -> rich.progress.Progress:
-    return rich.progress.Progress(
-        rich.progress.TextColumn("{task.description}"),
-        rich.progress.BarColumn(),
-        rich.progress.DownloadColumn(),
-        rich.progress.TransferSpeedColumn(),
-        rich.progress.TextColumn("ETA"),
-        rich.progress.TimeRemainingColumn(),
-        console=rich.console.Console(stderr=True),
-        disable=not show,
-    )
-
-
 # Command line
 
 
 def main(arguments: list[str] | None = None) -> int:
     """`python -m data.prepare`: exit status 0, or 2 after one line about what is wrong."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m data.prepare",
-        description="Tokenizes text once, for all runs that use it. train.py does this by itself "
-        "when it has to; here it can be done beforehand, and stopped and started again at will.",
-        epilog="""examples:
-  python -m data.prepare                                          the standard library's source
-  python -m data.prepare --source jsonl --path DIR --vocab-size 4096
-  python -m data.prepare --source jsonl --path DIR --tokenizer llama/tokenizer.model
-  python -m data.prepare --source redpajama --path DIR            the files as published
-
-A run finds the result if its data.source, data.path, data.tokenizer or data.vocab_size and
-data.prepared_root are the same (here --out).""",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    defaults = {field.name: field.default for field in dataclasses.fields(DataConfig)}
-
-    def add(flag: str, text: str, **more) -> None:
-        name = flag.strip("-").replace("-", "_")
-        parser.add_argument(flag, help=text, **{"default": defaults.get(name), **more})
-
+    # The options are fields of DataConfig; two that it needs decide nothing here.
+    parser.set_defaults(**{field.name: field.default for field in dataclasses.fields(DataConfig)})
+    parser.set_defaults(context_length=1, batch_size=1)
+    add = parser.add_argument
     add(
         "--source",
-        'local: the library of this Python. jsonl: one JSON object with a "text" a line, in '
-        ".jsonl, .jsonl.gz or .jsonl.zst. redpajama: the published layout of "
-        "RedPajama-Data-1T(-Sample). retrieval: a tokenizer only (default: local)",
         choices=("local", "jsonl", "redpajama", "retrieval"),
+        help='local: the library of this Python. jsonl: one JSON object with a "text" a line, in '
+        ".jsonl, .jsonl.gz or .jsonl.zst. redpajama: the published layout of "
+        "RedPajama-Data-1T(-Sample). retrieval: a tokenizer only (default: %(default)s)",
     )
-    add("--path", "where jsonl or redpajama files are", metavar="FILE_OR_DIR")
-    add("--tokenizer", "a SentencePiece .model; without, one is trained", metavar="MODEL")
+    add("--path", metavar="FILE_OR_DIR", help="where jsonl or redpajama files are")
+    add("--tokenizer", metavar="MODEL", help="a SentencePiece .model; without, one is trained")
     add(
         "--vocab-size",
-        "ids of a tokenizer trained here (default: %(default)s)",
         type=int,
         metavar="N",
+        help="ids of a tokenizer trained here (default: %(default)s)",
     )
     add(
         "--on-bad-document",
-        "stop at the first broken document, or leave such out and list them at the end "
-        "(default: %(default)s; the same command with skip goes on where error stopped)",
         choices=("error", "skip"),
+        help="stop at the first broken document, or leave such out and list them at the end "
+        "(default: %(default)s; the same command with skip goes on where error stopped)",
     )
     add(
         "--subset-share",
-        "keep this share, in [0, 1], of a RedPajama subset's documents (may be repeated)",
+        dest="subset_shares",
         action="append",
         default=[],
         type=_subset_share,
         metavar="NAME=SHARE",
+        help="keep this share, in [0, 1], of a RedPajama subset's documents (may be repeated)",
     )
     add(
         "--out",
-        "root of the prepared data (default: %(default)s)",
+        dest="prepared_root",
         metavar="DIR",
-        default=defaults["prepared_root"],
+        help="root of the prepared data (default: %(default)s)",
     )
-    options = parser.parse_args(arguments)
+    options = vars(parser.parse_args(arguments))
+    options["subset_shares"] = tuple(options["subset_shares"])
     try:
-        config = DataConfig(
-            source=options.source,
-            path=options.path,
-            tokenizer=options.tokenizer,
-            vocab_size=options.vocab_size,
-            subset_shares=tuple(options.subset_share),
-            on_bad_document=options.on_bad_document,
-            prepared_root=options.out,
-            context_length=1,
-            batch_size=1,
-        )
-        folder = prepare(config)
+        folder = prepare(DataConfig(**options))
     except (ValueError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 2
+        parser.error(str(error))
     except KeyboardInterrupt:
         print("stopped; the same command goes on after the last finished shard", file=sys.stderr)
         return 130
@@ -554,24 +471,25 @@ def _subset_share(argument: str) -> tuple[str, float]:
 def _print_report(folder: Path) -> None:
     report = json.loads((folder / "prepare.json").read_text("utf-8"))
     print(folder)
-    for split in ("train", "validation"):
-        if split in report:
-            counts = report[split]
-            print(
-                f"  {split}: {counts['documents']:,} documents, {counts['tokens']:,} tokens, "
-                f"{counts['text_bytes'] / max(1, counts['tokens']):.2f} bytes a token"
-            )
-    if "seconds" in report:
-        seconds, splits = max(report["seconds"], 1e-9), (report["train"], report["validation"])
-        documents, tokens = (sum(s[name] for s in splits) for name in ("documents", "tokens"))
+    if "seconds" not in report:
+        return  # only a tokenizer was made
+    for split in SPLITS:
+        counts = report[split]
         print(
-            f"  {seconds:.1f} s: {documents / seconds:,.0f} documents/s, "
-            f"{tokens / seconds:,.0f} tokens/s ({report['workers']} worker processes)"
+            f"  {split}: {counts['documents']:,} documents, {counts['tokens']:,} tokens, "
+            f"{counts['text_bytes'] / max(1, counts['tokens']):.2f} bytes a token"
         )
-    skipped = report.get("skipped", {"count": 0, "first": []})
-    if skipped["count"]:
-        print(f"  left out {skipped['count']} documents:")
-        for problem in skipped["first"]:
+    seconds = max(report["seconds"], 1e-9)
+    documents, tokens = (
+        sum(report[split][name] for split in SPLITS) for name in ("documents", "tokens")
+    )
+    print(
+        f"  {seconds:.1f} s: {documents / seconds:,.0f} documents/s, "
+        f"{tokens / seconds:,.0f} tokens/s ({report['workers']} threads)"
+    )
+    if report["skipped"]["count"]:
+        print(f"  left out {report['skipped']['count']} documents:")
+        for problem in report["skipped"]["first"]:
             print(f"    {problem}")
 
 

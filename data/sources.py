@@ -13,8 +13,11 @@ import sysconfig
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+_KINDS = ", ".join(f"*{suffix}" for suffix in JSONL_SUFFIXES)
+LISTED = 100  # documents left out whose problems are listed; the rest are counted
 LOCAL_BYTES = 4 << 20  # of the standard library's source: real text, prepared in seconds
 _CHUNK = 1 << 17  # bytes on disk read at a time; they may unpack to many more
 _VALIDATION_FILE = re.compile(r"(validation|val|test)(?![a-z])", re.IGNORECASE)
@@ -70,14 +73,13 @@ def jsonl_files(path: str | Path) -> list[InputFile]:
     root = Path(path)
     if root.is_file():
         if not root.name.endswith(JSONL_SUFFIXES):
-            raise ValueError(f"{root}: not one of {', '.join('*' + s for s in JSONL_SUFFIXES)}")
+            raise ValueError(f"{root}: not one of {_KINDS}")
         return [InputFile(path=root, name=root.name, size=root.stat().st_size)]
     if not root.is_dir():
         raise ValueError(f"{root}: no such file or folder")
     found = sorted(p for p in root.rglob("*") if p.name.endswith(JSONL_SUFFIXES) and p.is_file())
     if not found:
-        kinds = ", ".join("*" + suffix for suffix in JSONL_SUFFIXES)
-        raise ValueError(f"{root}: folder holds none of {kinds}")
+        raise ValueError(f"{root}: folder holds none of {_KINDS}")
     held_out = [bool(_VALIDATION_FILE.match(p.name)) for p in found]
     return [
         InputFile(
@@ -104,7 +106,7 @@ def local_files() -> list[InputFile]:
     chosen, total = [], 0
     for path in found:
         data = path.read_bytes()
-        if total + len(data) <= LOCAL_BYTES and data.strip() and _is_utf8(data):
+        if total + len(data) <= LOCAL_BYTES and not _plain_document(0, data).problem:
             total += len(data)
             name = path.relative_to(root).as_posix()
             chosen.append(InputFile(path=path, name=name, size=len(data)))
@@ -113,14 +115,6 @@ def local_files() -> list[InputFile]:
             f"{root}: no .py files; this Python has no library source, use --source jsonl"
         )
     return sorted(chosen, key=lambda file: file.name)
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def read_documents(
@@ -189,10 +183,9 @@ def _json_record(data: bytes) -> tuple[dict, str | None]:
 def _plain_document(file: int, data: bytes) -> Document:
     try:
         text = data.decode("utf-8-sig")
+        problem = text_problem(text)
     except UnicodeDecodeError as error:
-        problem = f"broken UTF-8 at byte {error.start + 1}"
-        return Document(text="", file=file, line=1, problem=problem)
-    problem = text_problem(text)
+        text, problem = "", f"broken UTF-8 at byte {error.start + 1}"
     return Document(text="" if problem else text, file=file, line=1, problem=problem)
 
 
@@ -232,7 +225,7 @@ class _DamagedError(Exception):
 def _chunks(path: Path, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
     """The decompressed bytes of a file, a bounded piece at a time."""
     with path.open("rb") as file:
-        counted = iter(lambda: _read_counted(file, on_bytes), b"")
+        counted = _counted(file, on_bytes)
         if path.suffix == ".zst":
             import zstandard  # who has no such files need not have it
 
@@ -245,10 +238,10 @@ def _chunks(path: Path, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
             yield from counted
 
 
-def _read_counted(file, on_bytes: Callable[[int], None]) -> bytes:
-    data = file.read(_CHUNK)
-    on_bytes(len(data))
-    return data
+def _counted(file: BinaryIO, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
+    while data := file.read(_CHUNK):
+        on_bytes(len(data))
+        yield data
 
 
 def _decompressed(

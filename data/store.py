@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from data.files import write_atomically
+from data.tokenizer import Tokenizer
 
 FORMAT = 1
 BLOCK = 2048  # ids a record
@@ -59,41 +60,25 @@ class TokenStore:
         self._shards = index["shards"]
         for shard in self._shards:
             for name, size in shard["bytes"].items():
-                self._check(self.path / name, size)
-        self._token_ends = list(itertools.accumulate(s["tokens"] for s in self._shards))
-        self._document_ends = list(itertools.accumulate(s["documents"] for s in self._shards))
-        self._open_files()
-
-    def _check(self, path: Path, size: int) -> None:
-        try:
-            found = path.stat().st_size
-        except FileNotFoundError:
-            raise ValueError(f"{path}: missing; prepare the data again") from None
-        if found != size:
-            raise ValueError(
-                f"{path}: {found} bytes where {size} were written; prepare the data again"
-            )
-
-    def _open_files(self) -> None:
+                _check_size(self.path / name, size)
+        # In the stream: where each shard begins, and at last where the stream ends.
+        self._token_bounds = [0, *itertools.accumulate(s["tokens"] for s in self._shards)]
+        self._document_bounds = [0, *itertools.accumulate(s["documents"] for s in self._shards)]
         self._readers: dict[int, Any] = {}
         self._starts: dict[int, np.ndarray] = {}
 
-    def __getstate__(self) -> dict:
-        return {k: v for k, v in vars(self).items() if k not in ("_readers", "_starts")}
-
-    def __setstate__(self, state: dict) -> None:
-        vars(self).update(state)
-        self._open_files()
+    def __reduce__(self):
+        return TokenStore, (self.path,)
 
     @property
     def num_tokens(self) -> int:
         """Ids, BOS and EOS included."""
-        return self._token_ends[-1] if self._token_ends else 0
+        return self._token_bounds[-1]
 
     @property
     def num_documents(self) -> int:
         """Documents in the store."""
-        return self._document_ends[-1] if self._document_ends else 0
+        return self._document_bounds[-1]
 
     def read(self, start: int, length: int) -> np.ndarray:
         """int32 `[length]`: ids start .. start + length - 1 of the stream.
@@ -108,8 +93,8 @@ class TokenStore:
             )
         found, filled = np.empty(length, np.int32), 0
         while filled < length:
-            shard = bisect.bisect_right(self._token_ends, start + filled)
-            within = start + filled - (self._token_ends[shard] - self._shards[shard]["tokens"])
+            shard = bisect.bisect_right(self._token_bounds, start + filled) - 1
+            within = start + filled - self._token_bounds[shard]
             count = min(length - filled, self._shards[shard]["tokens"] - within)
             first, last = within // BLOCK, (within + count - 1) // BLOCK
             ids = np.frombuffer(self._records(shard, first, last + 1), self._dtype)
@@ -133,12 +118,12 @@ class TokenStore:
         """Where a document begins and ends in the stream."""
         if not 0 <= document < self.num_documents:
             raise IndexError(f"document {document} of {self.num_documents} ({self.path})")
-        shard = bisect.bisect_right(self._document_ends, document)
-        info = self._shards[shard]
-        within = document - (self._document_ends[shard] - info["documents"])
+        shard = bisect.bisect_right(self._document_bounds, document) - 1
+        info, before = self._shards[shard], self._token_bounds[shard]
+        within = document - self._document_bounds[shard]
         if shard not in self._starts:
             self._starts[shard] = np.load(self.path / f"{info['name']}.starts.npy", mmap_mode="r")
-        starts, before = self._starts[shard], self._token_ends[shard] - info["tokens"]
+        starts = self._starts[shard]
         end = starts[within + 1] if within + 1 < info["documents"] else info["tokens"]
         return before + int(starts[within]), before + int(end)
 
@@ -146,6 +131,15 @@ class TokenStore:
         """int32: the ids of one document, from its BOS to its EOS."""
         start, end = self.document_span(document)
         return self.read(start, end - start)
+
+
+def _check_size(path: Path, size: int) -> None:
+    try:
+        found = path.stat().st_size
+    except FileNotFoundError:
+        raise ValueError(f"{path}: missing; prepare the data again") from None
+    if found != size:
+        raise ValueError(f"{path}: {found} bytes where {size} were written; prepare the data again")
 
 
 def _open_records(path: Path, num_tokens: int, dtype: np.dtype) -> Any:
@@ -259,21 +253,20 @@ def store_dtype(vocab_size: int) -> np.dtype:
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
-def write_index(
-    folder: Path, shards: Sequence[dict], *, tokenizer: str, bos_id: int, vocab_size: int
-) -> None:
+def write_index(folder: Path, shards: Sequence[dict], tokenizer: Tokenizer) -> None:
     """Writes `store.json`, which makes the shards in `folder` a store.
 
     Args:
+      folder: where the shards are.
       shards: entries from `ShardWriter.finish`, in order.
-      tokenizer: its fingerprint.
+      tokenizer: what gave the ids.
     """
-    identity = [FORMAT, tokenizer, *(shard["sha256"] for shard in shards)]
+    identity = [FORMAT, tokenizer.fingerprint, *(shard["sha256"] for shard in shards)]
     index = {
         "format": FORMAT,
         "fingerprint": hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
-        "bos_id": bos_id,
-        "dtype": store_dtype(vocab_size).str,
+        "bos_id": tokenizer.bos_id,
+        "dtype": store_dtype(tokenizer.vocab_size).str,
         "shards": list(shards),
     }
     write_atomically(folder / "store.json", json.dumps(index, indent=1))

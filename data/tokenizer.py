@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import io
+import itertools
 import re
 import string
 from collections import Counter
@@ -17,7 +18,6 @@ NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
 NUM_SPECIAL = 3 + 256  # <unk> <s> </s> and the 256 byte pieces
 
 _SPACE = "\u2581"  # what SentencePiece writes for a space inside pieces
-_SPACE_BYTES = tuple(f"<0x{byte:02X}>" for byte in _SPACE.encode())
 _SYMBOLS = [f"<key_{i}>" for i in range(NUM_KEYS)] + [f"<value_{i}>" for i in range(NUM_VALUES)]
 COVERAGE = 0.9995  # of the characters of a text, by pieces other than bytes
 _TRAINING_LINE = 2048  # characters: well below where the trainer drops a line
@@ -79,7 +79,7 @@ class Tokenizer:
 
     @functools.cached_property
     def _space_ids(self) -> list[int]:
-        return [self._processor.piece_to_id(piece) for piece in _SPACE_BYTES]
+        return [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()]
 
     @property
     def vocab_size(self) -> int:
@@ -147,9 +147,8 @@ class Tokenizer:
         p, symbols = self._processor, set(_SYMBOLS)
         ids = [
             i
-            for i in range(p.vocab_size())
-            if not (p.is_control(i) or p.is_unknown(i) or p.is_byte(i) or p.is_unused(i))
-            and p.id_to_piece(i) not in symbols
+            for i, text in enumerate(self.piece_bytes)
+            if text and not p.is_byte(i) and p.id_to_piece(i) not in symbols
         ]
         return np.array(ids, np.int32)
 
@@ -195,9 +194,7 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
       ValueError: if there is no text, or `vocab_size` has no room for bytes, symbols and ASCII.
     """
     lines = [line for text in texts for line in _training_lines(text)]
-    counts = Counter[str]()
-    for line in lines:
-        counts.update(line)
+    counts = Counter(itertools.chain.from_iterable(lines))
     if not counts:
         raise ValueError("no text to train a tokenizer on")
     ascii_pieces = set(string.printable.strip())

@@ -346,7 +346,7 @@ def _variant(text: str, config: ExperimentConfig) -> Pattern:
     if text == TRAINED:
         return trained
     given = rotary_lib.inherited(trained, config.data.context_length)
-    variant = rotary_lib.parse_pattern(text, given, own_files=True)
+    variant = rotary_lib.parse_pattern(text, given)
     return dataclasses.replace(config.model, rotary=variant).rotary
 
 

@@ -50,8 +50,6 @@ class Checkpoints:
                 preservation_policy=preservation_policy.AnyPreservationPolicy(
                     [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
                 ),
-                create=True,
-                enable_async_checkpointing=True,
                 # Several members save at once; their hosts must not wait for one another's.
                 multiprocessing_options=options.MultiprocessingOptions(
                     barrier_sync_key_prefix=run.name
@@ -125,11 +123,8 @@ def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, 
         if difference:
             raise ValueError(f"{run.path}: of its checkpoint, {difference} by its config.json")
         # As numpy: where parameters go is the caller's business, on any number of devices.
-        return checkpointer.restore(path, jax.tree.map(_as_numpy, expected)), step
-
-
-def _as_numpy(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
-    return np.empty(leaf.shape, leaf.dtype)
+        target = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), expected)
+        return checkpointer.restore(path, target), step
 
 
 def starting_params(config: ExperimentConfig) -> Params:

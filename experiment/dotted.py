@@ -4,6 +4,7 @@ Apart from `experiment.overrides`, which knows where configs are too: reading a 
 """
 
 import ast
+import contextlib
 import dataclasses
 import types
 import typing
@@ -13,6 +14,7 @@ from typing import Any
 from experiment.config import ExperimentConfig
 from model import rotary as rotary_lib
 from model.rotary import Rotary
+from settings.checks import problem
 from settings.expressions import nearest, split_commas
 
 
@@ -72,10 +74,6 @@ def _parse(text: str, hint: Any, where: str) -> Any:
         kinds = [kind for kind in arguments if kind is not type(None)]
         fitting = [kind for kind in kinds if (typing.get_origin(kind) is tuple) == listed]
         return _parse(text, (fitting or kinds)[0], where)
-    if origin is typing.Literal:
-        if text not in arguments:
-            raise ValueError(f"{where}={text}: {nearest(text, arguments)}")
-        return text
     if origin is tuple:
         items = text[1:-1] if text[:1] + text[-1:] in ("[]", "()") else text
         if not items.strip():
@@ -83,27 +81,15 @@ def _parse(text: str, hint: Any, where: str) -> Any:
         return tuple(_parse(item.strip(), arguments[0], where) for item in split_commas(items))
     if isinstance(hint, type) and issubclass(hint, Rotary):
         try:
-            return rotary_lib.parse(text, own_files=True)
+            return rotary_lib.parse(text)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
-    if hint is str:
-        return text
-    if hint is bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"{where}={text} must be true or false")
-        return text.lower() == "true"
-    if hint in (int, float):
-        return _number(text, hint, where)
-    raise ValueError(f"{where} is an object; set one of its fields: {where}.FIELD=VALUE")
-
-
-def _number(text: str, hint: type, where: str) -> int | float:
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        value = None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{where}={text} must be a number")
-    if hint is int and value != int(value):
-        raise ValueError(f"{where}={text} must be a whole number")
-    return hint(value)
+    if dataclasses.is_dataclass(hint):
+        raise ValueError(f"{where} is an object; set one of its fields: {where}.FIELD=VALUE")
+    value: Any = text
+    if hint in (int, float, bool):
+        with contextlib.suppress(ValueError, SyntaxError):  # a word is refused below
+            value = ast.literal_eval(text.title() if hint is bool else text)
+    if wrong := problem(value, hint):
+        raise ValueError(f"{where}={text} must be {wrong}")
+    return hint(value) if hint in (int, float) else value

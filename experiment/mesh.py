@@ -21,8 +21,7 @@ def mesh_sizes(config: ExperimentConfig, num_members: int, num_devices: int) -> 
       ValueError: if the axes do not multiply to the number of devices, or do not divide the
         heads, widths, rows and tokens they split; with the nearest size that works.
     """
-    sizes = {axis: getattr(config.mesh, axis) for axis in MESH_AXES}
-    sizes = _filled(sizes, num_devices)
+    sizes = _filled({axis: getattr(config.mesh, axis) for axis in MESH_AXES}, num_devices)
     model, data = config.model, config.data
     rows = data.batch_size // config.train.accumulate
     # What is cut, by which axes, into how many parts by each device.
@@ -57,20 +56,17 @@ def _filled(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
             return None
         return {axis: num_devices // fixed if n == -1 else n for axis, n in sizes.items()}
 
-    if (result := filled(sizes)) is not None:
+    if result := filled(sizes):
         return result
     # The nearest choice that changes one axis, the largest one first.
-    for axis in sorted(sizes, key=lambda axis: -sizes[axis]):
-        near = sorted(range(1, num_devices + 1), key=lambda n: abs(n - sizes[axis]))
-        for n in near:
-            if filled({**sizes, axis: n}) is not None:
-                raise ValueError(
-                    f"mesh {sizes} does not cover the {num_devices} devices; use mesh.{axis}={n}, "
-                    "or leave one axis at -1 to take the rest"
-                )
-    raise ValueError(
-        f"mesh {sizes} does not cover the {num_devices} devices; leave out all axes but one, at -1"
+    choices = (
+        f"use mesh.{axis}={n}, or leave one axis at -1 to take the rest"
+        for axis in sorted(sizes, key=lambda axis: -sizes[axis])
+        for n in sorted(range(1, num_devices + 1), key=lambda n: abs(n - sizes[axis]))
+        if filled({**sizes, axis: n})
     )
+    advice = next(choices, "leave out all axes but one, at -1")
+    raise ValueError(f"mesh {sizes} does not cover the {num_devices} devices; {advice}")
 
 
 def make_mesh(

@@ -2,8 +2,11 @@
 
 import importlib
 import json
+import math
 import os
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,17 +16,8 @@ from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from model.transformer import count_params
 
-# Dense bfloat16 peak of a chip in FLOP/s, from the makers' data sheets (sparsity not counted).
-PEAK_FLOPS = {
-    "H100": 989e12,
-    "H200": 989e12,
-    "A100": 312e12,
-    "B200": 2250e12,
-    "TPU v4": 275e12,
-    "TPU v5 lite": 197e12,
-    "TPU v5": 459e12,
-    "TPU v6 lite": 918e12,
-}
+# FLOP/s of a chip, by a part of what JAX calls it.
+PEAK_FLOPS: dict[str, float] = tomllib.loads(Path(__file__).with_name("chips.toml").read_text())
 
 
 def peak_flops() -> float | None:
@@ -56,18 +50,16 @@ class MetricsLog:
         text = "".join(json.dumps(row) + "\n" for row in rows)
         write_atomically(run.metrics_path, text)
         self._file = run.metrics_path.open("a", encoding="utf-8")
-        self._trackers = [_TRACKERS[name](run, config) for name in config.train.tracking]
+        chosen = (_TRACKERS[name] for name in config.train.tracking)
+        self._trackers = [open_on(importlib.import_module(name), run) for name, open_on in chosen]
 
     def write(self, row: dict[str, Any]) -> None:
         """Appends one row; numbers that are not finite become null (JSON has no NaN)."""
-        clean = {
-            key: None if isinstance(value, float) and not _is_finite(value) else value
-            for key, value in row.items()
-        }
-        self._file.write(json.dumps(clean) + "\n")
+        known = {k: x for k, x in row.items() if x is not None and math.isfinite(x)}
+        self._file.write(json.dumps({key: known.get(key) for key in row}) + "\n")
         self._file.flush()
         for tracker in self._trackers:
-            tracker(clean)
+            tracker(known)
 
     def sync(self) -> None:
         """Puts what was written on disk: a checkpoint must not outlive its metrics."""
@@ -78,47 +70,40 @@ class MetricsLog:
         self._file.close()
 
 
-def _is_finite(value: float) -> bool:
-    return value - value == 0
+Tracker = Callable[[dict[str, float]], None]
 
 
-def _numbers(row: dict[str, Any]) -> dict[str, float]:
-    return {key: value for key, value in row.items() if isinstance(value, int | float)}
-
-
-def _tensorboard(run: RunDirectory, config: ExperimentConfig):
-    tensorboard = importlib.import_module("tensorboardX")  # the `tracking` extra
+def _tensorboard(tensorboard: Any, run: RunDirectory) -> Tracker:
     writer = tensorboard.SummaryWriter(str(run.path / "tensorboard"))
 
-    def write(row: dict[str, Any]) -> None:
-        for key, value in _numbers(row).items():
+    def write(row: dict[str, float]) -> None:
+        for key, value in row.items():
             writer.add_scalar(key, value, row["step"])
         writer.flush()
 
     return write
 
 
-def _wandb(run: RunDirectory, config: ExperimentConfig):
-    wandb = importlib.import_module("wandb")  # the `tracking` extra
-
+def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
     # The directory is the run's identity, so that a resumed run continues its curves.
     identity = str(run.path).strip("/").replace("/", "-")
     session = wandb.init(
         project="ropewalk", name=run.name, id=identity, resume="allow", reinit="create_new"
     )
-    return lambda row: session.log(_numbers(row), step=row["step"])
+    return lambda row: session.log(row, step=row["step"])
 
 
-_TRACKERS = {"tensorboard": _tensorboard, "wandb": _wandb}
+# Each with its package, of the `tracking` extra.
+_TRACKERS = {"tensorboard": ("tensorboardX", _tensorboard), "wandb": ("wandb", _wandb)}
 
 
 def check_trackers(names: Sequence[str]) -> None:
     """Raises ValueError, naming the extra to install, if a tracker's package is missing."""
-    for name, module in (("tensorboard", "tensorboardX"), ("wandb", "wandb")):
-        if name in names:
-            try:
-                importlib.import_module(module)
-            except ImportError:
-                raise ValueError(
-                    f"train.tracking={name} needs {module}: pip install 'ropewalk[tracking]'"
-                ) from None
+    for name in names:
+        module, _ = _TRACKERS[name]
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise ValueError(
+                f"train.tracking={name} needs {module}: pip install 'ropewalk[tracking]'"
+            ) from None

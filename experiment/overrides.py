@@ -1,18 +1,5 @@
-"""The command line: configs found by name, changed by overrides, and grids of them."""
+"""The command line: configs found by name, changed by overrides, and grids of them.
 
-import argparse
-import hashlib
-import importlib
-import itertools
-import pkgutil
-import re
-from collections.abc import Sequence
-
-from experiment.config import ExperimentConfig
-from experiment.dotted import apply as apply  # part of the command line, for its callers
-from settings.expressions import nearest, split_commas
-
-OVERRIDES_HELP = """\
 overrides: any field of the config, by its dotted path
   train.num_steps=200                      a number (1e4 and 10_000 are numbers too)
   model.rotary.base=500                    a field of a nested object
@@ -27,9 +14,7 @@ overrides: any field of the config, by its dotted path
   start_from=runs/demo/base=10             parameters of another run (runs/...@STEP: of that step)
   "stages=[[data.context_length=512,train.num_steps=200],[...]]"
                                            stages after the first, each with its own changes
-"""
 
-SWEEP_HELP = """
 sweeps: a comma makes members, several commas a grid
   model.rotary.base=10,100,1e4             three members, base=10, base=100 and base=1e4
   model.rotary.base=10,1e4 seed=0,1,2      six members
@@ -40,20 +25,35 @@ Without a comma, the config's own members are used, if it has any.
 Real text: data.source=jsonl data.path=FILE_OR_FOLDER (RedPajama format; .jsonl, .gz, .zst)
 """
 
+import argparse
+import hashlib
+import importlib
+import itertools
+import pkgutil
+import re
+from collections.abc import Sequence
 
-def argument_parser(
-    program: str, description: str | None, more: str = ""
-) -> argparse.ArgumentParser:
-    """The command line `CONFIG --workdir DIR [overrides]`, with help that lists the configs."""
+from experiment.config import ExperimentConfig
+from experiment.dotted import apply as apply  # part of the command line, for its callers
+from settings.commands import Parser
+from settings.expressions import nearest, split_commas
 
-    class Parser(argparse.ArgumentParser):
+# Files and `--help` teach the same language: it is written down once, above.
+_, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
+
+
+def argument_parser(program: str, description: str | None, *more: str) -> Parser:
+    """The command line `CONFIG --workdir DIR [overrides]`; its help lists configs, and `more`."""
+
+    class ConfigParser(Parser):
         def format_help(self) -> str:
             listed = "".join(
                 f"  {config.name:<30} {config.question}\n" for config in load_configs().values()
             )
-            return f"{super().format_help()}\nconfigs:\n{listed}\n{OVERRIDES_HELP}{more}"
+            parts = super().format_help(), f"configs:\n{listed}", f"{OVERRIDES_HELP}\n", *more
+            return "\n".join(parts)
 
-    parser = Parser(
+    parser = ConfigParser(
         prog=program, description=description, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("config", metavar="CONFIG", help="a config's name, from the list below")

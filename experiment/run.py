@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,9 +118,6 @@ class RunDirectory:
         record["config"] = to_dict(config)
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "config.json", json.dumps(record, indent=2) + "\n")
-        # Both were read from what stood there before, if anything asked for them.
-        for name in ("config", "_record"):
-            self.__dict__.pop(name, None)
 
     def record_command(self, command: str) -> None:
         """Adds a shell line to commands.jsonl; one that is there already is not written again."""
@@ -184,22 +182,10 @@ class RunDirectory:
 
 
 # Fields that may differ when a run is continued: how it is kept and watched, not what it computes.
-_OPERATIONAL = (
-    "name",
-    "question",
-    "members",
-    "mesh",
-    "evals",
-    "train.log_every",
-    "train.save_every",
-    "train.keep",
-    "train.tracking",
-    "train.eval_every",
-    "train.eval_tasks",
-    "train.profile_steps",
-    "data.num_workers",
-    "data.prepared_root",
-    "data.on_bad_document",
+_OPERATIONAL = re.compile(
+    r"(name|question|members|mesh|evals"
+    r"|train\.(log_every|save_every|keep|tracking|eval_every|eval_tasks|profile_steps)"
+    r"|data\.(num_workers|prepared_root|on_bad_document))(\.|$)"
 )
 
 
@@ -211,7 +197,7 @@ def _essence(config: ExperimentConfig) -> dict[str, Any]:
 
 def is_operational(name: str) -> bool:
     """Whether a dotted field of a config says how a run is kept and watched, no more."""
-    return any(name == kept or name.startswith(kept + ".") for kept in _OPERATIONAL)
+    return bool(_OPERATIONAL.match(name))
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -235,20 +221,17 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
     for path in map(Path, paths):
         if (path / "config.json").exists():
             runs.append(RunDirectory(path))
-        elif (path / "sweep.json").exists():
-            for member in read_sweep(path)["members"]:
-                if not (path / member / "config.json").exists():
-                    raise ValueError(
-                        f"{path}/sweep.json names the member {member}, which is not there; "
-                        "run the same sweep.py command again to make it"
-                    )
-                runs.append(RunDirectory(path / member))
-        elif not path.exists():
-            raise ValueError(f"{path} does not exist")
-        else:
-            raise ValueError(
-                f"{path} is neither a run (config.json) nor a sweep directory (sweep.json)"
-            )
+            continue
+        if not (path / "sweep.json").exists():
+            missing = "is neither a run (config.json) nor a sweep directory (sweep.json)"
+            raise ValueError(f"{path} {missing if path.exists() else 'does not exist'}")
+        for member in read_sweep(path)["members"]:
+            if not (path / member / "config.json").exists():
+                raise ValueError(
+                    f"{path}/sweep.json names the member {member}, which is not there; "
+                    "run the same sweep.py command again to make it"
+                )
+            runs.append(RunDirectory(path / member))
     return runs
 
 

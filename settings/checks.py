@@ -54,9 +54,8 @@ def check(value: Any) -> None:
     (a dataclass checks itself) are not.
     """
     for name, hint in _hints(type(value)).items():
-        problem = _problem(getattr(value, name), hint)
-        if problem:
-            raise ValueError(f"{name} must be {problem}")
+        if wrong := problem(getattr(value, name), hint):
+            raise ValueError(f"{name} must be {wrong}")
 
 
 @functools.cache
@@ -66,17 +65,15 @@ def _hints(cls: type) -> dict[str, Any]:
     return {name: hint for name, hint in hints.items() if name in names}
 
 
-def _problem(value: Any, hint: Any) -> str:
+def problem(value: Any, hint: Any) -> str:
     """What `value` must be and is not, in words; empty if the hint admits it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         kind, bounds = arguments
-        within = not _problem(value, kind) and bounds.admit(value)
+        within = not problem(value, kind) and bounds.admit(value)
         return "" if within else f"{_number_word(kind)} {bounds}, got {value!r}"
     if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in arguments:
-            return ""
-        problems = [_problem(value, kind) for kind in arguments if kind is not type(None)]
+        problems = [problem(value, kind) for kind in arguments]
         return "" if "" in problems else problems[0]
     if origin is typing.Literal:
         if value in arguments:
@@ -89,13 +86,13 @@ def _problem(value: Any, hint: Any) -> str:
         kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
         if len(kinds) != len(value):
             return f"{len(kinds)} values, got {value!r}"
-        return next(filter(None, map(_problem, value, kinds)), "")
+        return next(filter(None, map(problem, value, kinds)), "")
     if hint in (int, float):
         number = isinstance(value, numbers.Real) and not isinstance(value, bool)
         number = number and math.isfinite(value) and (hint is float or value == math.floor(value))
         return "" if number else f"{_number_word(hint)}, got {value!r}"
-    if hint in (str, bool):
-        word = "a string" if hint is str else "True or False"
+    if hint in (str, bool, types.NoneType):
+        word = {str: "a string", bool: "True or False"}.get(hint, "None")
         return "" if isinstance(value, hint) else f"{word}, got {value!r}"
     return ""
 

@@ -6,6 +6,7 @@ Rotary variants are written so on command lines and in results, and so are evalu
 import ast
 import dataclasses
 import difflib
+import inspect
 import keyword
 import re
 from collections.abc import Iterable, Mapping
@@ -56,24 +57,19 @@ def build(
     name = call.func.id
     if name not in classes:
         raise ValueError(f"unknown {kind} {name!r}; {nearest(name, classes)}")
-    fields = {field.name: field for field in dataclasses.fields(classes[name])}
+    parameters = inspect.signature(classes[name]).parameters
     arguments: dict[str, Any] = {}
     for argument in call.keywords:
-        if argument.arg not in fields:
-            raise ValueError(
-                f"{name} has no parameter {argument.arg!r}; {nearest(str(argument.arg), fields)}"
-            )
-        if argument.arg in arguments:
-            raise ValueError(f"{kind} {text!r} gives {argument.arg} twice")
-        arguments[argument.arg] = _literal(argument.value, f"{name}({argument.arg}=...)")
-    arguments = {n: value for n, value in (given or {}).items() if n in fields} | arguments
-    missing = [
-        field.name
-        for field in fields.values()
-        if field.default is dataclasses.MISSING
-        and field.default_factory is dataclasses.MISSING
-        and field.name not in arguments
-    ]
+        parameter = str(argument.arg)
+        if parameter not in parameters:
+            hint = nearest(parameter, parameters)
+            raise ValueError(f"{name} has no parameter {parameter!r}; {hint}")
+        if parameter in arguments:
+            raise ValueError(f"{kind} {text!r} gives {parameter} twice")
+        arguments[parameter] = _literal(argument.value, f"{name}({parameter}=...)")
+    arguments = {n: value for n, value in (given or {}).items() if n in parameters} | arguments
+    required = [n for n, parameter in parameters.items() if parameter.default is parameter.empty]
+    missing = [n for n in required if n not in arguments]
     if missing:
         example = ",".join(f"{parameter}=..." for parameter in missing)
         raise ValueError(f"{name} needs {', '.join(missing)}: write {name}({example})")
@@ -93,11 +89,8 @@ def render(
     """
     defaults = {field.name: field.default for field in dataclasses.fields(value)}
     defaults |= given or {}
-    parts = []
-    for field in fields:
-        item = getattr(value, field)
-        if item != defaults[field]:
-            parts.append(f"{field}={_text(item)}")
+    items = {field: getattr(value, field) for field in fields}
+    parts = [f"{field}={_text(x)}" for field, x in items.items() if x != defaults[field]]
     return f"{name}({','.join(parts)})" if parts else name
 
 

@@ -34,14 +34,29 @@ def _defined(module: ModuleType, base: type[T]) -> Iterable[type[T]]:
             yield value
 
 
+# Files of code that a program may run besides those that its command line names.
+_allowed: set[str] = set()
+
+
+def allow(path: str | Path) -> None:
+    """Lets a file of one's own be run: for notebooks and tests, which have no command line."""
+    _allowed.add(str(path))
+
+
 def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
     """The subclass `name` of `base` in a file of the user's own: reading it runs its code.
 
     Its module is called as the file is, path and all, so that `name_of` can write it again.
 
     Raises:
-      ValueError: if there is no such file, it fails, or it has no such class.
+      ValueError: if nobody asked for it, there is no such file, it fails, or it has no such class.
     """
+    # What came with a run (its config, its result rows) may name a file, and must not run it.
+    if str(path) not in _allowed and not any(str(path) in given for given in sys.argv[1:]):
+        raise ValueError(
+            f"{path} is code that nobody asked for here; name it on the command line "
+            f"(report.py: --own {path}) to run it"
+        )
     if not path.is_file():
         raise ValueError(f"no file {path}")
     spec = importlib.util.spec_from_file_location(str(path), path)

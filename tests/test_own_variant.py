@@ -1,14 +1,17 @@
 """A variant is one file, also of the user's own: it trains, and its run stands without the file."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
+import evals
 from experiment import load, overrides
 from experiment.config import from_dict, to_dict
 from model import rotary
 from model.rotary.recorded import Recorded
+from settings import folders
 
 BENT = '''
 """Frequencies that fall off faster than geometrically."""
@@ -47,6 +50,7 @@ DYNAMIC = (
 def mine(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(BENT)
+    folders.allow(path)
     return path
 
 
@@ -68,10 +72,19 @@ def test_a_config_records_the_frequencies_that_a_file_gave(mine):
     assert rope == rotary.parse("rope(base=10)")
 
 
-def test_what_came_with_a_run_names_no_file(mine):
-    """A result row or a stage is read wherever the run is: nothing it says is run."""
-    with pytest.raises(ValueError, match="which only a user may name"):
-        rotary.parse_pattern(f"[{mine}:Bent(strength=2)]")
+def test_what_came_with_a_run_runs_no_file(mine, monkeypatch):
+    """A result row or a stage is read wherever the run is: a file it names is not run."""
+    other = mine.with_name("other.py")
+    other.write_text(BENT)
+    for parse, text in (
+        (rotary.parse_pattern, f"[{other}:Bent(strength=2)]"),
+        (evals.parse, f"{other}:Bent(strength=2)"),
+    ):
+        with pytest.raises(ValueError, match="code that nobody asked for here"):
+            parse(text)
+    # Who types it asks for it.
+    monkeypatch.setattr(sys, "argv", ["train.py", f"model.rotary={other}:Bent(strength=2)"])
+    assert rotary.parse_pattern(f"{other}:Bent(strength=2)").logit_scale == 1.25
     staged = overrides.apply(
         overrides.find_config("tiny"), [f"stages=[[model.rotary={mine}:Bent(strength=2)]]"]
     )

@@ -126,7 +126,7 @@ def length_command(args: argparse.Namespace) -> tuple[dict, str]:
         return _length_of_run(args.run, args.limit)
     _check_fraction(args)
     if args.rotary:
-        variant = rotary.parse(args.rotary, own_files=True)
+        variant = rotary.parse(args.rotary)
     else:
         variant = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
     first = decay.first_violation(variant.inv_freq(args.head_dim), args.limit)
@@ -270,7 +270,7 @@ def _model_line(row: dict) -> list[str]:
 def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
     """B_m of several variants over distance, drawn."""
     variants: list[Rotary] = [Rope(base=base) for base in args.base or []]
-    variants += [rotary.parse(text, own_files=True) for text in args.rotary or []]
+    variants += [rotary.parse(text) for text in args.rotary or []]
     if not variants:
         raise ValueError("give --base 1e4,1e6 or --rotary EXPR, as often as you like")
     bound.check_length(args.length)

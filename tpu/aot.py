@@ -43,7 +43,7 @@ from tpu import topology as topology_lib
 from tpu.hlo import Collective, Program
 from tpu.plan import amount, command_line, make_table, notes
 from tpu.topology import Chip, Topology
-from training.members import abstract_state, member_arrays
+from training.members import abstract_state, member_arrays, shardings_of
 from training.step import compile_step
 
 
@@ -120,12 +120,9 @@ def step_arguments(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tu
     (stage, *_) = split(config)
     state = abstract_state(config, num_members, mesh)
     shape = (config.data.batch_size, config.data.context_length)
-    rows = sharding.batch_sharding(mesh)
-    dtypes = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), np.int32)
-    batch = {
-        name: jax.ShapeDtypeStruct(shape, dtype, sharding=rows)
-        for name, dtype in {**dtypes, "loss_mask": np.float32}.items()
-    }
+    integers = jax.ShapeDtypeStruct(shape, np.int32, sharding=sharding.batch_sharding(mesh))
+    batch = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), integers)
+    batch |= {"loss_mask": integers.update(dtype=np.float32)}
     return state, member_arrays([stage] * num_members), batch, np.int32(0)
 
 
@@ -137,20 +134,20 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
     """
     mesh = make_mesh(config, num_members, compile_devices(topology))
     arguments = step_arguments(config, mesh, num_members)
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, arguments[0])
-    step = compile_step(config, num_members, mesh, shardings)
+    step = compile_step(config, num_members, mesh, shardings_of(arguments[0]))
     started = time.monotonic()
     with jax.set_mesh(mesh):
         traced = step.trace(*arguments)
         data_trips = causal_trips(traced.jaxpr.jaxpr)
         flops = count_flops(traced.jaxpr.jaxpr, mesh.size, data_trips)
         lowered = traced.lower()
+        compiled = problem = None
         try:
-            compiled, problem = lowered.compile(), None
+            compiled = lowered.compile()
         except jax.errors.JaxRuntimeError as error:
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            compiled, problem = None, str(error)
+            problem = str(error)
     compile_seconds = time.monotonic() - started
     memory = dict.fromkeys(("arguments", "temporary", "code"))
     collectives, memory_traffic = [], 0.0
@@ -224,21 +221,16 @@ def count_flops(jaxpr: Any, num_devices: int, data_trips: int = 1) -> float:
             depth = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
             total += 2.0 * depth * equation.outvars[0].aval.size
         elif name == "pallas_call":
-            total += _kernel_flops(equation)
+            # All of a kernel's blocks have the same products, and half of them are causal.
+            total += 0.5 * math.prod(params["grid_mapping"].grid) * count_flops(params["jaxpr"], 1)
         elif name == "cond":
-            inside = (b.jaxpr for b in params["branches"])
-            total += max(count_flops(branch, num_devices, data_trips) for branch in inside)
+            branches = (count_flops(b.jaxpr, num_devices, data_trips) for b in params["branches"])
+            total += max(branches)
         else:
             times = {"scan": params.get("length"), "while": data_trips, "shard_map": num_devices}
             for inner in jaxprs_in_params(params):
                 total += times.get(name, 1) * count_flops(inner, num_devices, data_trips)
     return total
-
-
-def _kernel_flops(equation: Any) -> float:
-    """Of a Pallas kernel: its matrix products for every block, half of which are causal."""
-    blocks = math.prod(equation.params["grid_mapping"].grid)
-    return 0.5 * blocks * count_flops(equation.params["jaxpr"], 1)
 
 
 def least_traffic(config: ExperimentConfig, mesh: Mesh, params: Any) -> dict[str, float]:

@@ -4,20 +4,22 @@ XLA's own cost analysis counts the body of a loop once; here everything is count
 runs. The text is that of `jax.stages.Compiled.as_text()`, scheduled and with memory spaces.
 """
 
+import collections
 import dataclasses
 import math
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-_BITS = {"pred": 8, "s4": 4, "u4": 4, "bf16": 16, "token": 0}
-_SHAPE = re.compile(r"([a-z]+\d*[a-z0-9]*)\[([\d,]*)\](?:\{([^}]*)\})?")
+# An array's type, the first number in it, its sizes, its layout: bf16[8,16]{1,0:T(8,128)S(1)}.
+_SHAPE = re.compile(r"([a-z]+(\d*)[a-z0-9]*)\[([\d,]*)\](?:\{([^}]*)\})?")
 _KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
 # Instructions that move nothing.
 _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional"}
 _FREE |= {"call", "partition-id", "replica-id", "after-all", "opt-barrier", "iota"}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Collective:
     """One transfer between chips, as often as it runs in a step.
 
@@ -46,8 +48,7 @@ class Collective:
         return self.count * passes * self.num_bytes * (self.group - 1) / self.group
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Instruction:
+class _Instruction(NamedTuple):
     name: str
     opcode: str
     type: str
@@ -73,7 +74,9 @@ class Program:
                     self._entry = name
             elif " = " in line and line.startswith(" "):
                 current.append(_parse(line))
-        self._runs = self._count_runs()
+        # How often each computation runs in a step.
+        self._runs: collections.Counter[str] = collections.Counter()
+        self._visit(self._entry, 1)
         # Computations that are the inside of one instruction.
         self._fused = {
             called
@@ -83,21 +86,15 @@ class Program:
             for called in _called(instruction)
         }
 
-    def _count_runs(self) -> dict[str, int]:
-        """How often each computation runs in a step."""
-        runs: dict[str, int] = {}
-
-        def visit(name: str, times: int) -> None:
-            runs[name] = runs.get(name, 0) + times
-            for instruction in self._computations[name]:
-                again = times
-                if instruction.opcode == "while":
-                    again = times * self._trips(*_called(instruction, "condition"))
-                for called in _called(instruction):
-                    visit(called, again)
-
-        visit(self._entry, 1)
-        return runs
+    def _visit(self, name: str, times: int) -> None:
+        """Counts that a computation runs `times` more, and so those it runs itself."""
+        self._runs[name] += times
+        for instruction in self._computations[name]:
+            again = times
+            if instruction.opcode == "while":
+                again = times * self._trips(*_called(instruction, "condition"))
+            for called in _called(instruction):
+                self._visit(called, again)
 
     def _trips(self, condition: str) -> int:
         """The bound that a loop's counter is compared with."""
@@ -120,20 +117,18 @@ class Program:
                     continue
                 if kind == "all-reduce" and scatters:
                     kind = "reduce-scatter"
+                group = _group(instruction.rest)
                 sizes = [size for size, _ in _sizes(instruction.type)]
+                num_bytes = sum(sizes)
                 if instruction.opcode == "all-gather-start":
                     num_bytes = max(sizes)
                 elif instruction.opcode == "collective-permute-start":
                     num_bytes = sizes[0]
                 elif instruction.opcode == "reduce-scatter":
-                    num_bytes = sum(sizes) * _group(instruction.rest)
-                else:
-                    num_bytes = sum(sizes)
+                    num_bytes *= group
                 channel = re.search(r"channel_id=(\d+)", instruction.rest)
                 same = channel[0] if channel and name in self._fused else instruction.name
-                found[same] = Collective(
-                    kind=kind, count=times, num_bytes=num_bytes, group=_group(instruction.rest)
-                )
+                found[same] = Collective(kind, times, num_bytes, group)
         return [one for one in found.values() if one.group > 1]
 
     def memory_bytes(self) -> float:
@@ -153,9 +148,9 @@ class Program:
                 total += times * self._moved(instruction, types)
         return total
 
-    def _moved(self, instruction: _Instruction, types: dict[str, str]) -> float:
-        operands = [_hbm(types.get(name, "")) for name in instruction.operands]
-        result = _hbm(instruction.type)
+    def _moved(self, instruction: _Instruction, types: dict[str, str]) -> int:
+        operands = [_num_bytes(types.get(name, ""), hbm=True) for name in instruction.operands]
+        result = _num_bytes(instruction.type, hbm=True)
         if instruction.opcode == "dynamic-slice":
             return 2 * result
         if instruction.opcode == "dynamic-update-slice":
@@ -163,45 +158,40 @@ class Program:
         called = _called(instruction)
         if instruction.opcode != "fusion" or not called:
             return sum(operands) + result
-        body = self._computations[called[0]]
-        parameters = {int(i.operands[0]): i.name for i in body if i.opcode == "parameter"}
-        read = sum(self._read(body, parameters[i], size) for i, size in enumerate(operands) if size)
-        return read + self._written(body, instruction.type)
+        read = sum(self._read(called[0], i, size) for i, size in enumerate(operands) if size)
+        return read + self._written(self._computations[called[0]], instruction.type)
 
-    def _read(self, body: list[_Instruction], name: str, size: float) -> float:
-        """Bytes that the inside of a fusion reads of its operand `name`, of `size` bytes."""
-        total = 0.0
+    def _read(self, fusion: str, number: int, size: int) -> int:
+        """Bytes that the inside of a fusion reads of one of its operands, of `size` bytes."""
+        body = self._computations[fusion]
+        # The operand goes by the name of its parameter, and by those of its bitcasts.
+        names = {i.name for i in body if i.opcode == "parameter" and i.operands == [str(number)]}
+        total = 0
         for user in body:
-            for index in (i for i, operand in enumerate(user.operands) if operand == name):
+            for index in (i for i, operand in enumerate(user.operands) if operand in names):
                 if user.opcode == "bitcast":
-                    total += self._read(body, user.name, size)
+                    names.add(user.name)
                 elif user.opcode == "fusion":
-                    inner = self._computations[_called(user)[0]]
-                    parameter = next(
-                        i.name
-                        for i in inner
-                        if i.opcode == "parameter" and int(i.operands[0]) == index
-                    )
-                    total += self._read(inner, parameter, size)
+                    total += self._read(_called(user)[0], index, size)
                 elif user.opcode == "dynamic-slice" and index == 0:
-                    total += sum(part for part, _ in _sizes(user.type))
+                    total += _num_bytes(user.type)
                 elif not (user.opcode == "dynamic-update-slice" and index == 0):
                     return size  # an update is written in place, and reads nothing around it
         return min(total, size)
 
-    def _written(self, body: list[_Instruction], kind: str) -> float:
+    def _written(self, body: list[_Instruction], kind: str) -> int:
         """Bytes that a fusion of type `kind` writes: of an array updated in place, the update."""
         by_name = {i.name: i for i in body}
         (root,) = (i for i in body if i.root)
         sizes = list(_sizes(kind))
         is_tuple = root.opcode == "tuple"
         made = [by_name[name] for name in root.operands] if is_tuple else [root] * len(sizes)
-        total = 0.0
+        total = 0
         for one, (size, in_hbm) in zip(made, sizes, strict=False):
             while one.opcode == "bitcast" and one.operands[0] in by_name:
                 one = by_name[one.operands[0]]
             if one.opcode == "dynamic-update-slice" and one.operands[1] in by_name:
-                size = sum(part for part, _ in _sizes(by_name[one.operands[1]].type))
+                size = _num_bytes(by_name[one.operands[1]].type)
             total += size if in_hbm else 0
         return total
 
@@ -253,16 +243,16 @@ def _called(instruction: _Instruction, attributes: str = "") -> list[str]:
 
 def _sizes(text: str) -> Iterator[tuple[int, bool]]:
     """Bytes of each array of a type, and whether it lies in HBM."""
-    for dtype, dims, layout in _SHAPE.findall(text):
-        digits = re.search(r"\d+", dtype)
-        bits = _BITS.get(dtype, int(digits[0]) if digits else 0)
+    for dtype, digits, dims, layout in _SHAPE.findall(text):
+        bits = 8 if dtype == "pred" else int(digits or 0)
         count = math.prod(int(n) for n in dims.split(",") if n)
         space = re.search(r"S\((\d+)\)", layout)
         yield count * bits // 8, space is None or space[1] == "0"
 
 
-def _hbm(text: str) -> float:
-    return float(sum(size for size, there in _sizes(text) if there))
+def _num_bytes(text: str, hbm: bool = False) -> int:
+    """Bytes of all arrays of a type, or of those that lie in HBM."""
+    return sum(size for size, there in _sizes(text) if there or not hbm)
 
 
 def _group(text: str) -> int:
@@ -270,12 +260,11 @@ def _group(text: str) -> int:
 
     {{0,1},{2,3}} | [2,4]<=[8] | mesh['a'=2,'b'=4] {'b'}
     """
-    match = re.search(r"(?:replica_groups|source_target_pairs)=(\S.*)", text)
-    if not match:
-        return 1
-    groups = match[1]
-    if "source_target_pairs" in text:
+    if "source_target_pairs=" in text:
         return 2
+    _, _, groups = text.partition("replica_groups=")
+    if not groups:
+        return 1
     if groups.startswith("mesh["):
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", groups.partition("]")[0]))
         taken = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", groups.partition("{")[2].partition("}")[0])

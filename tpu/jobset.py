@@ -36,40 +36,32 @@ class Job(NamedTuple):
     command: list[str]
 
 
-class Cluster(NamedTuple):
-    """Where jobs run, and from what.
+def manifest(
+    job: Job, topology: Topology, *, image: str, claim: str, spot: bool, restarts: int
+) -> str:
+    """One JobSet as YAML.
 
-    Attributes:
+    Args:
+      job: what runs.
       topology: the slice.
       image: container image with the repository in /ropewalk and its packages installed.
       claim: the persistentVolumeClaim that becomes /runs.
       spot: on spot nodes.
       restarts: of the whole JobSet before it counts as failed.
     """
-
-    topology: Topology
-    image: str
-    claim: str
-    spot: bool
-    restarts: int
-
-
-def manifest(job: Job, cluster: Cluster) -> str:
-    """One JobSet as YAML."""
-    topology = cluster.topology
     selector = {
         "cloud.google.com/gke-tpu-accelerator": topology.chip.gke_accelerator,
         "cloud.google.com/gke-tpu-topology": topology.shape,
     }
-    if cluster.spot:
+    if spot:
         selector["cloud.google.com/gke-spot"] = "true"
     values = job._asdict() | {
-        "restarts": cluster.restarts,
+        "restarts": restarts,
         "hosts": topology.num_hosts,
         "node_selector": selector,
-        "image": cluster.image,
+        "image": image,
         "chips_per_host": topology.chips_per_host,
-        "claim": cluster.claim,
+        "claim": claim,
     }
     # JSON is YAML: whatever a name holds, it stays one value.
     text = TEMPLATE.read_text(encoding="utf-8")
@@ -106,7 +98,8 @@ def make_jobs(mode: str, config_name: str, workdir: str, given: list[str]) -> li
 def main() -> int:
     """Command line; exit status 2 after one line for a user's mistake."""
     parser = overrides.argument_parser("python -m tpu.jobset", __doc__, overrides.SWEEP_HELP)
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--mode",
         choices=("members", "sweep", "run"),
         default="members",
@@ -114,24 +107,20 @@ def main() -> int:
         "sweep: one for all members, in one program on one slice (sweep.py)\n"
         "run: one for a single run (train.py)",
     )
-    parser.add_argument("--topology", required=True, metavar="T", help="v5e:4x4, v5p:4x4x4 ...")
-    parser.add_argument("--image", required=True, help="container image, repository in /ropewalk")
-    parser.add_argument(
-        "--claim", default="runs", help="persistentVolumeClaim of /runs (%(default)s)"
-    )
-    parser.add_argument("--spot", action="store_true", help="on spot nodes")
-    parser.add_argument("--restarts", type=int, default=100, help="at most this many (%(default)s)")
+    add("--topology", required=True, metavar="T", help="v5e:4x4, v5p:4x4x4 ...")
+    add("--image", required=True, help="container image, repository in /ropewalk")
+    add("--claim", default="runs", help="persistentVolumeClaim of /runs (%(default)s)")
+    add("--spot", action="store_true", help="on spot nodes")
+    add("--restarts", type=int, default=100, help="at most this many (%(default)s)")
     arguments = parser.parse_intermixed_args()
     try:
         topology = topology_lib.find(arguments.topology)
         jobs = make_jobs(arguments.mode, arguments.config, arguments.workdir, arguments.overrides)
     except ValueError as error:
         parser.exit(2, f"tpu.jobset: error: {error}\n")
-    cluster = Cluster(
-        topology, arguments.image, arguments.claim, arguments.spot, arguments.restarts
-    )
+    cluster = {name: getattr(arguments, name) for name in ("image", "claim", "spot", "restarts")}
     for job in jobs:
-        print("---", manifest(job, cluster), sep="\n", end="")
+        print("---", manifest(job, topology, **cluster), sep="\n", end="")
     return 0
 
 

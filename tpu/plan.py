@@ -187,10 +187,10 @@ def leaves_table(found: Sequence[Leaf]) -> Table:
 
 def amount(num_bytes: float) -> str:
     """Bytes in the unit that suits them."""
-    units = ("B", "KiB", "MiB", "GiB", "TiB")
-    index = min(len(units) - 1, max(0, math.floor(math.log2(max(1, num_bytes)) / 10)))
-    scaled = num_bytes / 1024**index
-    return f"{scaled:.0f} {units[index]}" if index == 0 else f"{scaled:.2f} {units[index]}"
+    if num_bytes < 1024:
+        return f"{num_bytes:.0f} B"
+    power = min(4, int(math.log2(num_bytes) / 10))
+    return f"{num_bytes / 1024**power:.2f} {'KMGT'[power - 1]}iB"
 
 
 def command_line(program: str, description: str | None) -> argparse.ArgumentParser:
@@ -203,13 +203,8 @@ def command_line(program: str, description: str | None) -> argparse.ArgumentPars
     )
     parser.add_argument("config", metavar="CONFIG", help="a config's name; train.py --help has all")
     parser.add_argument("--topology", required=True, metavar="T", help="v5e:8x8, v5p:4x4x4 ...")
-    parser.add_argument(
-        "--members",
-        type=int,
-        default=1,
-        metavar="N",
-        help="of a sweep, in one program (%(default)s)",
-    )
+    members = "of a sweep, in one program (%(default)s)"
+    parser.add_argument("--members", type=int, default=1, metavar="N", help=members)
     parser.add_argument("overrides", nargs="*", metavar="dotted.field=value")
     return parser
 

@@ -1,4 +1,4 @@
-"""TPU slices by name: `v5p:4x4x4` is 64 chips of v5p in a cube.
+"""TPU slices by name: `v5p:4x4x4` is 64 chips of v5p in a cube. `chips.toml` has the chips.
 
 `python -m tpu.topology NAME FIELD...` prints fields of a slice, one a line, for the shell scripts;
 this file imports nothing but the standard library, so that a laptop without JAX can run it.
@@ -12,23 +12,23 @@ import difflib
 import math
 import re
 import sys
-from collections.abc import Iterator
+import tomllib
+from pathlib import Path
 from typing import NamedTuple
 
 
 class Chip(NamedTuple):
-    """A generation of TPU, from docs.cloud.google.com/tpu/docs/{v4,v5e,v5p,v6e}.
+    """A generation of TPU, as `chips.toml` lists them.
 
     Attributes:
       name: as in the name of a slice.
       device_kind: what JAX calls it; the key of `experiment.metrics.PEAK_FLOPS`.
       accelerator: Google's accelerator type without its number.
-      runtime: the software version for JAX, from cloud.google.com/tpu/docs/runtimes.
+      runtime: the software version for JAX.
       gke_accelerator: GKE's node label cloud.google.com/gke-tpu-accelerator.
-      memory: bytes of HBM.
+      memory_gib: GiB of HBM.
       memory_bandwidth: bytes/s of HBM.
-      link_bandwidth: bytes/s of one link to a neighbour, in each direction: the sheet's
-        bidirectional figure of a chip, halved, over its links.
+      link_bandwidth: bytes/s of one link to a neighbour, in each direction.
       cores: per chip, which Google's accelerator types of this chip count.
       shapes: the slices that can be had, one for each number of chips.
     """
@@ -38,11 +38,16 @@ class Chip(NamedTuple):
     accelerator: str
     runtime: str
     gke_accelerator: str
-    memory: int
+    memory_gib: int
     memory_bandwidth: float
     link_bandwidth: float
     cores: int
-    shapes: tuple[str, ...]
+    shapes: list[str]
+
+    @property
+    def memory(self) -> int:
+        """Bytes of HBM."""
+        return self.memory_gib * 2**30
 
     @property
     def links(self) -> int:
@@ -50,40 +55,8 @@ class Chip(NamedTuple):
         return 2 * len(self.shapes[0].split("x"))
 
 
-_FLAT = "1x1 2x2 2x4 4x4 4x8 8x8 8x16 16x16"
-_SOLID = "2x2x1 2x2x2 2x2x4 2x4x4 4x4x4 4x4x8 4x8x8 8x8x8 8x8x16 8x16x16"
-_SHAPES = {"v4": _SOLID, "v5e": _FLAT, "v5p": _SOLID + " 16x16x16 16x16x24", "v6e": _FLAT}
-
-# HBM in GiB, its bandwidth and that of a link in GB/s. The sheets say 300 GB/s in each direction
-# over six links of a v4; both ways 400 over the four of a v5e, 1200 over the six of a v5p, 800 over
-# the four of a v6e. Columns are two spaces apart.
-_SHEET = """
-v4   TPU v4       v4         tpu-ubuntu2204-base  tpu-v4-podslice       32  1228  50   2
-v5e  TPU v5 lite  v5litepod  v2-alpha-tpuv5-lite  tpu-v5-lite-podslice  16  819   50   1
-v5p  TPU v5       v5p        v2-alpha-tpuv5       tpu-v5p-slice         95  2765  100  2
-v6e  TPU v6 lite  v6e        v2-alpha-tpuv6e      tpu-v6e-slice         32  1600  100  1
-"""
-
-
-def _read_sheet() -> Iterator[Chip]:
-    for line in _SHEET.strip().splitlines():
-        name, kind, accelerator, runtime, label, *numbers = re.split("  +", line)
-        memory, memory_rate, link_rate, cores = map(int, numbers)
-        yield Chip(
-            name=name,
-            device_kind=kind,
-            accelerator=accelerator,
-            runtime=runtime,
-            gke_accelerator=label,
-            memory=memory * 2**30,
-            memory_bandwidth=memory_rate * 1e9,
-            link_bandwidth=link_rate * 1e9,
-            cores=cores,
-            shapes=tuple(_SHAPES[name].split()),
-        )
-
-
-CHIPS = {chip.name: chip for chip in _read_sheet()}
+_SHEET = tomllib.loads(Path(__file__).with_name("chips.toml").read_text(encoding="utf-8"))
+CHIPS = {name: Chip(name=name, **row) for name, row in _SHEET.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

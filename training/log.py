@@ -34,7 +34,7 @@ class StageLog:
         self._console, self._label, self._stage, self._logs = console, label, stage, logs
         data = stage.config.data
         self._tokens_per_step = data.batch_size * data.context_length
-        self._flops_per_step = self._tokens_per_step * members * flops_per_token(stage.config)
+        self._flops_per_token = members * flops_per_token(stage.config)
         self._peak = peak_flops()
         self._pending: tuple[int, dict[str, jax.Array]] | None = None
         self._bar = Progress(
@@ -81,11 +81,12 @@ class StageLog:
             return
         (step, scalars), self._pending = self._pending, None
         values_M = {name: np.atleast_1d(np.asarray(x)) for name, x in scalars.items()}
-        seconds_per_step = self._seconds_per_step(step)
-        tokens_per_second = self._tokens_per_step / seconds_per_step
-        flops_per_second = self._flops_per_step / seconds_per_step
+        now, steps = time.perf_counter(), max(1, step - self._logged_step)
+        tokens_per_second = steps * self._tokens_per_step / (now - self._time)
+        self._time, self._logged_step = now, step
+        flops_per_second = tokens_per_second * self._flops_per_token
         rates = {
-            "seconds": round(time.perf_counter() - self._start, 3),
+            "seconds": round(now - self._start, 3),
             "tokens_per_second": round(tokens_per_second, 1),
             "mfu": round(flops_per_second / self._peak, 4) if self._peak else None,
         }
@@ -100,13 +101,6 @@ class StageLog:
         self.flush()
         for log in self._logs:
             log.sync()
-
-    def _seconds_per_step(self, step: int) -> float:
-        """Between the last call and this one."""
-        now, before = time.perf_counter(), self._time
-        steps = max(1, step - self._logged_step)
-        self._time, self._logged_step = now, step
-        return (now - before) / steps
 
     def _show(self, step: int, values_M: dict[str, Any], tokens_per_second: float) -> None:
         values = f"loss {_range(values_M['loss'])}  {tokens_per_second:,.0f} tok/s"

@@ -6,7 +6,6 @@ or another run's (`start_from`), and may have several stages (`experiment.stages
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -14,89 +13,63 @@ from rich.console import Console
 
 from data import pipeline
 from experiment import distributed
-from experiment.checkpoint import Checkpoints, DataState
-from experiment.config import ExperimentConfig
 from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
-from experiment.run import RunDirectory
-from experiment.stages import at
 from model import kernels, transformer
 from training import optimizer
 from training.interrupts import Interrupts
 from training.log import StageLog
-from training.members import abstract_state, first_state, member_arrays, restored_state, unstack
-from training.plan import OpenData, make_plan, write_records
+from training.members import (
+    abstract_state,
+    member_arrays,
+    open_state,
+    shardings_of,
+    unstack,
+)
+from training.plan import Plan, write_records
 from training.step import compile_step, is_lone_cpu
 from training.trace import Trace
 from training.validation import Ask, Validation
 
 
-def train(
-    configs: Sequence[ExperimentConfig],
-    runs: Sequence[RunDirectory],
-    *,
-    given_overrides: Sequence[Sequence[str]] = (),
-    command: str = "",
-    open_data: OpenData = pipeline.open_data,
-    make_ask: Callable[[ExperimentConfig], Ask | None] = lambda config: None,
-) -> bool:
+def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
     """Trains members that differ in arrays only, each into its own run directory.
 
     Args:
-      configs: equal, in each stage, but for the rotary variant, the window and the learning rate,
-        and for the seed and the run started from.
-      runs: where each goes; a finished or unfinished run of the same config is continued.
-      given_overrides: of each member, recorded in its config.json.
+      plan: what is to be trained, checked.
       command: what was typed, recorded in each run; said again after an interruption.
-      open_data: from a stage's data config to its rows; a caller that has rows in memory gives
-        what makes `data.pipeline.rows_in_memory` of them.
-      make_ask: from a config to what its `train.eval_tasks` ask, `evals.while_training`; given by
-        the caller, because evaluation is built on what training is built on, not on training.
+      ask: what `train.eval_tasks` ask of parameters, made by the caller (`evals.while_training`):
+        evaluation is built on what training is built on, not on training.
 
     Returns:
       Whether training reached its last step; False if a signal stopped it.
 
     Raises:
-      ValueError: for anything the user has to mend, before compute is spent.
+      ValueError: if what was trained before was trained on other data.
     """
-    plan = make_plan(configs, runs, open_data)
-    ask = make_ask(configs[0])  # refuses a task that does not exist
-    write_records(plan, runs, given_overrides, command)
-    config, mesh, num_members = plan.configs[0], plan.mesh, len(runs)
+    write_records(plan, command)
+    config, mesh, num_members = plan.configs[0], plan.mesh, len(plan.runs)
+    step, num_steps = plan.start_step, plan.stages[-1][0].end
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
     label = config.name + (f" x {num_members} members" if num_members > 1 else "")
     size = transformer.describe_size(config.model)
     each = " in each member" if num_members > 1 else ""
     console.print(f"{config.name}: {size}{each}", highlight=False)
-
-    # Restore, or initialise.
-    ends = [stage.end for stage, *_ in plan.stages]
-    step, num_steps = plan.start_step, ends[-1]
-    # A stage's end is kept whatever comes after: it is a result, and other runs start from it.
-    checkpoints = [Checkpoints(run, keep=config.train.keep, always=ends) for run in runs]
-    target = abstract_state(config, num_members, mesh)
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, target)
     if step:
-        state, data_state = restored_state(checkpoints, step, config, target)
-        fingerprint = plan.data[at(config, step).number].fingerprint
-        if data_state.fingerprint != fingerprint:
-            raise ValueError(
-                f"{runs[0].path} was trained on other data (fingerprint {data_state.fingerprint}, "
-                f"now {fingerprint}); restore {config.data.path or 'the source'} or use a new "
-                "--workdir"
-            )
         finished = f"finished already, all {num_steps} steps"
         console.print(f"{label}: {finished if step == num_steps else f'going on from step {step}'}")
-    else:
-        state = first_state(plan.configs, shardings, plan.params)
-        data_state = DataState(fingerprint=plan.data[0].fingerprint)
+
+    # Restore, or initialise.
+    target = abstract_state(config, num_members, mesh)
+    shardings = shardings_of(target)
+    checkpoints, state, data_state = open_state(plan, target)
     init_moments = optimizer.direction(config.train).init
     if num_members > 1:
         init_moments = jax.vmap(init_moments)
     init_moments = jax.jit(init_moments, out_shardings=shardings.opt_state)
     logs = []
     if distributed.is_primary_host():
-        logs = [MetricsLog(run, config, after_step=step) for run in runs]
+        logs = [MetricsLog(run, config, after_step=step) for run in plan.runs]
 
     advice = "Start all of them again: the run goes on from its last checkpoint."
     with distributed.failing_together(advice), Interrupts() as interrupts, jax.set_mesh(mesh):
@@ -122,7 +95,7 @@ def train(
             name = label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
             every = config.train.eval_every
             validation = Validation(stages, data, mesh, shardings, ask) if every else None
-            trace = Trace(runs[0].path / "profile", config.train.profile_steps)
+            trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
             with StageLog(console, name, stage, logs, num_members) as log, trace:
                 if not is_lone_cpu(mesh):
                     rows = batch_size // config.train.accumulate

@@ -12,10 +12,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import ExperimentConfig
 from experiment.mesh import put
-from experiment.stages import Stage
+from experiment.stages import Stage, at
 from model import sharding
 from model.positions import position_table, stack_tables
 from model.transformer import Params
+from training.plan import Plan
 from training.step import MemberArrays, State, init_state
 
 
@@ -47,33 +48,60 @@ def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> St
     )
 
 
+def open_state(plan: Plan, target: State) -> tuple[list[Checkpoints], State, DataState]:
+    """Each member's checkpoints, and the state to go on from: the first one, or restored.
+
+    Args:
+      plan: of the run.
+      target: shapes, dtypes and shardings of the state: each device reads its own part.
+
+    Raises:
+      ValueError: if the run was trained on other data.
+    """
+    config, step, shardings = plan.configs[0], plan.start_step, shardings_of(target)
+    state, data_state = None, DataState(fingerprint=plan.data[0].fingerprint)
+    if step == 0:
+        state = first_state(plan.configs, shardings, plan.params)
+    # A stage's end is kept whatever comes after: it is a result, and other runs start from it.
+    ends = [stage.end for stage, *_ in plan.stages]
+    checkpoints = [Checkpoints(run, keep=config.train.keep, always=ends) for run in plan.runs]
+    if state is not None:
+        return checkpoints, state, data_state
+    if len(checkpoints) == 1:
+        *state, data_state = checkpoints[0].restore(step, *target)
+        state = State(*state)
+    else:
+        # Members are read whole by every host and stacked there: each has its own files.
+        one = jax.tree.map(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), target)
+        restored = [checkpoint.restore(step, *one) for checkpoint in checkpoints]
+        data_state = restored[0][2]
+        members = stack([State(params, opt_state) for params, opt_state, _ in restored])
+        state = put(members, shardings)
+    fingerprint = plan.data[at(config, step).number].fingerprint
+    if data_state.fingerprint != fingerprint:
+        raise ValueError(
+            f"{plan.runs[0].path} was trained on other data (fingerprint {data_state.fingerprint}, "
+            f"now {fingerprint}); restore {config.data.path or 'the source'} or use a new "
+            "--workdir"
+        )
+    return checkpoints, state, data_state
+
+
 def first_state(
-    configs: Sequence[ExperimentConfig], shardings: State, params: Params | None
+    configs: Sequence[ExperimentConfig], shardings: State, params: Sequence[Params] = ()
 ) -> State:
-    """The state before the first update: fresh, or with the parameters of another run."""
+    """The state before the first update: fresh, or with the parameters of other runs."""
     make_state = functools.partial(init_state, configs[0])
     make_state = make_state if len(configs) == 1 else jax.vmap(make_state)
     seeds = stack([np.uint32(config.seed) for config in configs])
     # Made where it will lie: no host ever holds parameters that only fit on all devices together.
     state = jax.jit(make_state, out_shardings=shardings)(seeds)
-    return state if params is None else state._replace(params=put(params, shardings.params))
+    return state._replace(params=put(stack(params), shardings.params)) if params else state
 
 
-def restored_state(
-    checkpoints: Sequence[Checkpoints], step: int, config: ExperimentConfig, target: State
-) -> tuple[State, DataState]:
-    """The state at `step`, as `target` has it: each device reads its own part.
-
-    Members of a sweep are read whole by every host and stacked there: each has its own files.
-    """
-    if len(checkpoints) == 1:
-        *state, data_state = checkpoints[0].restore(step, *target)
-        return State(*state), data_state
-    one = jax.eval_shape(lambda: init_state(config, jnp.uint32(0)))
-    one = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), one)
-    restored = [checkpoint.restore(step, *one) for checkpoint in checkpoints]
-    members = stack([State(params, opt_state) for params, opt_state, _ in restored])
-    return put(members, jax.tree.map(lambda leaf: leaf.sharding, target)), restored[0][2]
+def shardings_of(target: State) -> State:
+    """Where each array of an abstract state lies."""
+    return jax.tree.map(lambda leaf: leaf.sharding, target)
 
 
 def unstack(tree: Any, num_members: int, shardings: Any) -> Iterator[Any]:

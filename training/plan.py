@@ -19,7 +19,6 @@ from experiment.mesh import make_mesh
 from experiment.run import RunDirectory, find_start
 from experiment.stages import Stage, split
 from model.transformer import Params, abstract_params
-from training.members import stack
 
 
 class Plan(NamedTuple):
@@ -27,19 +26,23 @@ class Plan(NamedTuple):
 
     Attributes:
       configs: one per member, `start_from` with its step.
+      runs: where each goes; an unfinished run is continued.
+      overrides: of each member, recorded in its config.json.
       stages: one tuple per stage, holding each member's `Stage`.
       data: what each stage reads.
       mesh: the same in all stages.
       start_step: updates done already.
-      params: to start from instead of fresh ones, members stacked; None if there are none.
+      params: of each member, to start from instead of fresh ones; none at all if they are fresh.
     """
 
     configs: list[ExperimentConfig]
+    runs: Sequence[RunDirectory]
+    overrides: Sequence[Sequence[str]]
     stages: list[tuple[Stage, ...]]
     data: list[TrainingData]
     mesh: Mesh
     start_step: int
-    params: Params | None
+    params: list[Params]
 
 
 OpenData = Callable[[DataConfig], TrainingData]
@@ -48,18 +51,25 @@ OpenData = Callable[[DataConfig], TrainingData]
 def make_plan(
     configs: Sequence[ExperimentConfig],
     runs: Sequence[RunDirectory],
+    *,
+    overrides: Sequence[Sequence[str]] = (),
     open_data: OpenData = pipeline.open_data,
 ) -> Plan:
     """Finds what is wrong with a run, in any of its stages, while it costs nothing yet.
 
     Args:
-      configs, runs, open_data: as in `training.loop.train`.
+      configs: equal, in each stage, but for the rotary variant, the window and the learning rate,
+        and for the seed and the run started from.
+      runs: where each goes; a finished or unfinished run of the same config is continued.
+      overrides: those given for each member, for its config.json; none for all of them.
+      open_data: from a stage's data config to its rows; a caller that has rows in memory gives
+        what makes `data.pipeline.rows_in_memory` of them.
 
     Raises:
       ValueError: for anything the user has to mend; in all processes, if in one.
     """
     with distributed.refusing_together():
-        plan = _checked(configs, runs, open_data)
+        plan = _checked(configs, runs, open_data)._replace(overrides=overrides or [()] * len(runs))
     # The disk may show a checkpoint to one host before another.
     return plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
 
@@ -98,14 +108,8 @@ def _checked(
             tokenizers[f"stage {stage.number}"] = data[-1].tokenizer_path
     if tokenizers:
         _check_tokenizers(tokenizers, configs[0].model.vocab_size)
-    return Plan(
-        configs,
-        stages,
-        data,
-        make_mesh(configs[0], len(configs)),
-        start_step,
-        stack(params) if params else None,
-    )
+    mesh = make_mesh(configs[0], len(configs))
+    return Plan(configs, runs, (), stages, data, mesh, start_step, params)
 
 
 def _check_tokenizers(paths: dict[str, Path], room: int) -> None:
@@ -124,21 +128,15 @@ def _check_tokenizers(paths: dict[str, Path], room: int) -> None:
             )
 
 
-def write_records(
-    plan: Plan,
-    runs: Sequence[RunDirectory],
-    overrides: Sequence[Sequence[str]],
-    command: str,
-) -> None:
+def write_records(plan: Plan, command: str) -> None:
     """Makes the run directories, each with its config and tokenizer; what is there stays.
 
     Args:
-      overrides: those given for each member, kept in its config.json; none for all of them.
+      plan: of the run.
       command: what was typed, kept for the reader; empty if nothing was.
     """
     if distributed.is_primary_host():
-        given = overrides or [()] * len(runs)
-        for run, config, own in zip(runs, plan.configs, given, strict=True):
+        for run, config, own in zip(plan.runs, plan.configs, plan.overrides, strict=True):
             if not (run.path / "config.json").exists():
                 run.write_config(config, own)
             if command:

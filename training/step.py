@@ -77,15 +77,18 @@ def train_step(
     # Of the whole batch, so that the losses of microbatches simply add up: rows have different
     # numbers of targets, and a mean of means would weigh them wrongly.
     num_targets = jnp.maximum(batch["loss_mask"].sum(), 1)
-    loss_and_grad = jax.value_and_grad(loss_fn)
     if config.train.accumulate == 1:
-        loss, grads = loss_and_grad(state.params, config.model, member.table, batch, num_targets)
+        loss, grads = jax.value_and_grad(
+            lambda params: loss_fn(params, config.model, member.table, batch, num_targets)
+        )(state.params)
     else:
         split = (config.train.accumulate, -1)
         microbatches = jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), batch)
 
         def add(total, rows):
-            part = loss_and_grad(state.params, config.model, member.table, rows, num_targets)
+            part = jax.value_and_grad(
+                lambda params: loss_fn(params, config.model, member.table, rows, num_targets)
+            )(state.params)
             return jax.tree.map(jnp.add, total, part), None
 
         zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, state.params))

@@ -20,7 +20,8 @@ from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, is_same_sweep, read_sweep
 from experiment.stages import split
 from model.rotary.nope import Nope
-from training import loop, plan
+from training import loop
+from training.plan import make_plan
 from training.validation import Ask
 
 
@@ -91,7 +92,8 @@ def train_sweep(
       config_name: as on the command line.
       workdir: the sweep's directory; each member's lies in it.
       given: overrides, whose commas make the members.
-      command, make_ask: as in `training.loop.train`.
+      command: as in `training.loop.train`.
+      make_ask: from a config to the `ask` of `train`; refuses a task that does not exist.
       only: the one member to train, from 0; None: all of them.
 
     Raises:
@@ -114,13 +116,16 @@ def train_sweep(
     groups: dict[tuple[ExperimentConfig, ...], list[SweepMember]] = {}
     for member in members if only is None else [members[only]]:
         groups.setdefault(shared_part(member.config), []).append(member)
-    arguments = [
-        ([member.config for member in group], [RunDirectory(workdir / m.name) for m in group])
+    # All groups before the first is trained: the last one's mistake must not wait for hours.
+    plans = [
+        make_plan(
+            [member.config for member in group],
+            [RunDirectory(workdir / member.name) for member in group],
+            overrides=[member.overrides for member in group],
+        )
         for group in groups.values()
     ]
-    # All groups before the first is trained: the last one's mistake must not wait for hours.
-    for configs, runs in arguments:
-        plan.make_plan(configs, runs)
+    asks = [make_ask(plan.configs[0]) for plan in plans]
     if distributed.is_primary_host():
         workdir.mkdir(parents=True, exist_ok=True)
         write_atomically(workdir / "sweep.json", json.dumps(record, indent=2) + "\n")
@@ -131,11 +136,8 @@ def train_sweep(
             f"{len(members)} members of {len(groups)} shapes: "
             "one program a shape, one after another"
         )
-    for group, (configs, runs) in zip(groups.values(), arguments, strict=True):
-        console.print(f"training {', '.join(member.name for member in group)}", highlight=False)
-        given_overrides = [member.overrides for member in group]
-        if not loop.train(
-            configs, runs, given_overrides=given_overrides, command=command, make_ask=make_ask
-        ):
+    for plan, ask in zip(plans, asks, strict=True):
+        console.print(f"training {', '.join(run.name for run in plan.runs)}", highlight=False)
+        if not loop.train(plan, command=command, ask=ask):
             return False
     return True

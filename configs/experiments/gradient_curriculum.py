@@ -48,9 +48,12 @@ def last_stage(start: str, stage: tuple[str, ...], *variants: str) -> tuple[tupl
     return each("model.rotary", variants, start, "stages=[]", *stage)
 
 
+CPU_CONTINUED = ("data.retrieval_fraction=0.75", *scales.CPU_CONTINUED)
+CPU_MIDDLE = scales.extent(context_length=256, batch_size=8, num_steps=300)
 CPU_LAST = scales.extent(context_length=1024, batch_size=4, num_steps=150)
-CPU_STAGE = ("data.retrieval_fraction=0.75", *scales.CPU_CONTINUED)
+GPU_MIDDLE = scales.extent(context_length=2048, batch_size=32, num_steps=300)
 GPU_LAST = scales.extent(context_length=8192, batch_size=8, num_steps=200)
+PAPER_MIDDLE = ("data.context_length=262144", "data.batch_size=16")
 PAPER_LAST = scales.extent(context_length=1048576, batch_size=4, num_steps=20)
 
 configs = scales.card(
@@ -64,16 +67,12 @@ configs = scales.card(
         train=dict(num_steps=400),
         evals=dict(lengths=(1024,)),
         stages=(
-            (
-                *CPU_STAGE,
-                *scales.extent(context_length=256, batch_size=8, num_steps=300),
-                f"model.rotary={law(64, 256, '100')}",
-            ),
+            (*CPU_CONTINUED, *CPU_MIDDLE, f"model.rotary={law(64, 256, '100')}"),
             (*CPU_LAST, f"model.rotary={law(64, 1024, '100')}"),
         ),
         members=last_stage(
             "cpu/curriculum@700",
-            (*CPU_STAGE, *CPU_LAST),
+            (*CPU_CONTINUED, *CPU_LAST),
             "rope(base=1563)",  # the second stage's, unchanged
             "ntk_aware(base=1563,factor=4)",
             law(64, 1024, "100"),
@@ -87,11 +86,7 @@ configs = scales.card(
         data=dict(context_length=512, batch_size=128),
         evals=dict(tasks=("kv", "needle", "perplexity"), lengths=(8192,)),
         stages=(
-            (
-                *scales.GPU_CONTINUED,
-                *scales.extent(context_length=2048, batch_size=32, num_steps=300),
-                f"model.rotary={law(512, 2048, '5000')}",
-            ),
+            (*scales.GPU_CONTINUED, *GPU_MIDDLE, f"model.rotary={law(512, 2048, '5000')}"),
             (*GPU_LAST, f"model.rotary={law(512, 8192, '5000')}"),
         ),
         members=last_stage(
@@ -124,11 +119,7 @@ configs = scales.card(
         train=dict(num_steps=20),
         evals=EvalConfig(tasks=("needle", "perplexity"), lengths=(1_048_576,)),
         stages=(
-            (
-                "data.context_length=262144",
-                "data.batch_size=16",
-                f"model.rotary={law(8192, 262_144, '5e5')}",
-            ),
+            (*PAPER_MIDDLE, f"model.rotary={law(8192, 262_144, '5e5')}"),
             (*PAPER_LAST, f"model.rotary={law(8192, 1_048_576, '5e5')}"),
         ),
         members=last_stage(

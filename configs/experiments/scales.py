@@ -11,7 +11,7 @@ that pair, 512 tokens at base 10 are 35.
 """
 
 from configs.base_30m import configs as base_30m
-from configs.changes import change
+from configs.changes import change, heads
 from configs.demo import configs as demo
 from configs.paper_2b import configs as paper_2b
 from configs.scaling import scale_7b
@@ -23,11 +23,9 @@ GPU = change(
     *base_30m,
     members=(),
     model=dict(
+        heads(6),
         vocab_size=4096,
-        embed_dim=384,
         num_layers=6,
-        num_heads=6,
-        num_kv_heads=6,
         mlp_dim=1024,
         shift_keys=True,
         align_query_key=True,

@@ -26,6 +26,8 @@ from tensorflow_datasets.core import registered
 
 from data.redpajama import redpajama_dataset_builder as builder_lib
 from data.redpajama.source import build
+from data.sources import LISTED
+from settings.commands import Parser
 
 # TFDS keeps one builder a name, and this one goes by the other's.
 with registered.skip_registration():
@@ -51,7 +53,7 @@ with registered.skip_registration():
                 generators[split] = read.example
                 problems.append(read.problem)
             problems = problems | "problems" >> beam.Flatten()
-            first = problems | "first" >> beam.combiners.Top.Smallest(builder_lib.LISTED)
+            first = problems | "first" >> beam.combiners.Top.Smallest(LISTED)
             _ = (
                 problems
                 | "count" >> beam.combiners.Count.Globally()
@@ -82,7 +84,7 @@ def _write_report(count: int, first: list[str], path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """`python -m data.redpajama.beam`: exit status 0, or 2 after one line about what is wrong."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m data.redpajama.beam",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -110,8 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
             beam_options=pipeline_options.PipelineOptions(beam_options),
         )
     except (ValueError, OSError) as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 2
+        parser.error(str(error))
     print(builder.data_dir)
     for split, info in sorted((builder.info.splits or {}).items()):
         print(f"  {split}: {info.num_examples:,} documents in {info.num_shards} shards")

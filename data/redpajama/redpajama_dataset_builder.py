@@ -26,9 +26,8 @@ from pathlib import Path
 
 import tensorflow_datasets as tfds
 
-from data.sources import InputFile, json_records, jsonl_files
+from data.sources import LISTED, InputFile, json_records, jsonl_files
 
-LISTED = 100  # skipped documents named in the metadata
 SUBSETS = ("arxiv", "book", "c4", "common_crawl", "github", "stackexchange", "wikipedia")
 # Names that the files and the dataset card use for the same things.
 _ALIASES = {"books": "book", "cc": "common_crawl"} | {name: name for name in SUBSETS}
@@ -111,11 +110,7 @@ class Builder(tfds.core.GeneratorBasedBuilder):
     def _info(self) -> tfds.core.DatasetInfo:
         return self.dataset_info_from_configs(
             features=tfds.features.FeaturesDict(
-                {
-                    "text": tfds.features.Text(),
-                    "meta": tfds.features.Text(),
-                    "red_pajama_subset": tfds.features.Text(),
-                }
+                {name: tfds.features.Text() for name in ("text", "meta", "red_pajama_subset")}
             ),
             supervised_keys=None,
             homepage="https://github.com/togethercomputer/RedPajama-Data/tree/rp_v1",
@@ -137,17 +132,15 @@ class Builder(tfds.core.GeneratorBasedBuilder):
     def _generate_examples(self, files: list[PublishedFile]) -> Iterator:
         for published in files:
             for key, example, problem in examples(published):
-                if problem is not None:
-                    self._refuse(problem)
-                else:
+                if problem is None:
                     yield key, example
-
-    def _refuse(self, problem: str) -> None:
-        if not self._skip_bad_documents:
-            raise ValueError(problem)
-        self._skipped.append(problem)
-        metadata = {"skipped": len(self._skipped), "first_skipped": self._skipped[:LISTED]}
-        self.info.metadata.update(metadata)  # pyright: ignore[reportOptionalMemberAccess]
+                elif self._skip_bad_documents:
+                    self._skipped.append(problem)
+                else:
+                    raise ValueError(problem)
+        if self._skipped:
+            metadata = {"skipped": len(self._skipped), "first_skipped": self._skipped[:LISTED]}
+            self.info.metadata.update(metadata)  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def examples(published: PublishedFile) -> Iterator[tuple[str, dict, str | None]]:

@@ -11,7 +11,6 @@ of its layer, `[[rope(base=10),rope(base=1e4)]]`, repeated from the first head t
 import dataclasses
 import functools
 import math
-import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -73,34 +72,19 @@ def label(rotary: Pattern) -> str:
     return rotary.name if isinstance(rotary, Recorded) else expression(rotary)
 
 
-def parse(text: str, given: Mapping[str, Any] | None = None, *, own_files: bool = False) -> Rotary:
-    """Builds the variant that `text` names; see `settings.expressions.build`.
-
-    Args:
-      text: an expression.
-      given: parameters that it may leave out.
-      own_files: whether `path/to/mine.py:Name(...)` may be read, which runs its code: True for
-        what a user has typed, never for what came with a run.
-    """
-    if re.match(r"\s*[^()]+\.py:", text) and not own_files:
-        raise ValueError(
-            f"rotary variant {text!r} is a file of its own, which only a user may name"
-        )
+def parse(text: str, given: Mapping[str, Any] | None = None) -> Rotary:
+    """Builds the variant that `text` names; see `settings.expressions.build`."""
     return expressions.build(text, variants(), Rotary, kind="rotary variant", given=given)
 
 
-def parse_pattern(
-    text: str, given: Mapping[str, Any] | None = None, *, own_files: bool = False
-) -> Pattern:
+def parse_pattern(text: str, given: Mapping[str, Any] | None = None) -> Pattern:
     """Builds one variant, or the pattern that a list names; arguments and errors as `parse`."""
     text = text.strip()
     if not text.startswith("["):
-        return parse(text, given, own_files=own_files)
+        return parse(text, given)
     if not text.endswith("]"):
         raise ValueError(f"rotary pattern {text!r} lacks its closing bracket")
-    return tuple(
-        parse_pattern(part, given, own_files=own_files) for part in split_commas(text[1:-1])
-    )  # pyright: ignore
+    return tuple(parse_pattern(part, given) for part in split_commas(text[1:-1]))  # pyright: ignore
 
 
 def inherited(trained: Pattern, context_length: int) -> dict[str, Any]:

@@ -37,9 +37,7 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
         config, whose sweep's members are all taken.
     """
     if "(" in text or text.startswith("[") or ".py:" in text:
-        entries = [
-            (rotary.parse_pattern(part, own_files=True), Head()) for part in split_commas(text)
-        ]
+        entries = [(rotary.parse_pattern(part), Head()) for part in split_commas(text)]
     elif text in rotary.variants():
         entries = [(rotary.parse(text), Head())]
     else:

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from configs.changes import change, each
+from configs.changes import change, each, heads
 from configs.tiny import configs
 from model.rotary.nope import Nope
 
@@ -26,6 +26,11 @@ def test_a_change_is_checked():
         change(tiny, model=dict(num_layer=3))
     with pytest.raises(ValueError, match="num_steps"):
         change(tiny, train=dict(num_steps=0))
+
+
+def test_heads_fill_a_models_width():
+    model = change(tiny, model=heads(3, 16)).model
+    assert (model.embed_dim, model.num_heads, model.num_kv_heads, model.head_dim) == (48, 3, 3, 16)
 
 
 def test_members_of_one_field():

@@ -3,6 +3,7 @@
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -49,5 +50,6 @@ def make_store(path, documents, *, vocab_size=300, shards=1):
         for d in part:
             writer.append(np.array([B, *documents[d], E]), new_document=True)
         entries.append(writer.finish())
-    store_lib.write_index(path, entries, tokenizer="t", bos_id=B, vocab_size=vocab_size)
+    tokenizer = SimpleNamespace(fingerprint="t", bos_id=B, vocab_size=vocab_size)
+    store_lib.write_index(path, entries, tokenizer)  # pyright: ignore[reportArgumentType]
     return TokenStore(path)

@@ -98,13 +98,14 @@ def test_a_given_tokenizer_is_used_and_kept(root, tmp_path):
     assert fingerprints[0] == fingerprints[1]
 
 
-def test_worker_processes_change_nothing(root, tmp_path, monkeypatch):
+def test_threads_change_nothing(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 1)
     alone = run(root)
-    monkeypatch.setattr(prepare_lib, "POOL_BYTES", 0)
+    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 3)
     monkeypatch.setattr(prepare_lib, "UNIT", 2000)
-    pooled = run(root, prepared_root=str(tmp_path / "pooled"))
-    assert json.loads((pooled / "prepare.json").read_text())["workers"] > 0
-    assert contents(pooled) == contents(alone)
+    threaded = run(root, prepared_root=str(tmp_path / "threaded"))
+    assert json.loads((threaded / "prepare.json").read_text())["workers"] == 3
+    assert contents(threaded) == contents(alone)
 
 
 def test_shards_close_at_their_size_and_read_as_one(root, tmp_path, monkeypatch):
@@ -123,6 +124,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(root, tmp_path, monk
     monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
     expected = contents(run(root, prepared_root=str(tmp_path / "whole")))
     encode = prepare_lib._encode
+    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 1)
     monkeypatch.setattr(prepare_lib, "UNIT", 3000)
     attempts = 0
     encoded = []
@@ -206,6 +208,7 @@ def test_bad_documents_are_left_out_counted_and_listed_if_asked(root):
 def test_skip_goes_on_where_error_stopped(root, monkeypatch):
     monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
     monkeypatch.setattr(prepare_lib, "UNIT", 3000)
+    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 1)  # it reads ahead for each
     # Past what the tokenizer samples of the file.
     monkeypatch.setattr(prepare_lib, "SAMPLE", 30_000)
     with (root / "in" / "b.jsonl").open("a") as file:
@@ -289,7 +292,8 @@ def test_command_line_reports_counts_and_finds_the_folder_of_a_run(root, capsys)
     ],
 )
 def test_command_line_mistakes_are_one_line_and_exit_2(tmp_path, capsys, arguments, message):
-    assert main([*arguments, "--out", str(tmp_path)]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, "--out", str(tmp_path)])
     error = capsys.readouterr().err.strip().splitlines()
     assert error[-1].startswith(f"python -m data.prepare: error: {message}")
 
@@ -299,20 +303,20 @@ import sys
 from data import prepare as p
 from data.config import DataConfig
 if __name__ == "__main__":
-    p.SHARD_TOKENS, p.UNIT, p.POOL_BYTES = 2_000, 1_000, int(sys.argv[3])
+    p.SHARD_TOKENS, p.UNIT, p._num_cpus = 2_000, 1_000, lambda: int(sys.argv[3])
     p.prepare(DataConfig(source="jsonl", path=sys.argv[1], vocab_size=600, context_length=8,
         batch_size=1, prepared_root=sys.argv[2]), show_progress=False)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pool_bytes", [0, 1 << 40], ids=["workers", "alone"])
-def test_killed_at_any_moment_it_ends_with_the_same_bytes(root, pool_bytes):
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_killed_at_any_moment_it_ends_with_the_same_bytes(root, num_threads):
     script = root / "killed.py"
     script.write_text(KILLED)
 
     def start(out):
-        command = [sys.executable, script, root / "in", root / out, str(pool_bytes)]
+        command = [sys.executable, script, root / "in", root / out, str(num_threads)]
         return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.getcwd()})
 
     def segments():

@@ -60,7 +60,8 @@ def test_broken_documents_stop_it_or_are_counted(tmp_path, capfd):
     with (root / "book/book.jsonl").open("a") as file:
         file.write('{"txt": 1}\n{"text": ""}\n')
     arguments = ["--path", str(root), "--out", str(tmp_path / "beam")]
-    assert main(arguments) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
     assert 'book/book.jsonl:16: no "text" in this JSON line' in capfd.readouterr().err
     assert main([*arguments, "--on-bad-document", "skip"]) == 0
     assert "left out 2 documents" in capfd.readouterr().out
@@ -74,7 +75,8 @@ def test_broken_documents_stop_it_or_are_counted(tmp_path, capfd):
 
 
 def test_nothing_to_read_is_one_line(tmp_path, capsys):
-    assert main(["--path", str(tmp_path / "none"), "--out", str(tmp_path)]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["--path", str(tmp_path / "none"), "--out", str(tmp_path)])
     error = capsys.readouterr().err
     place = f"{tmp_path}/none: no such file or folder"
     assert error == f"python -m data.redpajama.beam: error: {place}\n"

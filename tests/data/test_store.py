@@ -1,5 +1,6 @@
 import pickle
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -64,9 +65,8 @@ def test_fingerprint_follows_the_ids_and_the_tokenizer(tmp_path, documents):
     assert make_store(tmp_path / "b", documents).fingerprint == one
     assert make_store(tmp_path / "c", documents[::-1]).fingerprint != one
     store = make_store(tmp_path / "d", documents)
-    store_lib.write_index(
-        tmp_path / "d", store._shards, tokenizer="other", bos_id=B, vocab_size=300
-    )
+    other = SimpleNamespace(fingerprint="other", bos_id=B, vocab_size=300)
+    store_lib.write_index(tmp_path / "d", store._shards, other)  # pyright: ignore
     assert TokenStore(tmp_path / "d").fingerprint != one
 
 

@@ -14,6 +14,7 @@ from data.config import DataConfig
 from data.mixture import mixture
 from experiment.run import RunDirectory
 from reporting import writing
+from settings import folders
 from tests.test_evaluate import CONFIG, make_run
 
 ECHO = '''"""Echo: a few ids, and at once the same again."""
@@ -65,6 +66,7 @@ def echo(request, tmp_path, monkeypatch):
     if rest:
         path = folder / name
         path.write_text(ECHO)
+        folders.allow(path)
         yield f"{path}:{rest}"
     else:
         (folder / "echo.py").write_text(ECHO)

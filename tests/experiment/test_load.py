@@ -14,6 +14,7 @@ from experiment.run import RunDirectory
 from model import transformer
 from model.positions import position_table
 from training.loop import train
+from training.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -34,7 +35,7 @@ def runs(tmp_path_factory, tiny_data) -> dict[str, RunDirectory]:
     folder, found = tmp_path_factory.mktemp("runs"), {}
     for name, changes in (("plain", []), ("staged", [f"stages=[[{','.join(second)}]]"])):
         found[name] = RunDirectory(folder / name)
-        assert train([overrides.apply(config, changes)], [found[name]])
+        assert train(make_plan([overrides.apply(config, changes)], [found[name]]))
     return found
 
 

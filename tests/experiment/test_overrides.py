@@ -58,7 +58,7 @@ def test_objects_lists_and_optional_values(tiny):
         ("data.source=jsnl", ["data.source=jsnl", "did you mean 'jsonl'"]),
         ("train.num_steps=1.5", ["train.num_steps=1.5", "whole number"]),
         ("train.num_steps=many", ["train.num_steps=many", "number"]),
-        ("model.qk_norm=1", ["true or false"]),
+        ("model.qk_norm=1", ["True or False"]),
         ("model=3", ["model.FIELD=VALUE"]),
         ("model.vocab_size.x=3", ["model.vocab_size", "no fields"]),
         ("train.num_steps", ["dotted.field=value"]),

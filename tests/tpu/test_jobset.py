@@ -16,8 +16,8 @@ VARIANT = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
 
 def read(name="ropewalk-x", member="base=1", command=("python",), topology="v5p:4x4x4", **changes):
     settings = {"image": "i", "claim": "runs", "spot": False, "restarts": 3} | changes
-    cluster = jobset.Cluster(topology=find(topology), **settings)
-    return yaml.safe_load(jobset.manifest(jobset.Job(name, member, list(command)), cluster))
+    job = jobset.Job(name, member, list(command))
+    return yaml.safe_load(jobset.manifest(job, find(topology), **settings))
 
 
 def test_a_slice_has_a_pod_on_every_host():

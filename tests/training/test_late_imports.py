@@ -30,11 +30,12 @@ from data.packing import pack
 from experiment import load, overrides
 from experiment.run import RunDirectory
 from training.loop import train
+from training.plan import make_plan
 
 config = overrides.apply(overrides.find_config("tiny"), ["train.num_steps=2"])
 rows = pack(np.random.default_rng(0).integers(3, 500, (16, 65), np.int32), bos_id=3)
 open_data = lambda config: data.pipeline.rows_in_memory(config, rows, rows)
-assert train([config], [RunDirectory(sys.argv[1])], open_data=open_data)
+assert train(make_plan([config], [RunDirectory(sys.argv[1])], open_data=open_data))
 assert load(sys.argv[1]).logits(rows["tokens"]).shape == (16, 64, 512)
 """
 
@@ -44,10 +45,11 @@ from data import pipeline
 from experiment import overrides
 from experiment.run import RunDirectory
 from training.loop import train
+from training.plan import make_plan
 
 config = overrides.apply(overrides.find_config("tiny"), ["train.num_steps=2"])
 open_data = lambda config: pipeline.open_data(config, Path(sys.argv[2]))
-assert train([config], [RunDirectory(sys.argv[1])], open_data=open_data)
+assert train(make_plan([config], [RunDirectory(sys.argv[1])], open_data=open_data))
 """
 
 

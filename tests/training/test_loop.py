@@ -215,7 +215,7 @@ CONTINUED = (
 
 def run_in_process(config, path: Path) -> RunDirectory:
     run = RunDirectory(path)
-    assert train([config], [run])
+    assert train(make_plan([config], [run]))
     return run
 
 
@@ -279,12 +279,9 @@ def test_a_child_starts_at_its_parents_parameters(tiny, parent_child_staged, tmp
     ]
     plan = make_plan(configs, [RunDirectory(tmp_path / name) for name in "ab"])
     params, _ = restore_params(parent)
-    for member in (0, 1):
-        jax.tree.map(
-            lambda ours, theirs, m=member: np.testing.assert_array_equal(ours[m], theirs),
-            plan.params,
-            params,
-        )
+    assert len(plan.params) == 2
+    for ours in plan.params:
+        jax.tree.map(np.testing.assert_array_equal, ours, params)
 
 
 def test_rows_go_on_where_the_data_is_unchanged(parent_child_staged):
@@ -326,7 +323,7 @@ def test_killed_in_the_second_stage_ends_bit_identical(
         (["stages=[[model.tie_embeddings=false]]"], "stage 1: parameter output is"),
         (
             ["stages=[[train.learning_rate=1e-4],[data.context_length=3]]"],
-            "kv does not fit length=3; the shortest that works is 4",
+            "kv does not fit length=3; the shortest that works with this tokenizer is 4",
         ),
         (["stages=[[data.vocab_size=500]]"], "stage 1 has another tokenizer than stage 0; use"),
         (["start_from={parent}", "model.mlp_dim=32"], "start_from=.*parent@8: its parameter"),
@@ -341,7 +338,7 @@ def test_what_is_wrong_in_any_stage_is_refused_before_anything_is_written(
     changes = [change.format(parent=parent_child_staged[0].path) for change in changes]
     run = RunDirectory(tmp_path / "run")
     with pytest.raises(ValueError, match=message) as caught:
-        train([overrides.apply(tiny, changes)], [run])
+        train(make_plan([overrides.apply(tiny, changes)], [run]))
     assert "\n" not in str(caught.value)
     assert not run.path.exists()
 
@@ -388,5 +385,5 @@ def test_another_config_in_the_same_directory_is_refused(tmp_path, tiny_data, ru
 def test_a_mesh_that_does_not_fit_is_refused_before_anything_is_written(tiny, tmp_path):
     config = overrides.apply(tiny, ["mesh.fsdp=3"])
     with pytest.raises(ValueError, match="does not cover the 1 devices; use"):
-        train([config], [RunDirectory(tmp_path / "run")])
+        train(make_plan([config], [RunDirectory(tmp_path / "run")]))
     assert not (tmp_path / "run").exists()

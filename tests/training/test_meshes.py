@@ -15,6 +15,7 @@ from experiment.run import RunDirectory
 from model.transformer import count_params
 from tests.data.helpers import plain_text, write_jsonl
 from training.loop import train
+from training.plan import make_plan
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
 
@@ -49,6 +50,7 @@ jax.config.update("jax_num_cpu_devices", 8)
 from experiment import overrides
 from experiment.run import RunDirectory
 from training import loop
+from training.plan import make_plan
 
 folder, cases = sys.argv[1], json.loads(sys.argv[2])
 report, compile_step = {}, loop.compile_step
@@ -74,7 +76,7 @@ for name, (model, members) in cases.items():
     configs = [overrides.apply(overrides.find_config(model), changes) for changes in members]
     runs = [RunDirectory(f"{folder}/{name}/{index}") for index in range(len(configs))]
     loop.compile_step = measured_step if name == "plain fsdp=8" else compile_step
-    assert loop.train(configs, runs)
+    assert loop.train(make_plan(configs, runs))
 print(json.dumps(report))
 """
 
@@ -103,7 +105,7 @@ def on_one(data, tmp_path_factory) -> dict[str, list[RunDirectory]]:
         configs = configs_of(model, *data)
         folder = tmp_path_factory.mktemp(model)
         runs[model] = [RunDirectory(folder / str(index)) for index in range(len(configs))]
-        assert train(configs, runs[model])
+        assert train(make_plan(configs, runs[model]))
     return runs | {"plain": runs["members"][:1]}
 
 
@@ -173,7 +175,7 @@ def test_a_run_goes_on_where_there_is_one_device(model, mesh, data, on_one, on_e
         shutil.copytree(folder / f"{model} {mesh}" / str(index), runs[-1].path)
         shutil.rmtree(runs[-1].checkpoints_path / "20")
         assert runs[-1].steps() == [10]
-    assert train(configs_of(model, *data), runs)
+    assert train(make_plan(configs_of(model, *data), runs))
     for run, expected in zip(runs, on_one[model], strict=True):
         assert_same(run, expected)
 

@@ -1,6 +1,7 @@
 """A sweep's members are runs like any other."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from experiment import overrides
 from experiment.checkpoint import restore_params
 from experiment.run import RunDirectory, find_runs
-from training import loop, plan
+from training import loop, sweep
 from training.loop import train
+from training.plan import make_plan
 from training.sweep import make_members, shared_part, train_sweep
 
 
@@ -154,7 +156,7 @@ def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, 
         for base in (10, 50)
     ]
     runs = [RunDirectory(tmp_path / name) for name in ("together10", "together50", "alone")]
-    assert train(configs, runs[:2]) and train(configs[1:], runs[2:])
+    assert train(make_plan(configs, runs[:2])) and train(make_plan(configs[1:], runs[2:]))
     _, together, alone = runs
     losses = [[row["loss"] for row in run.read_metrics()] for run in (together, alone)]
     assert len(losses[0]) == 7
@@ -189,13 +191,16 @@ def asked(monkeypatch):
     """What `training.loop.train` was asked for, one (directory, config, overrides) a member."""
     calls = []
 
-    def record(configs, runs, *, given_overrides, command, make_ask):
-        paths = [run.path for run in runs]
-        calls.extend(zip(paths, configs, given_overrides, strict=True))
+    def record(plan, *, command, ask):
+        paths = [run.path for run in plan.runs]
+        calls.extend(zip(paths, plan.configs, plan.overrides, strict=True))
         return True
 
+    def unchecked(configs, runs, overrides):
+        return types.SimpleNamespace(configs=configs, runs=runs, overrides=overrides)
+
     monkeypatch.setattr(loop, "train", record)
-    monkeypatch.setattr(plan, "make_plan", lambda configs, runs: None)
+    monkeypatch.setattr(sweep, "make_plan", unchecked)
     return calls
 
 

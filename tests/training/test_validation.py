@@ -16,6 +16,7 @@ from model import transformer
 from model.loss import token_nll
 from model.positions import position_table
 from training.loop import train
+from training.plan import make_plan
 from training.validation import NUM_BATCHES
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
@@ -35,7 +36,7 @@ def tiny(tiny_data):
 def evaluated(tiny, tmp_path_factory) -> RunDirectory:
     run = RunDirectory(tmp_path_factory.mktemp("evaluated") / "run")
     profile = "train.profile_steps=[2,4]"
-    assert train([overrides.apply(tiny, [*EVALUATED, profile])], [run])
+    assert train(make_plan([overrides.apply(tiny, [*EVALUATED, profile])], [run]))
     return run
 
 
@@ -69,7 +70,7 @@ def test_the_loss_is_that_of_held_out_rows(tiny, evaluated):
 
 def test_a_run_is_the_same_with_and_without(tiny, evaluated, tmp_path):
     plain = RunDirectory(tmp_path / "plain")
-    assert train([overrides.apply(tiny, ["train.log_every=1"])], [plain])
+    assert train(make_plan([overrides.apply(tiny, ["train.log_every=1"])], [plain]))
     first, second = load(evaluated.path), load(plain.path)
     jax.tree.map(np.testing.assert_array_equal, first.params, second.params)
     rows = {row["step"]: row for row in rows_of(plain)}
@@ -85,10 +86,10 @@ def test_resumed_it_ends_as_if_it_had_never_stopped(tiny, evaluated, tmp_path):
         if name == "same":
             shutil.copytree(evaluated.path, run.path)
         else:
-            assert train([overrides.apply(tiny, before)], [run])
+            assert train(make_plan([overrides.apply(tiny, before)], [run]))
         for step in (6, 8):
             shutil.rmtree(run.checkpoints_path / str(step))
-        assert train([overrides.apply(tiny, EVALUATED)], [RunDirectory(run.path)])
+        assert train(make_plan([overrides.apply(tiny, EVALUATED)], [RunDirectory(run.path)]))
         jax.tree.map(
             np.testing.assert_array_equal, load(run.path).params, load(evaluated.path).params
         )
@@ -101,7 +102,7 @@ def test_every_member_of_a_sweep_has_its_own(tiny, evaluated, tmp_path):
         for own in ([], ["model.rotary.base=10", "train.learning_rate=1e-2"])
     ]
     runs = [RunDirectory(tmp_path / name) for name in "ab"]
-    assert train(configs, runs)
+    assert train(make_plan(configs, runs))
     losses = [[row["val_loss"] for row in rows_of(run) if "val_loss" in row] for run in runs]
     alone = [row["val_loss"] for row in rows_of(evaluated) if "val_loss" in row]
     np.testing.assert_allclose(losses[0], alone, rtol=1e-5)
@@ -113,7 +114,7 @@ def test_tasks_are_asked_of_every_member(tiny, tmp_path):
     asked = [*EVALUATED, "train.eval_tasks=[kv,perplexity]", "train.num_steps=4"]
     configs = [overrides.apply(tiny, [*asked, f"model.rotary.base={base}"]) for base in (10, 1e4)]
     runs = [RunDirectory(tmp_path / name) for name in "ab"]
-    assert train(configs, runs, make_ask=evals.while_training)
+    assert train(make_plan(configs, runs), ask=evals.while_training(configs[0]))
     found = []
     for run in runs:
         assert not run.results_path.exists()
@@ -129,11 +130,10 @@ def test_tasks_are_asked_of_every_member(tiny, tmp_path):
     assert found[0] != found[1]
 
 
-def test_a_task_that_is_not_there_is_refused(tiny, tmp_path):
+def test_a_task_that_is_not_there_is_refused(tiny):
     config = overrides.apply(tiny, [*EVALUATED, "train.eval_tasks=[lagcopi]"])
     with pytest.raises(ValueError, match=r"lagcopi.*lagcopy"):
-        train([config], [RunDirectory(tmp_path / "run")], make_ask=evals.while_training)
-    assert not (tmp_path / "run").exists()
+        evals.while_training(config)
 
 
 def test_a_profile_is_written(evaluated):
@@ -149,7 +149,7 @@ def test_held_out_text_too_short_for_a_row_is_refused(tiny, tmp_path):
     changes += [f"data.prepared_root={tmp_path}"]
     config = overrides.apply(tiny, [*changes, "train.eval_every=2"])
     with pytest.raises(ValueError, match=r"validation holds .* ids, a row of context_length=64"):
-        train([config], [RunDirectory(tmp_path / "run")])
+        train(make_plan([config], [RunDirectory(tmp_path / "run")]))
     assert not (tmp_path / "run").exists()
 
 

@@ -49,7 +49,7 @@ def having(field: str) -> list[str]:
 
 
 def test_every_variant_has_a_config():
-    assert set(NAMES) == set(EXAMPLES), "add it to configs/variants.py"
+    assert set(NAMES) == set(EXAMPLES), "add it to configs/variants.toml"
 
 
 @pytest.fixture(params=NAMES)
