@@ -1,6 +1,7 @@
 """Figures of cells: accuracy by context length and place, and variants trained x evaluated."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -47,7 +48,7 @@ def place_tasks(members: Sequence[Member]) -> list[str]:
     return [
         name
         for name in tasks(members)
-        if any(evals.parse(name).grid(found[0].rows) for _, found in _of(members, name))
+        if any(evals.parse(name).grid(each.rows) for m in members for each in m.of_task(name)[:1])
     ]
 
 
@@ -55,11 +56,6 @@ def distance_tasks(members: Sequence[Member]) -> list[str]:
     """The other retrieval tasks that a member was asked at several lengths, by distance."""
     several, by_place = at_several_lengths(members), place_tasks(members)
     return [task for task in tasks(members) if task in several and task not in by_place]
-
-
-def _of(members: Sequence[Member], task: str) -> list[tuple[Member, list[Measurement]]]:
-    found = [(member, member.of_task(task)) for member in members]
-    return [(member, measured) for member, measured in found if measured]
 
 
 def _by_distance(estimate: Estimate) -> Grid:
@@ -74,7 +70,8 @@ def _by_distance(estimate: Estimate) -> Grid:
 
 def places(members: Sequence[Member], task: str) -> Figure:
     """A panel a member: accuracy by context length and place, or distance with L50 as a line."""
-    shown, lowest, longest = _of(members, task), np.inf, 1.0
+    shown = [(member, found) for member in members if (found := member.of_task(task))]
+    lowest, longest = np.inf, 1.0
     figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
     by_distance = task not in place_tasks(members)
     for ax, (member, found) in zip(panels, shown, strict=True):

@@ -77,12 +77,8 @@ class Member:
     @functools.cached_property
     def estimates(self) -> dict[str, Estimate]:
         """Effective context by task, of `nearest`."""
-        found = {task: self.nearest(task) for task, _ in self.own}
-        return {
-            task: measured.estimate
-            for task, measured in found.items()
-            if measured and measured.kind == "retrieval"
-        }
+        nearest = (self.nearest(task) for task, _ in self.own)
+        return {each.task: each.estimate for each in nearest if each and each.kind == "retrieval"}
 
 
 def read(runs: Sequence[RunDirectory]) -> list[Member]:
@@ -159,11 +155,9 @@ def _task_order(name: str) -> tuple:
 
 def at_several_lengths(members: Sequence[Member]) -> list[str]:
     """Tasks that a member was asked at several lengths, under its own variant."""
-    found = set()
-    for member in members:
-        asked = [task for task, _ in member.own]
-        found |= {task for task in asked if asked.count(task) > 1}
-    return task_order(found)
+    return task_order(
+        task for member in members for task, _ in member.own if len(member.of_task(task)) > 1
+    )
 
 
 def tasks(members: Sequence[Member], *kinds: str) -> list[str]:

@@ -64,8 +64,8 @@ def _predicted(members: Sequence[Member]) -> Iterator[Shown]:
         name = each.task + (f", trained on {each.trained_length:,}" if several else "")
         said = words("predictors", name=name, reading=predictors.reading(each))
         figure = predictors.against_predictors(each)
-        drawing = Drawing(f"predictors {name}", figure, said)
-        yield "Against what the frequencies predict", name, drawing
+        part = Drawing(f"predictors {name}", figure, said)
+        yield "Against what the frequencies predict", name, part
 
 
 def _heat_maps(members: Sequence[Member]) -> Iterator[Shown]:
