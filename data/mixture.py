@@ -1,18 +1,28 @@
 """Text rows and retrieval rows, mixed by weight."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
-from data import tasks
+import data.tasks
 from data.config import DataConfig
 from data.order import interleaved
 from data.packing import Row, TextRows
 from data.store import TokenStore
-from data.task import Asked
+from data.task import Asked, Task
 from data.tokenizer import Tokenizer
+from settings import expressions
+from settings.folders import classes_in
 
 
+@functools.cache
+def retrieval_task(text: str) -> Task:
+    """The task that `text` names; raises ValueError as `settings.expressions.build` does."""
+    return expressions.build(text, classes_in(data.tasks, Task), Task, kind="retrieval task")
+
+
+@dataclasses.dataclass(frozen=True)
 class RetrievalRows:
     """Row number i is document i of one task, endless.
 
@@ -20,12 +30,11 @@ class RetrievalRows:
     it is random, and learning its frequencies would drown the little there is to learn.
     """
 
-    def __init__(self, task: str, asked: Asked):
-        # As text: a class of the user's own file would not reach a worker process.
-        self._task, self._asked = task, asked
+    task: str  # as text: a class of the user's own file would not reach a worker process
+    asked: Asked
 
     def __getitem__(self, index: int) -> Row:
-        document, *_ = tasks.parse(self._task).documents(self._asked, range(index, index + 1))
+        document, *_ = retrieval_task(self.task).documents(self.asked, range(index, index + 1))
         count = len(document.tokens) - 1
         columns = {
             "tokens": document.tokens[:-1],
@@ -34,12 +43,8 @@ class RetrievalRows:
             "segment_ids": np.ones(count, np.int32),
             "loss_mask": document.loss_mask(),
         }
-        padding = (0, self._asked.length - count)
+        padding = (0, self.asked.length - count)
         return {name: np.pad(column, padding) for name, column in columns.items()}
-
-    def __repr__(self) -> str:
-        length, seed = self._asked.length, self._asked.seed
-        return f"RetrievalRows({self._task}, context_length={length}, seed={seed})"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,9 +59,6 @@ class TextRows:
         offset = int.from_bytes(digest.digest()[:8], "little") % self._num_offsets
         return offset, int.from_bytes(digest.digest()[8:], "little")
 
-    def __repr__(self) -> str:
-        return f"TextRows({self._store.path}, context_length={self._T}, seed={self._seed})"
-
 
 def pack(ids: np.ndarray, bos_id: int) -> Row:
     """The batch contract for stretches of the stream.

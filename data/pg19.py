@@ -9,18 +9,17 @@ DeepMind's files are at github.com/google-deepmind/pg19. The builder writes arra
 `tfds build pg19 --file_format=array_record`, which needs TensorFlow; reading it does not.
 """
 
-import dataclasses
 import logging
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from data.sources import JSONL_SUFFIXES, json_records
 
 _URL = re.compile(r"/(\d+)/?$")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Book:
+class Book(NamedTuple):
     """One book.
 
     Attributes:

@@ -7,6 +7,7 @@ number of hosts nor of workers changes the stream.
 
 import dataclasses
 import hashlib
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -153,8 +154,7 @@ def make_batches(
     batches = HostBatches(data.open_rows(split), size, start_step, host_rows)
     if data.config.num_workers:
         return _from_workers(batches, data.config.num_workers)
-    steps = range(len(batches))
-    return map_ahead(batches.__getitem__, steps, num_threads=1, ahead=_PREFETCH)
+    return map_ahead(batches.__getitem__, itertools.count(), num_threads=1, ahead=_PREFETCH)
 
 
 def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:

@@ -23,6 +23,7 @@ data.prepared_root are the same (here --out).
 """
 
 import argparse
+import contextlib
 import dataclasses
 import fcntl
 import functools
@@ -33,6 +34,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import rich.console
@@ -91,8 +93,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
                 if given:
                     part.write_bytes(given.model)
                 else:
-                    skip = config.on_bad_document == "skip"
-                    tokenizer_lib.train(_sample(source, skip), part, config.vocab_size)
+                    tokenizer_lib.train(_sample(source, config), part, config.vocab_size)
                 os.replace(part, tokenizer_path)
             report = {"settings": settings, "path": config.path}
             if config.source != "retrieval":
@@ -107,8 +108,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     return folder
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Source:
+class _Source(NamedTuple):
     """Documents, and the files (or splits) they are counted in.
 
     Attributes:
@@ -137,7 +137,7 @@ def _source(config: DataConfig, show_progress: bool) -> _Source:
     return _Source(files=files, read=functools.partial(read_documents, files))
 
 
-def _sample(source: _Source, skip: bool) -> Iterator[str]:
+def _sample(source: _Source, config: DataConfig) -> Iterator[str]:
     """Text for the tokenizer: the beginnings of documents from files all over the source."""
     chosen = [i for i, file in enumerate(source.files) if not file.validation]
     chosen = chosen[:: max(1, len(chosen) // 1024)]
@@ -146,9 +146,7 @@ def _sample(source: _Source, skip: bool) -> Iterator[str]:
         for document in source.read(start=(index, 1)):
             if document.file != index or taken >= SAMPLE // len(chosen):
                 break
-            if document.problem:
-                if skip:
-                    continue
+            if document.problem and config.on_bad_document == "error":
                 raise _bad_document(document, source.files)
             text = document.text[:SAMPLE_DOCUMENT]
             yield text
@@ -156,29 +154,28 @@ def _sample(source: _Source, skip: bool) -> Iterator[str]:
 
 
 def _bad_document(document: Document, files: list[InputFile]) -> ValueError:
-    return ValueError(f"{files[document.file]}:{document.line}: {document.problem}")
+    return ValueError(f"{files[document.file].path}:{document.line}: {document.problem}")
 
 
 # Tokenizing
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     """A document, or a slice of a long one.
 
     Attributes:
       text: of the slice.
+      after: the place from which to go on once the document is stored.
       first, last: whether the document begins and ends with it.
       validation: where the document goes.
-      after: the place from which to go on once the document is stored.
       problem: `FILE:LINE: what` of a document left out instead.
     """
 
     text: str
+    after: tuple[int, int]
     first: bool = True
     last: bool = True
     validation: bool = False
-    after: tuple[int, int]
     problem: str | None = None
 
 
@@ -202,10 +199,8 @@ def _pieces(
         digest = hashlib.sha256(document.text.encode()).hexdigest()
         if int(digest[8:16], 16) >= shares.get(document.subset, 1.0) * 2**32:
             continue
-        if own_validation:
-            validation = files[document.file].validation
-        else:
-            validation = int(digest[:8], 16) % one_in == 0
+        held_out = int(digest[:8], 16) % one_in == 0
+        validation = files[document.file].validation if own_validation else held_out
         for n, (text, last) in enumerate(_slices(document.text)):
             yield _Piece(text=text, first=n == 0, last=last, validation=validation, after=after)
 
@@ -292,10 +287,7 @@ class _Stores:
                 "seconds": 0.0,
             }
 
-    def __enter__(self) -> "_Stores":
-        return self
-
-    def __exit__(self, *exception) -> None:
+    def close(self) -> None:
         """Leaves nothing of an unfinished segment."""
         for writer in self._writers.values():
             writer.discard()
@@ -354,25 +346,22 @@ def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: 
     """Writes both stores, and returns the counts for prepare.json."""
     tokenizer = Tokenizer(folder / "tokenizer.model")
     num_threads = _num_cpus()
-    columns = [
-        "{task.description}",
-        rich.progress.BarColumn(),
+    columns = (
+        *rich.progress.Progress.get_default_columns(),
         rich.progress.DownloadColumn(),
         rich.progress.TransferSpeedColumn(),
-        "ETA",
-        rich.progress.TimeRemainingColumn(),
-    ]
+    )
     console = rich.console.Console(stderr=True)
     with (
-        _Stores(folder, tokenizer, source.skipped) as stores,
+        contextlib.closing(_Stores(folder, tokenizer, source.skipped)) as stores,
         rich.progress.Progress(*columns, console=console, disable=not show_progress) as bar,
     ):
         done = stores.done
-        sizes, (first_file, first_line) = [file.size for file in source.files], done["after"]
+        first_file, first_line = done["after"]
+        sizes = [file.size for file in source.files]
         task = bar.add_task("tokenizing", total=sum(sizes), completed=sum(sizes[:first_file]))
-        documents = source.read(
-            start=(first_file, first_line), on_bytes=functools.partial(bar.advance, task)
-        )
+        advance = functools.partial(bar.advance, task)
+        documents = source.read(start=(first_file, first_line), on_bytes=advance)
         units = _units(_pieces(documents, source.files, config, done["subsets"]))
         encode = functools.partial(_encode, tokenizer)
         for unit in map_ahead(encode, units, num_threads=num_threads, ahead=4 * num_threads):
@@ -480,9 +469,8 @@ def _print_report(folder: Path) -> None:
             f"{counts['text_bytes'] / max(1, counts['tokens']):.2f} bytes a token"
         )
     seconds = max(report["seconds"], 1e-9)
-    documents, tokens = (
-        sum(report[split][name] for split in SPLITS) for name in ("documents", "tokens")
-    )
+    documents = sum(report[split]["documents"] for split in SPLITS)
+    tokens = sum(report[split]["tokens"] for split in SPLITS)
     print(
         f"  {seconds:.1f} s: {documents / seconds:,.0f} documents/s, "
         f"{tokens / seconds:,.0f} tokens/s ({report['workers']} threads)"

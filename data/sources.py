@@ -13,7 +13,7 @@ import sysconfig
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _KINDS = ", ".join(f"*{suffix}" for suffix in JSONL_SUFFIXES)
@@ -23,8 +23,7 @@ _CHUNK = 1 << 17  # bytes on disk read at a time; they may unpack to many more
 _VALIDATION_FILE = re.compile(r"(validation|val|test)(?![a-z])", re.IGNORECASE)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """One document, or what is wrong with it.
 
     Attributes:
@@ -57,9 +56,6 @@ class InputFile:
     name: str
     size: int
     validation: bool = False
-
-    def __str__(self) -> str:
-        return str(self.path)
 
 
 def jsonl_files(path: str | Path) -> list[InputFile]:
@@ -255,8 +251,7 @@ def _decompressed(
                 unpacked = unpacker.decompress(data)
             except damage as error:
                 raise _DamagedError(f"compressed data is damaged ({error})") from None
-            if unpacked:
-                yield unpacked
+            yield unpacked
             whole, data = unpacker.eof, unpacker.unused_data
             if whole:
                 unpacker = make()

@@ -41,14 +41,13 @@ class TokenStore:
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
+        path = self.path / "store.json"
         try:
-            index = json.loads((self.path / "store.json").read_text("utf-8"))
+            index = json.loads(path.read_text("utf-8"))
         except FileNotFoundError:
             raise ValueError(f"{self.path}: no token store there (no store.json)") from None
         except ValueError:
-            raise ValueError(
-                f"{self.path / 'store.json'}: not JSON; prepare the data again"
-            ) from None
+            raise ValueError(f"{path}: not JSON; prepare the data again") from None
         if index.get("format") != FORMAT:
             raise ValueError(
                 f"{self.path}: store format {index.get('format')}, this version reads {FORMAT}; "
@@ -112,7 +111,7 @@ class TokenStore:
             records = self._readers[shard].read(list(range(first, end)))
         except (RuntimeError, ValueError, IndexError) as error:
             raise ValueError(f"{path}: damaged ({error}); prepare the data again") from None
-        return records[0] if len(records) == 1 else b"".join(records)
+        return b"".join(records)
 
     def document_span(self, document: int) -> tuple[int, int]:
         """Where a document begins and ends in the stream."""

@@ -155,7 +155,7 @@ def examples(published: PublishedFile) -> Iterator[tuple[str, dict, str | None]]
             if name not in _ALIASES:
                 problem = f'"red_pajama_subset" is {name!r}, none of {", ".join(SUBSETS)}'
         if problem is not None:
-            yield "", {}, f"{source}:{line}: {problem}"
+            yield "", {}, f"{source.path}:{line}: {problem}"
             continue
         example = {
             "text": record["text"],
