@@ -1,20 +1,27 @@
-"""Asks trained models how far they see: run directories -> result rows and tables."""
+"""Asks trained models how far they see: run directories -> result rows and tables.
 
-import argparse
-import dataclasses
-import shlex
-import sys
-import typing
-from collections.abc import Sequence
+usage: evaluate.py RUN_OR_SWEEP_DIR [RUN_OR_SWEEP_DIR ...] [options]
 
-from rich.console import Console
+Directories are as train.py and sweep.py leave them.
 
-import evals
-from model import rotary as rotary_lib
-from settings.commands import Parser
-from settings.expressions import split_commas
+options:
+  -h, --help                  show this
+  --tasks TASK[,TASK...]      those below, with parameters in brackets (default: the config's)
+  --lengths TOKENS[,TOKENS...]
+                              context lengths (default: the config's, or the trained one)
+  --documents N               for each task and length (default: the config's); of text, as many as
+                              there are
+  --rotary EXPR[,EXPR...]     evaluate with these variants, below, with parameters in brackets;
+                              those left out are the trained variant's
+  --step1 base=B[,B...]       loss of the first training rows under these bases (or variants,
+                              written as for --rotary), before any update; with --lengths, of rows
+                              of that context
+  --precision OCTAVES         ask on, near where accuracy falls, until every interval is this
+                              narrow: 0.1 is an upper end 7% above the lower (default: --documents,
+                              and no more)
+  --step N[,N...]             checkpoints, or `stages`: the last of every stage of a run (default:
+                              the newest)
 
-EPILOG = """\
 examples:
   python evaluate.py runs/demo            every member, with the tasks and lengths of its config
   python evaluate.py runs/demo/base=10 --tasks kv,lines --lengths 128,256 --documents 256
@@ -31,6 +38,21 @@ step and rotary variant. Effective context [95% CI]: the distance in tokens at w
 fallen half-way from its ceiling (accuracy at short distances) to chance. NOT_LEARNED: the ceiling
 itself is too low to ask. "> 250": still right at the longest distance there is.
 """
+
+import argparse
+import dataclasses
+import shlex
+import sys
+import textwrap
+import typing
+from collections.abc import Sequence
+
+from rich.console import Console
+
+import evals
+from model import rotary as rotary_lib
+from settings.commands import Parser
+from settings.expressions import split_commas
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,59 +92,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Parser(Parser):
+    """Its help is the docstring of this file, with all variants and tasks."""
+
+    def format_help(self) -> str:
+        """What `--help` prints."""
+        variants = ", ".join(["trained", *rotary_lib.variants()])
+        wrapped = textwrap.fill(variants, 98, initial_indent="  ", subsequent_indent="  ")
+        return f"{__doc__}\nvariants:\n{wrapped}\n\n{_listed_tasks()}\n"
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="evaluate.py",
-        description=__doc__,
-        epilog=EPILOG + _listed_tasks(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("paths", nargs="+", metavar="RUN_OR_SWEEP_DIR", help="as train.py and sweep.py leave them")
-    add(
-        "--tasks",
-        type=split_commas,
-        metavar="TASK[,TASK...]",
-        help="those below, with parameters in brackets (default: the config's)",
-    )
-    add(
-        "--lengths",
-        type=_integers,
-        metavar="TOKENS[,TOKENS...]",
-        help="context lengths (default: the config's, or the trained one)",
-    )
-    add(
-        "--documents",
-        type=int,
-        metavar="N",
-        help="for each task and length (default: the config's); of text, as many as there are",
-    )
-    add(
-        "--rotary",
-        type=split_commas,
-        default=["trained"],
-        metavar="EXPR[,EXPR...]",
-        help=f"evaluate with these variants: trained, {', '.join(rotary_lib.variants())}, "
-        "with parameters in brackets; those left out are the trained variant's",
-    )
-    add(
-        "--step1",
-        metavar="base=B[,B...]",
-        help="loss of the first training rows under these bases (or variants, written as for "
-        "--rotary), before any update; with --lengths, of rows of that context",
-    )
-    add(
-        "--precision",
-        type=float,
-        metavar="OCTAVES",
-        help="ask on, near where accuracy falls, until every interval is this narrow: 0.1 is an "
-        "upper end 7%% above the lower (default: --documents, and no more)",
-    )
-    add(
-        "--step",
-        metavar="N[,N...]",
-        help="checkpoints, or `stages`: the last of every stage of a run (default: the newest)",
-    )
+    parser = _Parser(prog="evaluate.py")
+    parser.add_argument("paths", nargs="+", metavar="RUN_OR_SWEEP_DIR")
+    parser.add_argument("--tasks", type=split_commas)
+    parser.add_argument("--lengths", type=_integers)
+    parser.add_argument("--documents", type=int)
+    parser.add_argument("--rotary", type=split_commas, default=["trained"])
+    parser.add_argument("--step1")
+    parser.add_argument("--precision", type=float)
+    parser.add_argument("--step")
     return parser
 
 
@@ -136,8 +125,8 @@ def _integers(text: str) -> list[int]:
 
 
 def _listed_tasks() -> str:
-    """Every task with its parameters and what it is, for --help."""
-    lines = ["\ntasks, with their parameters (the first or only value is the default):"]
+    """Every task with its parameters and what it is."""
+    lines = ["tasks, with their parameters (the first or only value is the default):"]
     for name, task in sorted(evals.all_tasks().items()):
         kinds = typing.get_type_hints(task)
         parameters = []

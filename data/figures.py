@@ -4,6 +4,7 @@ Whoever draws (`reporting`) knows no task by name: it draws what is declared her
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -114,5 +115,5 @@ class Suggestion(NamedTuple):
 
     what: str
     shows: str
-    calls: list[list[object]]
+    calls: Sequence[Sequence[object]]
     of_text: bool = True

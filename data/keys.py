@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from data.task import Asked, Draw
 from data.tokenizer import Tokenizer
 
 Entry = tuple[list[int], list[int]]  # ids up to the number, and from the number on
@@ -58,6 +59,30 @@ def digits(tokenizer: Tokenizer, numbers: Sequence[int] | np.ndarray, *, task: s
         return tokenizer.digit_ids[np.asarray(numbers)[:, None] // powers % 10].tolist()
     except ValueError as error:
         raise ValueError(f"{task} cannot ask for numbers: {error}") from None
+
+
+def drawn(
+    asked: Asked,
+    draw: Draw,
+    names: Pairs,
+    around: Sequence[list[int]],
+    values: range,
+    *,
+    task: str,
+) -> tuple[list[int], list[Entry]]:
+    """Entries for more different keys than fit, as far as there are so many: which, and their ids.
+
+    Args:
+      around: ids before the key, between key and number, and after the number.
+      values: of the numbers; equally many digits.
+    """
+    before, between, after = around
+    num_ids = sum(map(len, around)) + 2 + len(str(values.start))  # of the shortest
+    count = min(asked.length // num_ids + 1, len(names))
+    indices = draw.random.choice(len(names), size=count, replace=False).tolist()
+    numbers = draw.random.integers(values.start, values.stop, size=count)
+    said = zip(indices, digits(asked.tokenizer, numbers, task=task), strict=True)
+    return indices, [(before + names[index] + between, number + after) for index, number in said]
 
 
 def write(tokens: list[int], entries: Sequence[Entry], room: int, *, task: str) -> np.ndarray:

@@ -8,6 +8,7 @@ processes make training documents from tasks.
 import abc
 import dataclasses
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ import numpy as np
 from data.config import DataConfig
 from data.figures import Curve, Grid, Plot, Shares, Suggestion
 from data.tokenizer import Tokenizer
+from settings.checks import check
 from settings.expressions import render
 from settings.folders import name_of
 
@@ -103,7 +105,7 @@ class Task(abc.ABC):
     """One question to a checkpoint: its parameters are fields, written `name(parameter=value)`.
 
     A new task is one new file with one subclass; the file's name is the task's. It makes a
-    `document`; the rest has defaults.
+    `document`; the rest has defaults. Its parameters are held to their type hints.
 
     Attributes:
       kind: what its answers measure. "retrieval": exact matches by distance, from which effective
@@ -115,6 +117,8 @@ class Task(abc.ABC):
         tables; a task whose documents differ by length has figures of its own instead.
       plot: a figure of curves of its own, which `curves` fills.
       shares: a table of its own, which `share_columns` fills.
+      num_choices: as many answers are equally likely to a model that knows the format and nothing
+        of the past.
     """
 
     kind: ClassVar[Literal["retrieval", "score", "likelihood", "accuracy"]]
@@ -122,6 +126,10 @@ class Task(abc.ABC):
     compared: ClassVar[bool] = True
     plot: ClassVar[Plot | None] = None
     shares: ClassVar[Shares | None] = None
+    num_choices: ClassVar[float] = math.inf
+
+    def __post_init__(self):
+        check(self)
 
     @property
     def expression(self) -> str:
@@ -181,7 +189,7 @@ class Task(abc.ABC):
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """Exact matches of a model that knows the format and nothing of the past."""
-        return 0.0
+        return 1 / self.num_choices
 
     # What the answers say.
 

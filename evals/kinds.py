@@ -14,45 +14,36 @@ class Kind(NamedTuple):
     Attributes:
       value: the one number.
       name: of that number, with its unit.
-      text: as text; of retrieval, effective context instead.
-      title: of the text.
+      title: of its text.
+      decimals: of its text; None: the text is effective context instead.
     """
 
     value: Callable[[Rows], float]
     name: str
-    text: Callable[[Rows], str]
     title: str
+    decimals: int | None = 3
 
-
-def _share(column: str) -> Callable[[Rows], float]:
-    return lambda rows: float(rows[column].mean())
+    def text(self, rows: Rows) -> str:
+        """What a table says."""
+        if self.decimals is None:
+            return str(effective_context.estimate(rows))
+        return f"{self.value(rows):.{self.decimals}f}"
 
 
 KINDS = {
     "retrieval": Kind(
         thresholds.mean_accuracy,
         "accuracy, mean over distances",
-        lambda rows: str(effective_context.estimate(rows)),
         "effective context, tokens [95% CI]",
+        None,
     ),
-    "score": Kind(
-        _share("exact_match"),
-        "accuracy",
-        lambda rows: f"{rows['exact_match'].mean():.3f}",
-        "share of answers that are right",
-    ),
+    "score": Kind(thresholds.mean_accuracy, "accuracy", "share of answers that are right"),
     "accuracy": Kind(
         lambda rows: summaries.share(rows).mean,
         "share of tokens that are right",
-        lambda rows: f"{rows['first_token_correct'].mean():.3f}",
         "share of tokens that are right",
     ),
-    "likelihood": Kind(
-        summaries.mean_nll,
-        "nats per token",
-        lambda rows: f"{summaries.mean_nll(rows):.4f}",
-        "nats per token",
-    ),
+    "likelihood": Kind(summaries.mean_nll, "nats per token", "nats per token", 4),
 }
 
 

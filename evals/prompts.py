@@ -7,11 +7,11 @@ the word; the space before a number is an id of its own that is given, not asked
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from data.task import Asked, Task, distances, possible
+from data.task import Asked, Document, Draw, Task, distances, possible
 from data.tokenizer import Tokenizer
 
 # The haystack of RULER (Hsieh et al., arXiv 2404.06654) and of landmark attention's passkey.
@@ -37,6 +37,17 @@ def encoder(tokenizer: Tokenizer) -> Callable[[str], list[int]]:
     return functools.partial(tokenizer.encode, inside=True)
 
 
+def parts(tokenizer: Tokenizer, template: str) -> list[list[int]]:
+    """Ids of what stands around each "{}" of a template."""
+    return list(map(encoder(tokenizer), template.split("{}")))
+
+
+@functools.lru_cache(maxsize=8)
+def noise_line(tokenizer: Tokenizer) -> list[int]:
+    """Ids of a line of noise."""
+    return encoder(tokenizer)(NOISE + "\n")
+
+
 def distance(
     random: np.random.Generator, low: int, high: int, wanted: tuple[int, int] | None
 ) -> int:
@@ -44,8 +55,23 @@ def distance(
     return int(distances(random, 1, *possible(low, high, wanted))[0])
 
 
-def words(random: np.random.Generator, alphabet: str, letters: int, count: int) -> list[str]:
-    """Different words of as many letters."""
-    numbers = random.choice(len(alphabet) ** letters, size=count, replace=False)
+def words(asked: Asked, draw: Draw, alphabet: str, letters: int, count: int) -> list[list[int]]:
+    """Ids of different words of as many letters, each with a space before it."""
+    numbers = draw.random.choice(len(alphabet) ** letters, size=count, replace=False)
     places = numbers[:, None] // len(alphabet) ** np.arange(letters) % len(alphabet)
-    return ["".join(alphabet[place] for place in word) for word in places]
+    encode = encoder(asked.tokenizer)
+    return [encode(" " + "".join(alphabet[place] for place in word)) for word in places]
+
+
+def ask(tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]]) -> Document:
+    """The document of `tokens` and what is asked after them, one answer after the other.
+
+    Args:
+      answers: for each the ids before it, its own, and the index where `tokens` say it.
+    """
+    tokens, places = list(tokens), []
+    for before, answer, said in answers:
+        tokens += before
+        places.append((len(tokens), len(answer), len(tokens) - 1 - said))
+        tokens += answer
+    return Document.of(tokens, places)

@@ -89,9 +89,9 @@ def write(path: Path, rows: Rows) -> None:
     lists = [
         [None if value != value else value for value in rows[name].tolist()] for name in SCHEMA
     ]
+    encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
     records = (dict(zip(SCHEMA, values, strict=True)) for values in zip(*lists, strict=True))
-    lines = [json.dumps(record, separators=(",", ":"), allow_nan=False) for record in records]
-    write_atomically(path, "".join(line + "\n" for line in lines))
+    write_atomically(path, "".join(encode(record) + "\n" for record in records))
 
 
 def read(path: Path) -> Rows:

@@ -24,8 +24,7 @@ from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import ModelConfig
-from model.positions import PositionTable, position_table
-from model.rotary import Pattern
+from model.positions import position_table
 from model.rotary.nope import Nope
 from model.transformer import Params
 from settings.checks import Count, Positive, check
@@ -101,19 +100,14 @@ class Loaded(NamedTuple):
     tokenizer: Tokenizer
     params: Params
     step: int
-    variants: tuple[Pattern, ...]
+    variants: tuple[rotary_lib.Pattern, ...]
     run: RunDirectory | None = None
 
-    def candidate(self, rotary: Pattern) -> Candidate:
+    def candidate(self, rotary: rotary_lib.Pattern) -> Candidate:
         """As `evals.score` reads it."""
         model = dataclasses.replace(self.config.model, rotary=rotary)
-        trained_length = self.config.data.context_length
-
-        @functools.lru_cache
-        def table(row_length: int) -> PositionTable:
-            return position_table(model, trained_length, row_length)
-
-        return Candidate(self.params, table)
+        table = functools.partial(position_table, model, self.config.data.context_length)
+        return Candidate(self.params, functools.lru_cache(table))
 
 
 class Questions(NamedTuple):
@@ -166,13 +160,10 @@ class Group:
         most = _MOST_ROUNDS * len({document.number for document in asked.documents})
         member, documents = self.members[0], []
         first = int(together["document"].max()) + 1
-        for each in next_round(together, octaves=precision, max_documents=most):
-            numbers = range(first, first + each.num_documents)
-            first = numbers.stop
-            wanted = evals.asked(
-                member.config, member.tokenizer, asked.length, (each.low, each.high)
-            )
-            documents += asked.task.documents(wanted, numbers)
+        for low, high, count in next_round(together, octaves=precision, max_documents=most):
+            wanted = evals.asked(member.config, member.tokenizer, asked.length, (low, high))
+            documents += asked.task.documents(wanted, range(first, first + count))
+            first += count
         return asked._replace(documents=documents) if documents else None
 
 
@@ -340,7 +331,7 @@ def _load(
     return [member for member in members if member.variants]
 
 
-def _variant(text: str, config: ExperimentConfig) -> Pattern:
+def _variant(text: str, config: ExperimentConfig) -> rotary_lib.Pattern:
     """The variant of `text`, completed by the trained one; refused if heads do not fit it."""
     trained = config.model.rotary
     if text == TRAINED:
@@ -380,19 +371,18 @@ def _questions(member: Loaded, options: Options, notice: Callable[[str], None]) 
     return questions
 
 
-def _rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScores) -> Rows:
+def _rows(
+    member: Loaded, rotary: rotary_lib.Pattern, asked: Questions, scores: AnswerScores
+) -> Rows:
     """Columns of one member's answers under one variant."""
     documents = asked.documents
     answers = np.concatenate([document.answers for document in documents])
-    counts = [len(document.answers) for document in documents]
 
     def each_answer(of_document: Callable[[Document], np.ndarray | int | None]) -> np.ndarray:
-        values = [of_document(document) for document in documents]
-        return np.concatenate(
-            [np.full(n, 0 if x is None else x) for n, x in zip(counts, values, strict=True)]
-        )
+        values = ((len(document.answers), of_document(document)) for document in documents)
+        return np.concatenate([np.full(n, 0 if x is None else x) for n, x in values])
 
-    constants = {
+    columns = {
         "task": asked.task.expression,
         "split": "validation",
         "run": member.name,
@@ -403,9 +393,6 @@ def _rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScore
         "trained_length": member.config.data.context_length,
         "length": asked.length,
         "chance": asked.task.chance(member.tokenizer),
-    }
-    columns = {name: np.full(len(answers), value) for name, value in constants.items()}
-    columns |= {
         "distance": answers[:, 2],
         "document": each_answer(lambda document: document.number),
         "query": each_answer(lambda d: d.first_query + np.arange(len(d.answers))),
@@ -414,4 +401,4 @@ def _rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScore
         "num_words": each_answer(lambda document: document.num_words),
         **scores._asdict(),
     }
-    return {name: columns[name] for name in rows.SCHEMA}
+    return {name: np.full(len(answers), columns[name]) for name in rows.SCHEMA}

@@ -6,7 +6,6 @@ wrong id is where greedy decoding leaves it.
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -96,8 +95,8 @@ def score(
         parts = []
         for start in starts:
             rows = documents[start : start + B]
-            batch = _batch(rows, B, length)
-            token_scores = _program(config, params, _tables(padded, rows, B), batch)
+            arguments = params, _tables(padded, rows, B), _batch(rows, B, length)
+            token_scores = _program(config, *arguments)(*arguments)
             nll, correct, rank = (x[: len(chosen)] for x in jax.device_get(token_scores))
             parts += [
                 score_answers(nll[:, row], correct[:, row], rank[:, row], document.answers)
@@ -117,14 +116,11 @@ def check_fits(
       ValueError: if it needs more memory than there is; it names a length that would fit.
     """
     together, B = _pass_shape(len(candidates), num_documents, length)
-    padded = [candidates[0]] * together
-    shapes = jax.eval_shape(
-        lambda: jax.tree.map(_stack, *(candidate.params for candidate in padded))
-    )
+    chosen = candidates[:together]
+    shapes = jax.eval_shape(lambda: jax.tree.map(_stack, *(each.params for each in chosen)))
     batch = Batch(*np.zeros((4, B, length), np.int32))
-    chosen = [*candidates, *padded][:together]
     tables = stack_tables([each.table_for(length) for each in chosen])
-    compiled_pass(config, *_signature(shapes, tables, batch))
+    _program(config, shapes, tables, batch)
 
 
 def _pass_shape(num_candidates: int, num_documents: int, length: int) -> tuple[int, int]:
@@ -147,13 +143,12 @@ def _batch(documents: Sequence[Document], B: int, length: int) -> Batch:
     for row, document in enumerate(documents):
         count = len(document.tokens) - 1
         tokens_BT[row, : count + 1] = document.tokens
-        if document.segment_ids is None:
-            segment_ids_BT[row, :count] = 1
-            positions_BT[row, :count] = np.arange(count)
-        else:
-            segment_ids_BT[row, :count] = document.segment_ids
-            sizes = [len(list(run)) for _, run in itertools.groupby(document.segment_ids)]
-            positions_BT[row, :count] = np.concatenate([np.arange(size) for size in sizes])
+        segments = np.ones(count) if document.segment_ids is None else document.segment_ids
+        segment_ids_BT[row, :count] = segments
+        starts = np.flatnonzero(np.diff(segments, prepend=-1))
+        positions_BT[row, :count] = np.arange(count) - np.repeat(
+            starts, np.diff(starts, append=count)
+        )
     return Batch(tokens_BT[:, :-1], tokens_BT[:, 1:], positions_BT, segment_ids_BT)
 
 
@@ -176,18 +171,14 @@ def _tables(
 
 
 def _program(config: ModelConfig, params: Params, tables: PositionTable, batch: Batch):
-    return compiled_pass(config, *_signature(params, tables, batch))(params, tables, batch)
-
-
-def _signature(params: Params, tables: PositionTable, batch: Batch):
-    """Shapes and dtypes, in a form that can be looked up."""
+    """The program that scores arrays of these shapes; compiled once."""
     leaves, structure = jax.tree.flatten((params, tables, batch))
-    return tuple((leaf.shape, leaf.dtype) for leaf in leaves), structure
+    return compiled_pass(config, tuple((leaf.shape, leaf.dtype) for leaf in leaves), structure)
 
 
 @functools.lru_cache(maxsize=32)
 def compiled_pass(config: ModelConfig, leaves, structure):
-    """The program that scores arrays of these shapes; compiled once."""
+    """The scoring program for arrays of these shapes and types, as `jax.tree.flatten` has them."""
     abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
     compiled = jax.jit(functools.partial(_token_scores, config)).lower(*arguments).compile()

@@ -10,8 +10,9 @@ import numpy as np
 
 from data.prepare import prepare
 from data.store import TokenStore
-from data.task import Asked, Document
+from data.task import Asked, Document, Task
 from data.tokenizer import Tokenizer
+from settings.folders import name_of
 
 
 def prepared(asked: Asked, *, task: str) -> Path:
@@ -97,6 +98,14 @@ def crops(
         number += 1
     if not number:
         raise too_short(task, length, longest)
+
+
+class CropTask(Task):
+    """A task whose documents are made from a `Crop` each."""
+
+    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, Crop]]:
+        """See `Task.sources`."""
+        return crops(asked, numbers, task=name_of(type(self)))
 
 
 def too_short(

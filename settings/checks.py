@@ -32,13 +32,10 @@ class Bounds:
         return value > self.above and self.at_least <= value <= self.at_most
 
     def __str__(self):
-        low = (
-            f"above {self.above:g}" if self.above > -math.inf else f"of at least {self.at_least:g}"
-        )
+        is_open, low = self.above > -math.inf, max(self.above, self.at_least)
         if self.at_most == math.inf:
-            return low
-        opening = "(" if self.above > -math.inf else "["
-        return f"in {opening}{max(self.above, self.at_least):g}, {self.at_most:g}]"
+            return f"{'above' if is_open else 'of at least'} {low:g}"
+        return f"in {'(' if is_open else '['}{low:g}, {self.at_most:g}]"
 
 
 Count = Annotated[int, Bounds(at_least=1)]
@@ -60,9 +57,8 @@ def check(value: Any) -> None:
 
 @functools.cache
 def _hints(cls: type) -> dict[str, Any]:
-    names = {field.name for field in dataclasses.fields(cls)}
     hints = typing.get_type_hints(cls, include_extras=True)
-    return {name: hint for name, hint in hints.items() if name in names}
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
 def problem(value: Any, hint: Any) -> str:

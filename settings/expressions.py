@@ -104,15 +104,14 @@ def _text(value: Any) -> str:
 
 def split_commas(text: str) -> list[str]:
     """Splits at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`."""
-    parts, depth, current = [], 0, ""
+    parts, depth = [""], 0
     for character in text:
         depth += (character in "([") - (character in ")]")
         if character == "," and depth == 0:
-            parts.append(current)
-            current = ""
+            parts.append("")
         else:
-            current += character
-    return [*parts, current]
+            parts[-1] += character
+    return parts
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

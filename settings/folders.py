@@ -16,13 +16,11 @@ T = TypeVar("T")
 def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
     """The subclass of `base` that each module of `package` defines, by the module's name."""
     # A package's `__main__` is a command: it may stand on what the package does not know.
-    infos = pkgutil.iter_modules(package.__path__)
-    names = (info.name for info in infos if info.name != "__main__")
-    modules = (importlib.import_module(f"{package.__name__}.{name}") for name in names)
+    names = {info.name for info in pkgutil.iter_modules(package.__path__)} - {"__main__"}
     return {
-        module.__name__.rpartition(".")[2]: own
-        for module in modules
-        for own in _defined(module, base)
+        name: own
+        for name in sorted(names)
+        for own in _defined(importlib.import_module(f"{package.__name__}.{name}"), base)
     }
 
 

@@ -356,6 +356,8 @@ def test_help_teaches(capsys):
     out = capsys.readouterr().out
     assert "  kv\n      Key-value recall" in out and "examples:" in out and "NOT_LEARNED" in out
     assert "  lagcopy(text=random|natural|control, lag=None)\n" in out
+    options = cli._parser()._option_string_actions
+    assert len(options) >= 9 and all(f"{option}" in out for option in options)
 
 
 def test_help_lists_tasks_where_no_model_could_run(run_script):

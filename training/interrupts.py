@@ -16,10 +16,9 @@ class Interrupts:
 
     def __enter__(self) -> "Interrupts":
         self.received = ""
-        alone = jax.process_count() == 1
-        handlers = {signal.SIGINT: self._note if alone else self._tell_all}
-        if alone:
-            handlers[signal.SIGTERM] = self._note
+        handlers = {signal.SIGINT: self._tell_all}
+        if jax.process_count() == 1:
+            handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self._note)
         self._previous = {
             number: signal.signal(number, handler) for number, handler in handlers.items()
         }

@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 
 from data.task import Asked, Document, Draw, Task, distances, possible
-from data.tokenizer import NUM_KEYS, NUM_VALUES, Tokenizer
+from data.tokenizer import NUM_KEYS, NUM_VALUES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,6 +17,7 @@ class Kv(Task):
 
     kind = "retrieval"
     order = 0
+    num_choices = NUM_VALUES
 
     def least_length(self, asked: Asked) -> int:
         """Two pairs of two ids."""
@@ -48,10 +49,6 @@ class Kv(Task):
         # The second key's logits must give what follows the first key.
         answers = np.stack([second + 1, np.ones_like(second), second - (first + 1)], axis=1)
         return Document.of(tokens, answers[np.argsort(second)])
-
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 1 / NUM_VALUES
 
 
 def _place(wished: np.ndarray, num_slots: int, random: np.random.Generator) -> np.ndarray:

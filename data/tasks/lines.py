@@ -6,7 +6,6 @@ it, and small ones learn it. Numbers have five digits, so that no line is easier
 
 import dataclasses
 import functools
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,22 +17,14 @@ from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 _QUERIES = 4  # of a document, at most
 
 
-class _Parts(NamedTuple):
-    """Ids of a line around its key and its number, and of the longest line."""
-
-    start: list[int]
-    middle: list[int]
-    end: list[int]
-    longest: int
-
-
 @functools.lru_cache(maxsize=8)
-def _parts(tokenizer: Tokenizer) -> _Parts:
-    inside = functools.partial(tokenizer.encode, inside=True)
-    start, middle, end = inside("line "), inside(": REGISTER_CONTENT is <"), inside(">\n")
+def _parts(tokenizer: Tokenizer) -> tuple[list[list[int]], int]:
+    """Ids of a line around its key and its number; how many the longest line has."""
+    template = "line ", ": REGISTER_CONTENT is <", ">\n"
+    around = [tokenizer.encode(part, inside=True) for part in template]
     # Over all words: what fits in training fits in evaluation.
     longest = max(keys.pairs(tokenizer, ADJECTIVES, n).longest for n in (NOUNS, HELD_OUT_NOUNS))
-    return _Parts(start, middle, end, len(start + middle + end) + longest + 5)
+    return around, sum(map(len, around)) + longest + 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,25 +33,19 @@ class Lines(Task):
 
     kind = "retrieval"
     order = 2
+    num_choices = 90_000
 
     def least_length(self, asked: Asked) -> int:
         """Two lines, and one of them again."""
-        return 3 * _parts(asked.tokenizer).longest
+        return 3 * _parts(asked.tokenizer)[1]
 
     def document(self, asked: Asked, draw: Draw) -> Document:
         """Lines with keys of their own, then up to four lines that repeat some of them."""
         tokenizer, length, random = asked.tokenizer, asked.length, draw.random
-        start, middle, end, longest = _parts(tokenizer)
+        around, longest = _parts(tokenizer)
         nouns = NOUNS if asked.split == "train" else HELD_OUT_NOUNS
         names = keys.pairs(tokenizer, ADJECTIVES, nouns)
-        most = min(length // (len(start + middle + end) + 7) + 1, len(names))
-        drawn = random.choice(len(names), size=most, replace=False).tolist()
-        contents = random.integers(10_000, 100_000, size=most)
-        numbers = keys.digits(tokenizer, contents, task="lines")
-        lines = [
-            (start + names[name] + middle, number + end)
-            for name, number in zip(drawn, numbers, strict=True)
-        ]
+        _, lines = keys.drawn(asked, draw, names, around, range(10_000, 100_000), task="lines")
         # Room for the queries first: each may repeat the longest line of those that fit.
         num_queries = min(_QUERIES, length // longest // 2)
         room = length - num_queries * max(len(before + after) for before, after in lines)
@@ -83,7 +68,3 @@ class Lines(Task):
             tokens += after
             unasked = np.delete(unasked, chosen)
         return Document.of(tokens, answers)
-
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 1 / 90_000

@@ -14,6 +14,7 @@ from the word's last occurrence in the list.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 from evals import prompts
-from evals.prompts import PromptTask
 
 _NUM_COMMON = 10
 # From this length on RULER asks with the higher frequencies.
@@ -30,8 +30,7 @@ _LONG = 4096
 _SINGLE = tuple(sorted({*ADJECTIVES, *NOUNS, *HELD_OUT_NOUNS}))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Counts:
+class _Counts(NamedTuple):
     """How often words occur: common and other ones, in the question and in its example."""
 
     common: int
@@ -68,12 +67,8 @@ class _Prompt:
 
     def numbered(self, index: int, word: list[int]) -> list[int]:
         """ " 7. word", without its space if it is the first of a list."""
-        return (
-            self.space * (index > 0)
-            + keys.digits(self._tokenizer, [index + 1], task="cwe")[0]
-            + self.dot
-            + word
-        )
+        (digits,) = keys.digits(self._tokenizer, [index + 1], task="cwe")
+        return self.space * (index > 0) + digits + self.dot + word
 
     def num_list_ids(self, count):
         """Ids of a list of `count` items, their words left out; of each of several counts."""
@@ -85,27 +80,28 @@ class _Prompt:
         answers = len(self.space) + self.num_list_ids(_NUM_COMMON) + common_ids
         return len(self.intro + self.question) + self.num_list_ids(count) + word_ids + answers
 
-    def ids(self, items: list[list[int]], common: list[list[int]]):
-        """Ids of a prompt with its answers; and the answers: start, number of ids, distance."""
-        tokens = list(self.intro)
-        last = {}
-        for index, word in enumerate(items):
+    def ask(self, start: list[int], items: list[list[int]], common: list[list[int]], random):
+        """`start`, then a prompt with the items in random order, asked for the common ones."""
+        tokens = start + self.intro
+        last = {}  # index of each word; in order of first occurrence
+        for index, place in enumerate(random.permutation(len(items)).tolist()):
+            word = items[place]
             tokens += self.numbered(index, word)
             last[tuple(word)] = len(tokens) - len(word)
         tokens += self.question + self.space
-        answers = []
-        for index, word in enumerate(common):
-            tokens += self.numbered(index, [])
-            answers.append((len(tokens), len(word), len(tokens) - 1 - last[tuple(word)]))
-            tokens += word
-        return tokens, answers
+        asked = [word for word in map(list, last) if word in common]
+        answers = [
+            (self.numbered(index, []), word, last[tuple(word)]) for index, word in enumerate(asked)
+        ]
+        return prompts.ask(tokens, answers)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cwe(PromptTask):
+class Cwe(prompts.PromptTask):
     """See the module."""
 
     kind = "score"
+    num_choices = len(_SINGLE)
 
     def least_length(self, asked: Asked) -> int:
         """Whatever words are drawn: one word that is not common."""
@@ -127,8 +123,8 @@ class Cwe(PromptTask):
         prompt, words = _Prompt(tokenizer), _words(tokenizer, False)
         common, other = _drawn(words, counts.example_words, random)
         items = common * counts.example_common + other * counts.example_other
-        example, _ = _question(prompt, items, common, random)
-        start = [tokenizer.bos_id, *example, *prompt.line]
+        example = prompt.ask([tokenizer.bos_id], items, common, random)
+        start = example.tokens.tolist() + prompt.line
 
         room = asked.length + 1 - len(start)
         common, other = _drawn(words, len(words), random)
@@ -139,12 +135,7 @@ class Cwe(PromptTask):
             common, other = _drawn(words, min(len(words), _NUM_COMMON + room // 3), random)
             fitting = _num_fitting(prompt, common, other, counts, room)
         items = common * counts.common + other[:fitting] * counts.other
-        tokens, answers = _question(prompt, items, common, random)
-        return Document.of(start + tokens, np.add(answers, [len(start), 0, 0]))
-
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 1 / len(_SINGLE)
+        return prompt.ask(start, items, common, random)
 
 
 def _counts(length: int) -> _Counts:
@@ -163,10 +154,3 @@ def _num_fitting(prompt, common, other, counts, room) -> int:
     items = _NUM_COMMON * counts.common + counts.other * np.arange(1, len(other) + 1)
     word_ids = counts.common * common_ids + counts.other * np.cumsum([*map(len, other)])
     return int(np.searchsorted(prompt.num_ids(items, word_ids, common_ids), room, side="right"))
-
-
-def _question(prompt: _Prompt, items, common, random):
-    """`_Prompt.ids` of the items in random order, asked in order of first occurrence."""
-    shuffled = [items[index] for index in random.permutation(len(items)).tolist()]
-    first = {tuple(word): index for index, word in reversed(list(enumerate(shuffled)))}
-    return prompt.ids(shuffled, sorted(common, key=lambda word: first[tuple(word)]))

@@ -8,25 +8,23 @@ beyond, context is superficial (Men et al., arXiv 2405.14591).
 """
 
 import dataclasses
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from data.figures import Curve, Mark, Plot, Suggestion
-from data.task import Asked, Document, Draw, Results, Task
+from data.task import Asked, Document, Draw, Results
 from evals import text
 from evals.estimate import summaries
-from evals.estimate.summaries import MeanWithError
 from evals.rows import select
-from evals.text import Crop
-from settings.checks import Count, check
+from settings.checks import Count
 
 FIRST_CONTEXT = 32
 ENOUGH = 0.95  # of what the longest context gives
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FixedTarget(Task):
+class FixedTarget(text.CropTask):
     """See the module. A row's `distance` is the context: tokens before the target, without BOS.
 
     Attributes:
@@ -50,16 +48,9 @@ class FixedTarget(Task):
 
     target: Count = 256
 
-    def __post_init__(self):
-        check(self)
-
     def least_length(self, asked: Asked) -> int:
         """The target and the shortest context."""
         return self.target + FIRST_CONTEXT
-
-    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, Crop]]:
-        """See `Task.sources`."""
-        return text.crops(asked, numbers, task="fixed_target")
 
     def document(self, asked: Asked, draw: Draw) -> list[Document]:
         """The same target after each context."""
@@ -92,7 +83,7 @@ class FixedTarget(Task):
         """See `Task.suggestion`."""
         if length < 2 * FIRST_CONTEXT:
             return None
-        call: list[object] = ["--tasks", f"fixed_target(target={length // 2})", "--lengths", length]
+        call = ["--tasks", f"fixed_target(target={length // 2})", "--lengths", length]
         return Suggestion("What more context is worth to the same tokens.", "context_gain", [call])
 
 
@@ -102,8 +93,7 @@ def contexts(longest: int) -> list[int]:
     return [FIRST_CONTEXT << octave for octave in octaves] + [longest]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ContextGain:
+class ContextGain(NamedTuple):
     """Nats per token that context is worth: G(c) = NLL(shortest context) - NLL(c).
 
     Attributes:
@@ -113,8 +103,8 @@ class ContextGain:
         shortest where context is worth nothing.
     """
 
-    contexts: tuple[int, ...]
-    gains: tuple[MeanWithError, ...]
+    contexts: list[int]
+    gains: list[summaries.MeanWithError]
     length: int
 
 
@@ -128,7 +118,6 @@ def context_gain(rows: Results) -> ContextGain:
     by_context = [select(rows, distance=context) for context in found]
     for each in by_context:
         each["query"] = np.zeros_like(each["query"])  # the same question, numbered by context
-    gains = tuple(summaries.difference(by_context[0], each) for each in by_context)
-    enough = ENOUGH * gains[-1].mean
-    length = next(c for c, gain in zip(found, gains, strict=True) if gain.mean >= enough)
-    return ContextGain(contexts=tuple(found), gains=gains, length=length)
+    gains = [summaries.difference(by_context[0], each) for each in by_context]
+    enough = [gain.mean >= ENOUGH * gains[-1].mean for gain in gains]
+    return ContextGain(found, gains, length=found[enough.index(True)])

@@ -23,7 +23,6 @@ from scipy.special import zeta
 from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from evals import prompts
-from evals.prompts import PromptTask
 
 _ALPHA = 2.0
 _LETTERS = 6
@@ -32,10 +31,11 @@ _FEWEST = 30
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Fwe(PromptTask):
+class Fwe(prompts.PromptTask):
     """See the module."""
 
     kind = "score"
+    num_choices = 26**_LETTERS
 
     def least_length(self, asked: Asked) -> int:
         """Of a text in which ranks 2 to 5 differ in frequency."""
@@ -48,10 +48,8 @@ class Fwe(PromptTask):
     def document(self, asked: Asked, draw: Draw) -> Document:
         """The coded text, the question, and the three words."""
         intro, question, dots = _parts(asked.tokenizer)
-        encode = prompts.encoder(asked.tokenizer)
         count = max(asked.length // 50, 5) - 1
-        drawn = prompts.words(draw.random, string.ascii_lowercase, _LETTERS, count)
-        words = [encode(" " + word) for word in drawn]
+        words = prompts.words(asked, draw, string.ascii_lowercase, _LETTERS, count)
         common = words[:3]
         room = asked.length + 1 - len(intro + question) - sum(map(len, common))
         counts = _fitting([dots, *words], room)
@@ -60,16 +58,8 @@ class Fwe(PromptTask):
         for rank in ranks.tolist():
             last[rank] = len(tokens)
             tokens += words[rank - 1] if rank else dots
-        tokens += question
-        answers = []
-        for rank, word in enumerate(common, start=1):
-            answers.append((len(tokens), len(word), len(tokens) - 1 - last[rank]))
-            tokens += word
-        return Document.of(tokens, answers)
-
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 1 / 26**_LETTERS
+        answers = [([], word, last[rank]) for rank, word in enumerate(common, start=1)]
+        return prompts.ask(tokens + question, answers)
 
 
 @functools.lru_cache(maxsize=8)

@@ -25,7 +25,7 @@ from data.tasks import lagcopy
 from data.tokenizer import Tokenizer
 from evals import prompts, text
 from evals.estimate.bins import BIN_STARTS
-from settings.checks import Bounds, check
+from settings.checks import Bounds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,9 +40,6 @@ class Lagcopy(lagcopy.Lagcopy):
 
     text: Literal["random", "natural", "control"] = "random"
     lag: Annotated[int, Bounds(at_least=2)] | None = None
-
-    def __post_init__(self):
-        check(self)
 
     @property
     def kind(self) -> Literal["retrieval", "accuracy"]:
@@ -146,7 +143,7 @@ class CopyGain(NamedTuple):
       nats: float, nats per token less with the first saying than without it.
       accuracy: float, the same for the share of tokens that are the most likely ones.
       nats_error, accuracy_error: float, standard errors over documents; NaN if there is one.
-      documents: int, documents (of all runs in the rows).
+      documents: float, documents (of all runs in the rows).
     """
 
     lag: np.ndarray
@@ -186,8 +183,7 @@ def copy_gain(rows: Results) -> CopyGain:
         error = mine.std(axis=0, ddof=1) / len(mine) ** 0.5 if len(mine) > 1 else [np.nan] * 2
         lag = np.exp(np.log(lags[bins == number]).mean())
         columns.append((lag, *mine.mean(axis=0), *error, len(mine)))
-    lag, nats, accuracy, nats_error, accuracy_error, documents = np.array(columns).reshape(-1, 6).T
-    return CopyGain(lag, nats, accuracy, nats_error, accuracy_error, documents.astype(int))
+    return CopyGain(*np.array(columns).reshape(-1, len(CopyGain._fields)).T)
 
 
 def _by_answer(rows: Results, name: str) -> dict[tuple, int]:

@@ -30,7 +30,6 @@ from data.tasks import lines
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts
-from settings.checks import check
 
 _INTRO = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "
@@ -55,7 +54,7 @@ class Lines(lines.Lines):
     cases: str | None = None
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         if self.cases is not None and self.template != "official":
             raise ValueError("lines(cases=...) holds official prompts: add template=official")
 
@@ -67,10 +66,9 @@ class Lines(lines.Lines):
 
     def key(self, asked: Asked, number: int) -> tuple:
         """See `Task.key`."""
-        made = (
-            super().key if self.template == "completion" else functools.partial(prompts.key, self)
-        )
-        return made(asked, number)
+        if self.template == "completion":
+            return super().key(asked, number)
+        return prompts.key(self, asked, number)
 
     def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, Any]]:
         """See `Task.sources`: a case of the file, and where it stands."""
@@ -110,8 +108,8 @@ class _Parts(NamedTuple):
     """Ids of every part of the official prompt, encoded once."""
 
     intro: list[int]
-    line: tuple[list[int], list[int], list[int]]  # around the key and the number
-    question: tuple[list[int], list[int], list[int]]  # around the key, twice
+    line: list[list[int]]  # around the key and the number
+    question: list[list[int]]  # around the key, twice
     names: keys.Pairs
     cue_names: keys.Pairs  # in the cue, where no space comes before them
 
@@ -130,14 +128,13 @@ class _Parts(NamedTuple):
 
 @functools.lru_cache(maxsize=8)
 def _parts(tokenizer: Tokenizer) -> _Parts:
-    encode = prompts.encoder(tokenizer)
     return _Parts(
         [tokenizer.bos_id, *tokenizer.encode(_INTRO)],
-        (encode("line"), encode(": REGISTER_CONTENT is <"), encode(">\n")),
-        (
-            encode("\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"),
-            encode("? I need the number. Line <"),
-            encode(_CUE_END),
+        prompts.parts(tokenizer, "line{}: REGISTER_CONTENT is <{}>\n"),
+        prompts.parts(
+            tokenizer,
+            "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line{}? I need "
+            "the number. Line <{}" + _CUE_END,
         ),
         keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
         keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS),
@@ -146,28 +143,20 @@ def _parts(tokenizer: Tokenizer) -> _Parts:
 
 def _official(asked: Asked, draw: Draw) -> Document:
     """LongEval's prompt with as many lines as fit."""
-    tokenizer, length, random = asked.tokenizer, asked.length, draw.random
-    parts = _parts(tokenizer)
-    start, middle, end = parts.line
-    count = min(length // (len(start + middle + end) + 2 + 5) + 1, len(parts.names))
-    drawn = random.choice(len(parts.names), size=count, replace=False).tolist()
-    contents = random.integers(10_000, 100_000, size=count)
-    numbers = keys.digits(tokenizer, contents, task="lines")
-    entries = [
-        (start + parts.names[key] + middle, number + end)
-        for key, number in zip(drawn, numbers, strict=True)
-    ]
+    parts = _parts(asked.tokenizer)
+    values = range(10_000, 100_000)
+    drawn, entries = keys.drawn(asked, draw, parts.names, parts.line, values, task="lines")
     tokens = list(parts.intro)
-    room = length + 1 - len(tokens) - parts.question_size
+    room = asked.length + 1 - len(tokens) - parts.question_size
     said = keys.write(tokens, entries, room, task="lines")
 
     far = len(tokens) + parts.question_size - 5 - 1 - said
-    wished = prompts.distance(random, int(far.min()), int(far.max()), asked.distances)
+    wished = prompts.distance(draw.random, int(far.min()), int(far.max()), asked.distances)
     chosen = int(np.abs(far - wished).argmin())
     before, middle, after = parts.question
-    tokens += before + parts.names[drawn[chosen]] + middle + parts.cue_names[drawn[chosen]] + after
-    answer = len(tokens), 5, len(tokens) - 1 - said[chosen]
-    return Document.of(tokens + numbers[chosen], [answer])
+    name, cue_name = parts.names[drawn[chosen]], parts.cue_names[drawn[chosen]]
+    question, number = before + name + middle + cue_name + after, entries[chosen][1][:5]
+    return prompts.ask(tokens, [(question, number, said[chosen])])
 
 
 @functools.lru_cache(maxsize=8)
@@ -201,6 +190,4 @@ def _case(asked: Asked, record: dict, where: str) -> Document:
     before = [tokenizer.bos_id, *tokenizer.encode(prompt[:said])]
     between = encode(prompt[said + len(value) :])
     cue = encode(f"Line <{record['random_idx'][0]}{_CUE_END}")
-    tokens = before + digits + between + cue
-    answer = len(tokens), len(digits), len(tokens) - 1 - len(before)
-    return Document.of(tokens + digits, [answer])
+    return prompts.ask(before + digits + between, [(cue, digits, len(before))])

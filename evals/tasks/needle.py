@@ -38,8 +38,7 @@ from data.task import Asked, Document, Draw, Results, possible
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts, text
-from evals.prompts import PromptTask
-from settings.checks import Bounds, Count, check
+from settings.checks import Bounds, Count
 
 
 class _Needle(NamedTuple):
@@ -59,14 +58,13 @@ class _Wording(NamedTuple):
     """Ids of the parts of RULER's prompt, encoded once."""
 
     intro: list[int]
-    needle: tuple[list[int], list[int], list[int]]  # around key and value
-    question: tuple[list[int], list[int], list[int]]  # around the key, twice
+    needle: list[list[int]]  # around key and value
+    question: list[list[int]]  # around the key, twice
     names: keys.Pairs
 
 
 @functools.lru_cache(maxsize=8)
 def _wording(tokenizer: Tokenizer, haystack: str) -> _Wording:
-    encode = prompts.encoder(tokenizer)
     # A needle between lines is a line; between sentences it starts with the space between them.
     start, end = ("", "\n") if haystack == "noise" else (" ", "")
     line = "" if haystack == "noise" else "\n"
@@ -75,23 +73,14 @@ def _wording(tokenizer: Tokenizer, haystack: str) -> _Wording:
             "A special magic number is hidden within the following text. Make sure to memorize "
             "it. I will quiz you about the number afterwards.\n"
         ),
-        (
-            encode(start + "One of the special magic numbers for"),
-            encode(" is: "),
-            encode("." + end),
-        ),
-        (
-            encode(line + "What is the special magic number for"),
-            encode(" mentioned in the provided text? The special magic number for"),
-            encode(" mentioned in the provided text is "),
+        prompts.parts(tokenizer, start + "One of the special magic numbers for{} is: {}." + end),
+        prompts.parts(
+            tokenizer,
+            line + "What is the special magic number for{} mentioned in the provided text? The "
+            "special magic number for{} mentioned in the provided text is ",
         ),
         keys.pairs(tokenizer, ADJECTIVES, HELD_OUT_NOUNS, (" ", "-")),
     )
-
-
-@functools.lru_cache(maxsize=8)
-def _line(tokenizer: Tokenizer) -> list[int]:
-    return prompts.encoder(tokenizer)(prompts.NOISE + "\n")
 
 
 @functools.lru_cache(maxsize=8)
@@ -101,7 +90,7 @@ def _sentence_ends(tokenizer: Tokenizer) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Needle(PromptTask):
+class Needle(prompts.PromptTask):
     """See the module.
 
     Attributes:
@@ -119,7 +108,7 @@ class Needle(PromptTask):
     depths: Annotated[int, Bounds(at_least=2)] = 8
 
     def __post_init__(self):
-        check(self)
+        super().__post_init__()
         if self.cue != "ruler" and (self.keys > 1 or self.haystack == "noise"):
             raise ValueError(
                 f"needle(cue={self.cue}) has one needle, in text that differs between documents: "
@@ -128,7 +117,9 @@ class Needle(PromptTask):
 
     def least_length(self, asked: Asked) -> int:
         """With one line of noise, or an id of text for each depth."""
-        smallest = len(_line(asked.tokenizer)) if self.haystack == "noise" else self.depths
+        smallest = (
+            len(prompts.noise_line(asked.tokenizer)) if self.haystack == "noise" else self.depths
+        )
         intro, longest, _ = self._sizes(asked.tokenizer)
         return len(intro) + longest + smallest - 1
 
@@ -147,7 +138,7 @@ class Needle(PromptTask):
         fixed = len(intro) + len(needle.question + needle.value)
         room = asked.length + 1 - fixed - sum(len(each.ids) for each in (needle, *others))
         if draw.source is None:
-            line = _line(asked.tokenizer)
+            line = prompts.noise_line(asked.tokenizer)
             hay = np.tile(line, room // len(line))
             places = np.arange(0, len(hay) + 1, len(line))
             within = len(hay)
@@ -212,11 +203,9 @@ class Needle(PromptTask):
         start = encode(" The best thing to do in San Francisco is")
         value = encode(" eat a sandwich and sit in Dolores Park on a sunny day.")
         line = encode("\n")
-        before = line + (question if self.cue == "easy" else [])
-        needle_start = start
-        if self.cue == "gkamradt":
-            needle_start = encode("The best thing to do in San Francisco is")
-        return _Needle(before + needle_start, value, line, line + question + start)
+        said = encode("The best thing to do in San Francisco is")
+        before = line + (question + start if self.cue == "easy" else said)
+        return _Needle(before, value, line, line + question + start)
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""
@@ -236,7 +225,7 @@ class Needle(PromptTask):
     @classmethod
     def suggestion(cls, length: int) -> Suggestion:
         """See `Task.suggestion`."""
-        call: list[object] = ["--tasks", "needle", "--lengths", f"{length},{2 * length}"]
+        call = ["--tasks", "needle", "--lengths", f"{length},{2 * length}"]
         return Suggestion("Needles by length and depth.", "places", [call], of_text=False)
 
 

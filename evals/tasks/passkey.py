@@ -14,14 +14,14 @@ from data import keys
 from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from evals import prompts
-from evals.prompts import PromptTask
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Passkey(PromptTask):
+class Passkey(prompts.PromptTask):
     """See the module."""
 
     kind = "retrieval"
+    num_choices = 90_000
 
     def least_length(self, asked: Asked) -> int:
         """With no noise at all."""
@@ -43,10 +43,6 @@ class Passkey(PromptTask):
         needle = before + key + between + key + after
         tokens = intro + noise[: room - behind] + needle + noise[:behind] + question + key
         return Document.of(tokens, [[len(tokens) - 5, 5, distance]])
-
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 1 / 90_000
 
 
 @functools.lru_cache(maxsize=8)

@@ -7,19 +7,17 @@ perplexity hardly moves with the base where retrieval fails (Men et al., arXiv 2
 """
 
 import dataclasses
-from collections.abc import Iterator
 
 import numpy as np
 
 from data.figures import Curve, Plot
-from data.task import Asked, Document, Draw, Results, Task
+from data.task import Asked, Document, Draw, Results
 from evals import text
 from evals.estimate.bins import BIN_STARTS
-from evals.text import Crop
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Perplexity(Task):
+class Perplexity(text.CropTask):
     """See the module."""
 
     kind = "likelihood"
@@ -36,10 +34,6 @@ class Perplexity(Task):
         y_scale="log2",
         trained=True,
     )
-
-    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, Crop]]:
-        """See `Task.sources`."""
-        return text.crops(asked, numbers, task="perplexity")
 
     def document(self, asked: Asked, draw: Draw) -> Document:
         """BOS and a crop, with one answer for each half-octave of positions."""

@@ -14,7 +14,7 @@ from evals import text
 from evals.estimate import summaries
 from evals.rows import select
 from evals.tasks.sliding_window import check_window, windows
-from settings.checks import Count, check
+from settings.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,9 +35,6 @@ class Pg19(Task):
     path: str | None = None
     tokens: Count | None = None
     stride: Count = 256
-
-    def __post_init__(self):
-        check(self)
 
     def check(self, asked: Asked) -> None:
         """See `Task.check`."""

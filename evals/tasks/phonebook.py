@@ -19,7 +19,6 @@ from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from data.words import FIRST_NAMES, LAST_NAMES
 from evals import prompts
-from evals.prompts import PromptTask
 
 
 @functools.lru_cache(maxsize=8)
@@ -31,10 +30,11 @@ def _parts(tokenizer: Tokenizer) -> tuple[keys.Pairs, list[int], list[int]]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Phonebook(PromptTask):
+class Phonebook(prompts.PromptTask):
     """See the module."""
 
     kind = "retrieval"
+    num_choices = 4 * 10**9
 
     def least_length(self, asked: Asked) -> int:
         """Three entries, two of them again, and one more time the third, without its new line."""
@@ -43,17 +43,11 @@ class Phonebook(PromptTask):
 
     def document(self, asked: Asked, draw: Draw) -> Document:
         """As many entries as fit, two of them again, and the one that is asked for."""
-        tokenizer, length, random = asked.tokenizer, asked.length, draw.random
-        names, middle, line = _parts(tokenizer)
-        count = min(length // (2 + len(middle) + 10 + len(line)) + 1, len(names))
-        drawn = random.choice(len(names), size=count, replace=False).tolist()
-        values = random.integers(6 * 10**9, 10**10, size=count)
-        numbers = keys.digits(tokenizer, values, task="phonebook")
-        entries = [
-            (names[name] + middle, number + line)
-            for name, number in zip(drawn, numbers, strict=True)
-        ]
-        tokens = [tokenizer.bos_id]
+        length, random = asked.length, draw.random
+        names, middle, line = _parts(asked.tokenizer)
+        values = range(6 * 10**9, 10**10)
+        _, entries = keys.drawn(asked, draw, names, ([], middle, line), values, task="phonebook")
+        tokens = [asked.tokenizer.bos_id]
         longest = max(len(before + after) for before, after in entries)
         said = keys.write(tokens, entries, length - 3 * longest - len(line), task="phonebook")
         shown = random.choice(len(said), size=2, replace=False).tolist()
@@ -65,10 +59,5 @@ class Phonebook(PromptTask):
         gaps = np.abs(far - wished)
         gaps[shown] = length
         chosen = int(gaps.argmin())
-        tokens += entries[chosen][0]
-        answer = len(tokens), 10, len(tokens) - 1 - said[chosen]
-        return Document.of(tokens + numbers[chosen], [answer])
-
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 1 / (4 * 10**9)
+        before, number = entries[chosen][0], entries[chosen][1][:10]
+        return prompts.ask(tokens, [(before, number, said[chosen])])

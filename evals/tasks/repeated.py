@@ -11,26 +11,23 @@ model also copies from `lag` tokens back, which a table of perplexities cannot s
 """
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 
 import evals
 from data.figures import Shares, Suggestion
-from data.task import Asked, Document, Draw, Results, Task
-from evals import text
+from data.task import Asked, Document, Draw, Results
 from evals.estimate import summaries
-from evals.estimate.summaries import MeanWithError
 from evals.rows import select
-from evals.text import Crop
-from settings.checks import Count, check
+from evals.text import CropTask
+from settings.checks import Count
 
 COLUMNS = {"trained": "repeated, lag T", "half": "repeated, lag T/2", "none": "not repeated"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Repeated(Task):
+class Repeated(CropTask):
     """See the module. Answers are single tokens.
 
     A document asks at `tokens` positions, one at a random place of each of as many equal parts of
@@ -57,9 +54,6 @@ class Repeated(Task):
     lag: Literal["none", "trained", "half"] = "none"
     tokens: Count = 64
 
-    def __post_init__(self):
-        check(self)
-
     def least_length(self, asked: Asked) -> int:
         """A token for each answer, and one that is repeated."""
         return max(self.tokens, 0 if self.lag == "none" else self._lag(asked) + 1)
@@ -67,10 +61,6 @@ class Repeated(Task):
     def _lag(self, asked: Asked) -> int:
         trained = asked.data.context_length
         return {"none": asked.length, "trained": trained, "half": trained // 2}[self.lag]
-
-    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, Crop]]:
-        """See `Task.sources`."""
-        return text.crops(asked, numbers, task="repeated")
 
     def document(self, asked: Asked, draw: Draw) -> Document:
         """The start of a crop, as often as it fits."""
@@ -88,13 +78,15 @@ class Repeated(Task):
         parts = np.arange(self.tokens + 1) * length // self.tokens
         return random.integers(parts[:-1], parts[1:]) + 1
 
-    def share_columns(self, results: Results, length: int) -> dict[str, dict[str, MeanWithError]]:
+    def share_columns(
+        self, results: Results, length: int
+    ) -> dict[str, dict[str, summaries.MeanWithError]]:
         """Su's columns, at a length beyond the trained one, as far as they were evaluated.
 
         All tokens count, those of the first copy too. `summaries.difference` of two variants'
         results, `column="first_token_correct"`, is paired.
         """
-        table: dict[str, dict[str, MeanWithError]] = {}
+        table: dict[str, dict[str, summaries.MeanWithError]] = {}
         trained = max(results["trained_length"], default=0)
         if length <= trained:
             return table
@@ -118,7 +110,7 @@ class Repeated(Task):
     def suggestion(cls, length: int) -> Suggestion:
         """See `Task.suggestion`."""
         lags = "repeated,repeated(lag=trained),repeated(lag=half)"
-        within: list[object] = ["--tasks", "repeated", "--lengths", length]
-        beyond: list[object] = ["--tasks", lags, "--lengths", 4 * length]
+        within = ["--tasks", "repeated", "--lengths", length]
+        beyond = ["--tasks", lags, "--lengths", 4 * length]
         what = "Tokens guessed right where a text is said again."
         return Suggestion(what, "Tokens guessed right", [within, beyond])

@@ -18,7 +18,6 @@ from data.store import TokenStore
 from data.task import Asked, Document, Draw, Results, Task
 from evals import text
 from evals.estimate import summaries
-from evals.estimate.summaries import MeanWithError
 from evals.rows import select
 
 CHUNK = 256  # tokens of an answer at most
@@ -104,7 +103,7 @@ class Step1(Task):
     def suggestion(cls, length: int) -> Suggestion:
         """See `Task.suggestion`."""
         what = "The first loss under other bases, before any update."
-        call: list[object] = ["--step1", "base=1e2,1e3,1e4,1e5,1e6", "--lengths", 2 * length]
+        call = ["--step1", "base=1e2,1e3,1e4,1e5,1e6", "--lengths", 2 * length]
         return Suggestion(what, "step1", [call])
 
 
@@ -119,7 +118,7 @@ def chunks(loss_mask_T: np.ndarray, positions_T: np.ndarray, size: int) -> np.nd
     return np.array(found, np.int32).reshape(-1, 3)
 
 
-def first_loss(results: Results, trained: Results) -> MeanWithError:
+def first_loss(results: Results, trained: Results) -> summaries.MeanWithError:
     """First loss under one variant less that under the trained one, nats per token.
 
     Paired by chunk within each seed; the mean over seeds, with the error of that mean. The error
@@ -138,4 +137,4 @@ def first_loss(results: Results, trained: Results) -> MeanWithError:
             pairs.append(summaries.difference(*of_seed, unit=("document", "query")))
     error = np.sqrt(sum(pair.standard_error**2 for pair in pairs)) / max(len(pairs), 1)
     mean = np.mean([pair.mean for pair in pairs]) if pairs else np.nan
-    return MeanWithError(float(mean), float(error), sum(pair.num_units for pair in pairs))
+    return summaries.MeanWithError(float(mean), float(error), sum(pair.num_units for pair in pairs))

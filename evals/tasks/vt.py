@@ -13,6 +13,7 @@ not spoil what follows. `distance` is from the variable's own assignment.
 
 import dataclasses
 import string
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,15 +21,14 @@ from data import keys
 from data.task import Asked, Document, Draw
 from data.tokenizer import Tokenizer
 from evals import prompts
-from evals.prompts import PromptTask
-from settings.checks import Count, check
+from settings.checks import Count
 
 _NAME_LETTERS = 5
 _EXAMPLE_LETTERS = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Vt(PromptTask):
+class Vt(prompts.PromptTask):
     """See the module.
 
     Attributes:
@@ -36,81 +36,71 @@ class Vt(PromptTask):
     """
 
     kind = "score"
+    num_choices = 26**_NAME_LETTERS
     hops: Count = 4
-
-    def __post_init__(self):
-        check(self)
 
     def least_length(self, asked: Asked) -> int:
         """Of the example and a question with as few lines of noise."""
-        tokenizer, num_lines = asked.tokenizer, self.hops + 1
-        line = prompts.encoder(tokenizer)(prompts.NOISE + "\n")
-        size = 0
+        num_lines, size = self.hops + 1, len(prompts.encoder(asked.tokenizer)("\n\n"))
         for letters in (_EXAMPLE_LETTERS, _NAME_LETTERS):
             # A letter is one id at most, and so is the space before a name.
-            names, places = [[0] * (1 + letters)] * num_lines, list(range(num_lines))
-            size += len(self._asked(tokenizer, names, 10**4, [line] * num_lines, places)[0])
-        return size + len(prompts.encoder(tokenizer)("\n\n"))
+            names = [[0] * (1 + letters)] * num_lines
+            size += len(_ask([], asked.tokenizer, names, 10**4, range(num_lines), num_lines).tokens)
+        return size
 
     def document(self, asked: Asked, draw: Draw) -> Document:
         """The example, then the question with as many lines as fit."""
-        tokenizer, random = asked.tokenizer, draw.random
+        tokenizer, random, num_lines = asked.tokenizer, draw.random, self.hops + 1
         encode = prompts.encoder(tokenizer)
-        line, num_lines = encode(prompts.NOISE + "\n"), self.hops + 1
-
-        names = [
-            [
-                encode(" " + name)
-                for name in prompts.words(random, string.ascii_uppercase, letters, num_lines)
-            ]
+        example_names, names = (
+            prompts.words(asked, draw, string.ascii_uppercase, letters, num_lines)
             for letters in (_EXAMPLE_LETTERS, _NAME_LETTERS)
-        ]
-        values = random.choice(90_000, size=2, replace=False) + 10_000
-        places = np.sort(random.choice(num_lines, size=num_lines, replace=False)).tolist()
-        example, _ = self._asked(tokenizer, names[0], values[0], [line] * num_lines, places)
-        start = [tokenizer.bos_id, *example, *encode("\n\n")]
-
-        least, _ = self._asked(tokenizer, names[1], values[1], [], [0] * num_lines)
-        count = (asked.length + 1 - len(start) - len(least)) // len(line)
-        places = np.sort(random.choice(count, size=num_lines, replace=False)).tolist()
-        tokens, answers = self._asked(tokenizer, names[1], values[1], [line] * count, places)
-        return Document.of(start + tokens, np.add(answers, [len(start), 0, 0]))
-
-    def _asked(self, tokenizer, names, value, lines, places):
-        """Ids of a prompt with its answers; and the answers: start, number of ids, distance."""
-        encode = prompts.encoder(tokenizer)
-        (digits,) = keys.digits(tokenizer, [value], task="vt")
-        tokens = encode(
-            "Memorize and track the chain(s) of variable assignment hidden in the following "
-            "text.\n\n"
         )
-        said = []
-        for index, place in enumerate(places):
-            for line in lines[places[index - 1] if index else 0 : place]:
-                tokens += line
-            tokens += encode("VAR")
-            said.append(len(tokens))
-            tokens += names[index] + encode(" = ")
-            if index:
-                tokens += encode("VAR") + names[index - 1] + encode(" \n")
-            else:
-                tokens += digits + encode("\n")
-        for line in lines[places[-1] :]:
-            tokens += line
-        tokens += encode("Question: Find all variables that are assigned the value ") + digits
-        tokens += encode(" in the text above.")
-        tokens += encode(
-            " Answer: According to the chain(s) of variable assignment in the text above, "
-        )
-        tokens += keys.digits(tokenizer, [len(names)], task="vt")[0]
-        tokens += encode(" variables are assigned the value ") + digits
-        tokens += encode(", they are: ")
-        answers = []
-        for name, place in zip(names, said, strict=True):
-            answers.append((len(tokens), len(name), len(tokens) - 1 - place))
-            tokens += name
-        return tokens, answers
+        example_value, value = random.choice(90_000, size=2, replace=False) + 10_000
+        places = np.sort(random.choice(num_lines, size=num_lines, replace=False))
+        start = [tokenizer.bos_id]
+        example = _ask(start, tokenizer, example_names, example_value, places, num_lines)
+        start = example.tokens.tolist() + encode("\n\n")
 
-    def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
-        return 1 / 26**_NAME_LETTERS
+        least = _ask(start, tokenizer, names, value, [0] * num_lines, 0)
+        count = (asked.length + 1 - len(least.tokens)) // len(prompts.noise_line(tokenizer))
+        places = np.sort(random.choice(count, size=num_lines, replace=False))
+        return _ask(start, tokenizer, names, value, places, count)
+
+
+def _ask(
+    start: list[int],
+    tokenizer: Tokenizer,
+    names: list[list[int]],
+    value: int,
+    places: Sequence[int] | np.ndarray,
+    num_lines: int,
+) -> Document:
+    """`start`, then a prompt with its answers.
+
+    Args:
+      names: ids of the variables, in the order of the chain.
+      value: that the first one is assigned.
+      places: lines of noise before each assignment.
+      num_lines: lines of noise.
+    """
+    encode = prompts.encoder(tokenizer)
+    line, (digits,) = prompts.noise_line(tokenizer), keys.digits(tokenizer, [value], task="vt")
+    tokens = start + encode(
+        "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"
+    )
+    said = []
+    values = [digits + encode("\n"), *(encode("VAR") + name + encode(" \n") for name in names)]
+    for name, assigned, lines in zip(names, values, np.diff(places, prepend=0), strict=False):
+        tokens += line * lines + encode("VAR")
+        said.append(len(tokens))
+        tokens += name + encode(" = ") + assigned
+    tokens += line * (num_lines - places[-1])
+    tokens += encode("Question: Find all variables that are assigned the value ") + digits
+    tokens += encode(" in the text above.")
+    tokens += encode(
+        " Answer: According to the chain(s) of variable assignment in the text above, "
+    )
+    tokens += keys.digits(tokenizer, [len(names)], task="vt")[0]
+    tokens += encode(" variables are assigned the value ") + digits + encode(", they are: ")
+    return prompts.ask(tokens, [([], name, place) for name, place in zip(names, said, strict=True)])
