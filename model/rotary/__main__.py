@@ -13,6 +13,7 @@ examples:
 # A command: unlike the folder's other files it knows the configs, and what theory says.
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -46,8 +47,8 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
         for member in configs[text].members or ((),):
             config = overrides.apply(configs[text], member)
             dim = config.model.rope_head_dim
-            head = Head(dim, config.model.head_dim - dim, config.data.context_length)
-            entries.append((config.model.rotary, head))
+            rest, length = config.model.head_dim - dim, config.data.context_length
+            entries.append((config.model.rotary, Head(dim=dim, num_unrotated=rest, length=length)))
     # In order, each once: members of a sweep may differ in other things.
     return list(
         dict.fromkeys(
@@ -83,11 +84,9 @@ def main() -> None:
             if value is not None and value < 1:
                 raise ValueError(f"{flag} must be at least 1, got {value}")
         reports = []
-        for variant, head in (found for text in args.what for found in find(text)):
-            seen_at = Head(
-                args.head_dim or head.dim, head.num_unrotated, args.length or head.length
-            )
-            reports.append(report(variant, seen_at, decay.first_violation))
+        for variant, head in itertools.chain.from_iterable(map(find, args.what)):
+            given = {"dim": args.head_dim or head.dim, "length": args.length or head.length}
+            reports.append(report(variant, head._replace(**given), decay.first_violation))
         if args.plot:
             plot(reports, args.plot)
     except (ValueError, OSError) as error:
