@@ -9,6 +9,7 @@ import json
 import os
 import sys
 
+from configs import load_configs
 from experiment import overrides
 from model import rotary
 from model.rotary import Rotary
@@ -41,7 +42,7 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
     elif text in rotary.variants():
         entries = [(rotary.parse(text), Head())]
     else:
-        configs = overrides.load_configs()
+        configs = load_configs()
         if text not in configs:
             names = {*configs, *rotary.variants()}
             raise ValueError(f"unknown config or variant {text!r}; {nearest(text, names)}")
