@@ -19,25 +19,17 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
 
     class ConfigParser(Parser):
         def format_help(self) -> str:
-            listed = "".join(
-                f"  {config.name:<30} {config.question}\n" for config in load_configs().values()
-            )
-            parts = (
-                super().format_help(),
-                f"configs:\n{listed}",
-                f"{overrides.OVERRIDES_HELP}\n",
-                *more,
-            )
-            return "\n".join(parts)
+            listed = "".join(f"  {c.name:<30} {c.question}\n" for c in load_configs().values())
+            more_help = f"configs:\n{listed}", f"{overrides.OVERRIDES_HELP}\n", *more
+            return "\n".join([super().format_help(), *more_help])
 
     parser = ConfigParser(
         prog=program, description=description, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("config", metavar="CONFIG", help="a config's name, from the list below")
-    parser.add_argument("--workdir", metavar="DIR", required=True, help="where results go")
-    parser.add_argument(
-        "overrides", nargs="*", metavar="dotted.field=value", help="changes to the config"
-    )
+    add = parser.add_argument
+    add("config", metavar="CONFIG", help="a config's name, from the list below")
+    add("--workdir", metavar="DIR", required=True, help="where results go")
+    add("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
     return parser
 
 
