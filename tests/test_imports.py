@@ -15,7 +15,7 @@ ALLOWED = {
     "settings": set(),
     "model.rotary": {"numpy"},
     "model.rotary.show": {"numpy", "matplotlib", "model.rotary"},
-    "model.rotary.__main__": {"model.rotary", "theory", "experiment", "configs"},
+    "theory.show": {"model.rotary", "theory", "experiment", "configs"},
     "model": {"numpy", "jax", "flax"},
     "theory": {"numpy", "matplotlib", "model.rotary"},
     "theory.__main__": {"numpy", "matplotlib", "rich", "theory", "model", "experiment"},
