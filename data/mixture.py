@@ -1,16 +1,25 @@
 """Text rows and retrieval rows, mixed by weight."""
 
 import dataclasses
+import functools
 
 import numpy as np
 
-from data import tasks
+import data.tasks
 from data.config import DataConfig
 from data.order import interleaved
 from data.packing import Row, TextRows
 from data.store import TokenStore
-from data.task import Asked
+from data.task import Asked, Task
 from data.tokenizer import Tokenizer
+from settings import expressions
+from settings.folders import classes_in
+
+
+@functools.cache
+def retrieval_task(text: str) -> Task:
+    """The task that `text` names; raises ValueError as `settings.expressions.build` does."""
+    return expressions.build(text, classes_in(data.tasks, Task), Task, kind="retrieval task")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +34,7 @@ class RetrievalRows:
     asked: Asked
 
     def __getitem__(self, index: int) -> Row:
-        document, *_ = tasks.parse(self.task).documents(self.asked, range(index, index + 1))
+        document, *_ = retrieval_task(self.task).documents(self.asked, range(index, index + 1))
         count = len(document.tokens) - 1
         columns = {
             "tokens": document.tokens[:-1],

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from model import rotary
-from model.rotary import Rotary
 from model.rotary.rope import Rope
 from settings.commands import Parser
 from settings.expressions import nearest
@@ -54,7 +53,11 @@ def _bases(text: str) -> list[float]:
 
 
 def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """The smallest base (or other open number) that covers a length."""
+    """Smallest base whose B_m is non-negative below a length, with a proof.
+
+    B_m = sum_i cos(m base^(-2i/d)) >= 0 for every m below the length (Men et al. 2024, Eq. 18), to
+    1e-8; see docs/theory.md.
+    """
     _check_fraction(args)
     text = args.rotary or f"rope(base={OPEN},rotary_fraction={args.rotary_fraction!r})"
     opened, number, fraction = _open(text, args.head_dim)
@@ -119,48 +122,47 @@ def _open(text: str, head_dim: int) -> tuple[family.Family, str, float]:
 
 
 def length_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """The first distance at which B_m < 0, of a base, a variant or each layer of a run."""
+    """First distance (tokens) at which B_m = sum_i cos(m inv_freq_i) is negative."""
     if args.limit < 1:
         raise ValueError(f"--limit must be at least 1 token, got {args.limit}")
+    result, heads = _violations_of_run(args) if args.run else _violation_of_variant(args)
+    layers = [predictions.farthest(layer) for layer in heads]
+    first = predictions.farthest(layers)
+    result |= {"first_violation": first}
+    result |= {"checked_up_to": args.limit - 1 if first is None else first}
+    named = {"": first}
     if args.run:
-        return _length_of_run(args.run, args.limit)
+        result["layers"] = layers
+    if len(heads[0]) > 1:
+        result["heads"] = heads
+        named = {
+            f"layer {index}, head {head}: ": found
+            for index, layer in enumerate(heads)
+            for head, found in enumerate(layer)
+        }
+    elif len(set(layers)) > 1:
+        named = {f"layer {index}: ": found for index, found in enumerate(layers)}
+    return result, "\n".join(name + _first(found, args.limit) for name, found in named.items())
+
+
+def _violation_of_variant(args: argparse.Namespace) -> tuple[dict, list[list[int | None]]]:
     _check_fraction(args)
     if args.rotary:
         variant = rotary.parse(args.rotary)
     else:
         variant = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
     first = decay.first_violation(variant.inv_freq(args.head_dim), args.limit)
-    result = {"rotary": rotary.expression(variant), "head_dim": args.head_dim}
-    return result | _violation(first, args.limit), _first(first, args.limit)
+    return {"rotary": rotary.expression(variant), "head_dim": args.head_dim}, [[first]]
 
 
-def _length_of_run(path: Path, limit: int) -> tuple[dict, str]:
+def _violations_of_run(args: argparse.Namespace) -> tuple[dict, list[list[int | None]]]:
     # The only place where theory looks at a run: the other commands start without jax.
     from experiment.run import RunDirectory
 
-    config = RunDirectory(path).config
-    table = config.model.rotary_table(config.data.context_length)
-    heads = predictions.by_layer(table.inv_freq, limit)
-    layers = [predictions.farthest(layer) for layer in heads]
-    first = predictions.farthest(layers)
-    result = {"run": str(path), "head_dim": config.model.head_dim}
-    result |= _violation(first, limit) | {"layers": layers}
-    if len(heads[0]) > 1:
-        result["heads"] = heads
-        lines = [
-            f"layer {index}, head {head}: {_first(found, limit)}"
-            for index, layer in enumerate(heads)
-            for head, found in enumerate(layer)
-        ]
-    elif len(set(layers)) > 1:
-        lines = [f"layer {index}: {_first(layer, limit)}" for index, layer in enumerate(layers)]
-    else:
-        lines = [_first(first, limit)]
-    return result, "\n".join(lines)
-
-
-def _violation(first: int | None, limit: int) -> dict[str, int | None]:
-    return {"first_violation": first, "checked_up_to": limit - 1 if first is None else first}
+    config = RunDirectory(args.run).config
+    inv_freq = config.model.rotary_table(config.data.context_length).inv_freq
+    result = {"run": str(args.run), "head_dim": config.model.head_dim}
+    return result, predictions.by_layer(inv_freq, args.limit)
 
 
 def _first(first: int | None, limit: int) -> str:
@@ -171,13 +173,13 @@ def _first(first: int | None, limit: int) -> str:
 
 
 def table_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """The papers' table beside ours."""
-    lengths = sorted(args.lengths or published.LENGTHS)
-    comparable = args.head_dim == 128  # both papers' only head
+    """The papers' table of smallest bases beside ours."""
+    lengths = sorted(args.lengths)
+    # Both papers have one head only.
+    papers = (published.MEN_2024, published.SU_2024) if args.head_dim == 128 else ({}, {})
     rows = []
     for answer in bound.smallest(family.rope_base(args.head_dim), lengths):
-        men = published.MEN_2024.get(answer.length) if comparable else None
-        su = published.SU_2024.get(answer.length) if comparable else None
+        men, su = (paper.get(answer.length) for paper in papers)
         rows.append(
             {
                 "length": answer.length,
@@ -211,16 +213,13 @@ def _table_line(row: dict) -> list[str]:
     if row["men_2024"] is None:
         return [*cells, "-", "-", "-"]
     same = row["men_2024"] == float(f"{row['high']:.1e}")
-    cells += [f"{row['su_2024']:.1e}" + ("" if row["su_agrees"] else " (differs)")]
-    return [
-        *cells,
-        f"{row['men_2024']:.1e}",
-        "the same" if same else f"{row['men_above_ours']:+.0%}",
-    ]
+    difference = "the same" if same else f"{row['men_above_ours']:+.0%}"
+    su = f"{row['su_2024']:.1e}" + ("" if row["su_agrees"] else " (differs)")
+    return [*cells, su, f"{row['men_2024']:.1e}", difference]
 
 
 def models_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """What theory says of published settings."""
+    """What theory says of published open models."""
     names = list(dict.fromkeys(model.name for model in published.OPEN_MODELS))
     for name in args.names:
         if name not in names:
@@ -268,9 +267,8 @@ def _model_line(row: dict) -> list[str]:
 
 
 def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """B_m of several variants over distance, drawn."""
-    variants: list[Rotary] = [Rope(base=base) for base in args.base or []]
-    variants += [rotary.parse(text) for text in args.rotary or []]
+    """Draw B_m over distance."""
+    variants = [*(Rope(base=base) for base in args.base), *map(rotary.parse, args.rotary)]
     if not variants:
         raise ValueError("give --base 1e4,1e6 or --rotary EXPR, as often as you like")
     bound.check_length(args.length)
@@ -297,11 +295,9 @@ def _drawn(
     words: Sequence[str], numbers: Sequence[str], lines: Iterable[Sequence[str]], **options: str
 ) -> str:
     """A table: columns of words, which may fold, then columns of numbers."""
-    table = Table(box=box.SIMPLE_HEAD, **options)  # pyright: ignore[reportArgumentType]
-    for head in words:
-        table.add_column(head, overflow="fold")
-    for head in numbers:
-        table.add_column(head, justify="right", no_wrap=True)
+    columns = [Column(head, overflow="fold") for head in words]
+    columns += [Column(head, justify="right", no_wrap=True) for head in numbers]
+    table = Table(*columns, box=box.SIMPLE_HEAD, **options)  # pyright: ignore[reportArgumentType]
     for line in lines:
         table.add_row(*line)
     # A table is never cut to the width of a pipe.
@@ -317,62 +313,50 @@ def _drawn(
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m theory", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    head = Parser(add_help=False)
+    text = "features of a head, even (default: 128)"
+    head.add_argument("--head-dim", type=int, default=128, help=text)
+    share = Parser(add_help=False)
+    text = "share of the head that is rotated"
+    share.add_argument("--rotary-fraction", type=float, default=1.0, help=text)
 
-    def add(name, function, text, *shared, description=None):
-        command = commands.add_parser(name, help=text, description=description or text)
+    def add(function, *parents):
+        """A command called as its function, which also describes it."""
+        name, text = function.__name__.removesuffix("_command"), function.__doc__
+        summary = text.partition("\n")[0].rstrip(".")
+        command = commands.add_parser(name, help=summary, description=text, parents=parents)
         command.add_argument("--json", action="store_true", help="print one JSON object")
         command.set_defaults(function=function)
-        if "head_dim" in shared:
-            text = "features of a head, even (default: 128)"
-            command.add_argument("--head-dim", type=int, default=128, help=text)
-        if "rotary_fraction" in shared:
-            text = "share of the head that is rotated"
-            command.add_argument("--rotary-fraction", type=float, default=1.0, help=text)
         return command
 
-    command = add(
-        "bound",
-        bound_command,
-        "smallest base whose B_m is non-negative below a length, with a proof",
-        "head_dim",
-        "rotary_fraction",
-        description="The smallest base such that B_m = sum_i cos(m base^(-2i/d)) >= 0 for every"
-        " m below a length (Men et al. 2024, Eq. 18), to 1e-8, with a proof; see docs/theory.md.",
-    )
-    command.add_argument("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
+    option = add(bound_command, head, share).add_argument
+    option("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
     text = "another variant, the number to find written as ?: 'yarn(base=1e4,factor=?,"
-    command.add_argument("--rotary", metavar="EXPR", help=f"{text}original_context_length=4096)'")
-    text = "also the base above which every base will do"
-    command.add_argument("--stable", action="store_true", help=text)
-    command.add_argument(
-        "--intervals", action="store_true", help="also every feasible interval below that"
-    )
+    option("--rotary", metavar="EXPR", help=f"{text}original_context_length=4096)'")
+    option("--stable", action="store_true", help="also the base above which every base will do")
+    option("--intervals", action="store_true", help="also every feasible interval below that")
 
-    text = "first distance (tokens) at which B_m = sum_i cos(m inv_freq_i) is negative"
-    command = add("length", length_command, text, "head_dim", "rotary_fraction")
-    group = command.add_mutually_exclusive_group(required=True)
-    group.add_argument("--base", type=float, help="plain RoPE with this base")
-    text = "any variant: 'ntk_aware(base=1e4,factor=8)'"
-    group.add_argument("--rotary", metavar="EXPR", help=text)
-    group.add_argument("run", nargs="?", type=Path, help="a run directory: each layer's own")
+    command = add(length_command, head, share)
     text = "distances below this are tested (default: 2^31)"
     command.add_argument("--limit", type=tokens, default=2**31, help=text)
+    option = command.add_mutually_exclusive_group(required=True).add_argument
+    option("--base", type=float, help="plain RoPE with this base")
+    option("--rotary", metavar="EXPR", help="any variant: 'ntk_aware(base=1e4,factor=8)'")
+    option("run", nargs="?", type=Path, help="a run directory: each layer's own")
 
-    text = "the papers' table of smallest bases beside ours"
-    command = add("table", table_command, text, "head_dim")
-    command.add_argument("--lengths", type=tokens, nargs="+", help="default: 1k to 1M")
-    command.add_argument("--figure", type=Path, help="also draw it: FILE.png, .svg or .pdf")
+    option = add(table_command, head).add_argument
+    text = "default: 1k to 1M"
+    option("--lengths", type=tokens, nargs="+", default=published.LENGTHS, help=text)
+    option("--figure", type=Path, help="also draw it: FILE.png, .svg or .pdf")
 
-    command = add("models", models_command, "what theory says of published open models")
-    command.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+    option = add(models_command).add_argument
+    option("names", nargs="*", metavar="NAME", help="default: all")
 
-    command = add("curve", curve_command, "draw B_m over distance", "head_dim")
-    command.add_argument("--base", type=_bases, help="comma list of bases of plain RoPE")
-    command.add_argument("--rotary", metavar="EXPR", action="append", help="any variant; repeat")
-    command.add_argument("--length", type=tokens, default=4096, help="tokens (default: 4096)")
-    command.add_argument(
-        "--out", type=Path, default=Path("curve.png"), help="FILE.png, .svg or .pdf"
-    )
+    option = add(curve_command, head).add_argument
+    option("--base", type=_bases, default=[], help="comma list of bases of plain RoPE")
+    option("--rotary", metavar="EXPR", action="append", default=[], help="any variant; repeat")
+    option("--length", type=tokens, default=4096, help="tokens (default: 4096)")
+    option("--out", type=Path, default=Path("curve.png"), help="FILE.png, .svg or .pdf")
     return parser
 
 

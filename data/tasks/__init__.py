@@ -7,7 +7,6 @@
 (in [brackets]: answers). The splits never share a document.
 """
 
-import functools
 import pkgutil
 import re
 
@@ -24,13 +23,3 @@ def check(text: str) -> None:
     name = re.split(r"[(\s]", text.strip())[0]
     if name not in names() and not re.match(r"[^()]+\.py:\w+", text):
         raise ValueError(f"unknown retrieval task {name!r}; {expressions.nearest(name, names())}")
-
-
-@functools.cache
-def parse(text: str):
-    """The `data.task.Task` that `text` names; ValueErrors as of `settings.expressions.build`."""
-    import data.tasks
-    from data.task import Task
-    from settings.folders import classes_in
-
-    return expressions.build(text, classes_in(data.tasks, Task), Task, kind="retrieval task")

@@ -8,9 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from data import tasks
 from data.config import DataConfig
-from data.mixture import RetrievalRows, mixture
+from data.mixture import RetrievalRows, mixture, retrieval_task
 from data.pipeline import make_batches, open_data
 from data.prepare import prepare
 from data.store import TokenStore
@@ -152,7 +151,7 @@ def test_retrieval_rows_are_training_documents_padded(config, prepared):
     tokenizer = Tokenizer(prepared / "tokenizer.model")
     asked = Asked(data=config, tokenizer=tokenizer, length=CONTEXT, seed=4, split="train")
     for task in config.retrieval_tasks:
-        (document,) = tasks.parse(task).documents(asked, range(11, 12))
+        (document,) = retrieval_task(task).documents(asked, range(11, 12))
         row = RetrievalRows(task, asked)[11]
         count = len(document.tokens) - 1
         np.testing.assert_array_equal(row["tokens"][:count], document.tokens[:-1])

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from data import tasks
 from data.config import DataConfig
+from data.mixture import retrieval_task
 from data.task import Asked
 from data.tasks.kv import _place
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
@@ -16,7 +16,7 @@ def make_document(task, tokenizer, length, *, seed, split, index, distances=None
     asked = Asked(
         data=DATA, tokenizer=tokenizer, length=length, seed=seed, split=split, distances=distances
     )
-    (document,) = tasks.parse(task).documents(asked, range(index, index + 1))
+    (document,) = retrieval_task(task).documents(asked, range(index, index + 1))
     return document
 
 
@@ -227,7 +227,7 @@ def test_loss_mask_marks_the_positions_that_answer(tokenizer, task):
 
 def test_chance(tokenizer):
     def chance(task):
-        return tasks.parse(task).chance(tokenizer)
+        return retrieval_task(task).chance(tokenizer)
 
     assert chance("kv") == 1 / 64
     assert chance("lagcopy") == 1 / len(tokenizer.fillers)

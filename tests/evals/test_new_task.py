@@ -11,7 +11,7 @@ import data.tasks
 import evals
 import evaluate
 from data.config import DataConfig
-from data.mixture import mixture
+from data.mixture import mixture, retrieval_task
 from experiment.run import RunDirectory
 from reporting import writing
 from settings import folders
@@ -79,7 +79,7 @@ def echo(request, tmp_path, monkeypatch):
 
 
 def forget():
-    for cached in (evals.all_tasks, evals.parse, data.tasks.parse):
+    for cached in (evals.all_tasks, evals.parse, retrieval_task):
         cached.cache_clear()
 
 
