@@ -33,6 +33,8 @@ class TokenStore:
     Attributes:
       fingerprint: hex digest of the format, the tokenizer and every id in order.
       bos_id: the id that starts every document.
+      num_tokens: ids in the store, BOS and EOS included.
+      num_documents: documents in the store.
 
     Raises:
       ValueError: if `path` holds no store, or one of its files is missing, cut short or changed in
@@ -63,21 +65,12 @@ class TokenStore:
         # In the stream: where each shard begins, and at last where the stream ends.
         self._token_bounds = [0, *itertools.accumulate(s["tokens"] for s in self._shards)]
         self._document_bounds = [0, *itertools.accumulate(s["documents"] for s in self._shards)]
+        self.num_tokens, self.num_documents = self._token_bounds[-1], self._document_bounds[-1]
         self._readers: dict[int, Any] = {}
         self._starts: dict[int, np.ndarray] = {}
 
     def __reduce__(self):
         return TokenStore, (self.path,)
-
-    @property
-    def num_tokens(self) -> int:
-        """Ids, BOS and EOS included."""
-        return self._token_bounds[-1]
-
-    @property
-    def num_documents(self) -> int:
-        """Documents in the store."""
-        return self._document_bounds[-1]
 
     def read(self, start: int, length: int) -> np.ndarray:
         """int32 `[length]`: ids start .. start + length - 1 of the stream.

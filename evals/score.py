@@ -178,7 +178,7 @@ def _program(config: ModelConfig, params: Params, tables: PositionTable, batch: 
 
 @functools.lru_cache(maxsize=32)
 def compiled_pass(config: ModelConfig, leaves, structure):
-    """The program of these shapes and dtypes; whether it fits the memory is checked too."""
+    """The scoring program for arrays of these shapes and types, as `jax.tree.flatten` has them."""
     abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
     compiled = jax.jit(functools.partial(_token_scores, config)).lower(*arguments).compile()

@@ -119,8 +119,7 @@ def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, 
                 f"{run.path}: checkpoint {step} is incomplete; delete {path.parent}, or take "
                 "another step"
             )
-        difference = shape_difference(stored.tree, expected)
-        if difference:
+        if difference := shape_difference(stored.tree, expected):
             raise ValueError(f"{run.path}: of its checkpoint, {difference} by its config.json")
         # As numpy: where parameters go is the caller's business, on any number of devices.
         target = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), expected)
@@ -134,10 +133,8 @@ def starting_params(config: ExperimentConfig) -> Params:
       ValueError: if there is no such checkpoint, or it is of a model of other shapes.
     """
     parent, step = find_start(str(config.start_from))
-    difference = shape_difference(
-        abstract_params(parent.config.model), abstract_params(config.model)
-    )
-    if difference:
+    theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
+    if difference := shape_difference(theirs, ours):
         raise ValueError(f"start_from={config.start_from}: its {difference} in this config's model")
     return restore_params(parent, step)[0]
 

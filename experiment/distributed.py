@@ -50,8 +50,7 @@ def is_primary_host() -> bool:
 
 def barrier(reason: str) -> None:
     """Goes on once all processes are here; `reason` is the same in all of them."""
-    if jax.process_count() > 1:
-        multihost_utils.sync_global_devices(reason)
+    multihost_utils.sync_global_devices(reason)
 
 
 @contextlib.contextmanager
@@ -96,8 +95,6 @@ def sum_over_hosts(value: int) -> int:
 
 def fetch(tree: Any) -> Any:
     """Arrays that lie over the devices of all hosts, whole and as numpy, on every host."""
-    if jax.process_count() == 1:
-        return jax.tree.map(np.asarray, tree)
     return multihost_utils.process_allgather(tree, tiled=True)
 
 

@@ -47,8 +47,7 @@ class MetricsLog:
         """Drops rows past `after_step`: a resumed run writes them again, the same."""
         # A run that was killed may have logged steps that no checkpoint holds.
         rows = [row for row in run.read_metrics() if row["step"] <= after_step]
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        write_atomically(run.metrics_path, text)
+        write_atomically(run.metrics_path, "".join(json.dumps(row) + "\n" for row in rows))
         self._file = run.metrics_path.open("a", encoding="utf-8")
         chosen = (_TRACKERS[name] for name in config.train.tracking)
         self._trackers = [open_on(importlib.import_module(name), run) for name, open_on in chosen]

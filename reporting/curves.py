@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 import evals
@@ -16,15 +14,13 @@ from evals import rows as rows_lib
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.kinds import KINDS
 from evals.rows import TRAINED
+from reporting import l50
+from reporting.looks import FAINT, INK
 from reporting.members import Member, at_several_lengths, tasks
 from reporting.style import (
-    FAINT,
-    INK,
-    Look,
     folded,
     grid,
-    hint,
-    looks,
+    handle,
     marked,
     marked_lengths,
     member_legend,
@@ -98,11 +94,10 @@ def loss(members: Sequence[Member]) -> Figure:
     """Training loss against tokens seen, one curve a seed."""
     figure = Figure(figsize=_SIZE, layout="constrained")
     ax = figure.subplots()
-    look = looks(members)
     for member in members:
         for tokens, nats in member.losses:
-            style = look[member.index]
-            tag(ax.plot(tokens, nats, lw=1.6, color=style.color, ls=style.linestyle), member)
+            color, dashes = member.look.color, member.look.linestyle
+            tag(ax.plot(tokens, nats, lw=1.6, color=color, ls=dashes), member)
     ax.set_xlim(left=0)
     ax.xaxis.set_major_formatter(FuncFormatter(compact))
     ax.set_xlabel("tokens seen")
@@ -124,19 +119,10 @@ def _trained_lines(ax: Axes, members: Sequence[Member], *, below: float) -> None
     """A vertical line at each trained length that lies below the end of the axis."""
     for length in sorted({m.trained_length for m in members if m.trained_length < below}):
         ax.axvline(length, color=INK, linewidth=0.9, zorder=1)
-        ax.annotate(
-            f"trained {length:,}",
-            (length, 1),
-            (-2, -2),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            va="top",
-            ha="right",
-            fontsize=8,
-            rotation=90,
-            bbox={"fc": "white", "ec": "none", "alpha": 0.7, "pad": 1},
-            zorder=6,
-        )
+        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        text = {"va": "top", "ha": "right", "fontsize": 8, "rotation": 90, "zorder": 6}
+        box = {"fc": "white", "ec": "none", "alpha": 0.7, "pad": 1}
+        ax.annotate(f"trained {length:,}", (length, 1), (-2, -2), bbox=box, **place, **text)
 
 
 def by_length_tasks(members: Sequence[Member]) -> list[str]:
@@ -150,11 +136,10 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
     kind = evals.parse(task).kind
     retrieval = kind == "retrieval"
     figure, panels = grid(1 + retrieval, height=4, columns=2)
-    look = looks(members)
     shown = [member for member in members if member.of_task(task)]
     for place, member in enumerate(shown):
         found = member.of_task(task)
-        style = look[member.index]
+        style = member.look
         options = {"color": style.color, "ls": style.linestyle, "lw": 1.7, "marker": "o", "ms": 4}
         lengths, values = [m.length for m in found], [m.value for m in found]
         tag(panels[0].plot(lengths, values, **options), member)
@@ -162,7 +147,8 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
             # Side by side: what is farther than could be asked lies on one height.
             aside = 2 ** (0.04 * (place - (len(shown) - 1) / 2))
             places = [aside * length for length in lengths]
-            l50_against(panels[1], member, places, [m.estimate for m in found], style)
+            estimates = [(member, each.estimate) for each in found]
+            tag(l50.joined(panels[1], places, estimates), member)
     asked = [measured for member in shown for measured in member.of_task(task)]
     lengths = sorted({measured.length for measured in asked})
     trained = {member.trained_length for member in shown}
@@ -189,82 +175,31 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
     return figure
 
 
-def l50_against(
-    ax: Axes, member: Member, x: Sequence[float], estimates: Sequence[Estimate], style: Look
-) -> None:
-    """L50 with its intervals, joined; arrows where it lies beyond what was asked."""
-    points = [
-        (place, each)
-        for place, each in zip(x, estimates, strict=True)
-        if each.verdict != NOT_LEARNED
-    ]
-    tag(
-        ax.plot(
-            [place for place, _ in points],
-            [each.l50 for _, each in points],
-            color=style.color,
-            ls=style.linestyle,
-            lw=1.3,
-        ),
-        member,
-    )
-    for place, each in points:
-        l50_mark(ax, member, place, each, style)
-
-
-def l50_mark(ax: Axes, member: Member, x: float, estimate: Estimate, style: Look) -> None:
-    """One L50: a mark with its 95% interval, or an arrow to the side on which it lies."""
-    l50, color = estimate.l50, style.color
-    text = f"{member.label}, {estimate.task} at {estimate.length}: {estimate}"
-    artists: list[Artist] = [*ax.plot(x, l50, "o", color=color, ms=5, zorder=4)]
-    if estimate.verdict == MEASURED:
-        low = max(estimate.ci_low, estimate.shortest, 1)
-        high, open_above = min(estimate.ci_high, estimate.longest), np.isinf(estimate.ci_high)
-        artists += ax.plot([x, x], [low, high], color=color, lw=2.2, solid_capstyle="butt")
-        for end, open_, marker in ((low, estimate.ci_low == 0, "v"), (high, open_above, "^")):
-            if open_:  # the interval leaves what was asked
-                artists += ax.plot(x, end, marker, color=color, ms=5)
-    else:
-        up = estimate.verdict.startswith(">")
-        artists.append(
-            ax.annotate(
-                "",
-                (x, l50),
-                (0, 20 if up else -20),
-                textcoords="offset points",
-                arrowprops={"arrowstyle": "<|-", "color": color, "lw": 1.4, "shrinkB": 0},
-            )
-        )
-    hint(artists, text, member)
-
-
 def declared(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
     """What tasks declare to be drawn, as far as there is something to draw."""
     asked = {(m.task, m.length) for member in members for m in member.measurements}
-    tasks_of: dict[tuple[str, str, int], list[str]] = {}
+    tasks_of: dict[tuple[Plot, str, int], list[str]] = {}
     for name, length in sorted(
         asked, key=lambda key: (evals.parse(key[0]).order, len(key[0]), key)
     ):
         if plot := evals.parse(name).plot:
             # Whatever has no parameters needs no name.
-            panel = "" if plot.together or name.isidentifier() else f"{folded(name)}\n"
-            tasks_of.setdefault((plot.name, panel, length), []).append(name)
-    found: dict[str, tuple[Plot, list[Panel]]] = {}
-    for (plot_name, title, length), names in tasks_of.items():
-        task, curves = evals.parse(names[0]), {}
+            title = "" if plot.together or name.isidentifier() else f"{folded(name)}\n"
+            tasks_of.setdefault((plot, title, length), []).append(name)
+    found: dict[Plot, list[Panel]] = {}
+    for (plot, title, length), names in tasks_of.items():
+        curves = {}
         for member in members:
-            measured = [m for m in member.measurements if m.task in names and m.length == length]
-            own = [m.rows for m in measured if m.variant == TRAINED]
-            every = [m.rows for m in measured]
-            results = rows_lib.concatenate(own), rows_lib.concatenate(every)
-            if own and (of_member := task.curves(*results)):
+            every = [m for m in member.measurements if m.task in names and m.length == length]
+            own = [m.rows for m in every if m.variant == TRAINED]
+            results = map(rows_lib.concatenate, (own, [m.rows for m in every]))
+            if own and (of_member := evals.parse(names[0]).curves(*results)):
                 curves[member.index] = of_member
         if curves:
-            levels = {0.0} if task.plot and task.plot.levels else set()
+            levels = {0.0} if plot.levels else set()
             panel = Panel(f"{title}context of {length:,}", curves, levels, length)
-            assert task.plot
-            found.setdefault(plot_name, (task.plot, []))[1].append(panel)
-    return list(found.values())
+            found.setdefault(plot, []).append(panel)
+    return list(found.items())
 
 
 def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figure:
@@ -280,13 +215,12 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
         stacks = figure.subplots(stack, len(panels), sharex="col", sharey="row", squeeze=False)
         for row, label in zip(stacks, plot.ylabels, strict=True):
             row[0].set_ylabel(label)
-    look = looks(members)
     shown = [m for m in members if any(m.index in panel.curves for panel in panels)]
     for panel, *column in zip(panels, *stacks, strict=True):
         here = [member for member in shown if member.index in panel.curves]
         for member in here:
             for ax, curve in zip(column, panel.curves[member.index], strict=True):
-                _curve(ax, plot, member, curve, look[member.index])
+                _curve(ax, plot, member, curve)
         for ax in column:
             if plot.y_scale == "symlog":
                 ax.set_yscale("symlog", linthresh=0.01)
@@ -303,9 +237,9 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
             row[0].set_yscale("log", base=2)
             token_axis(row[0].yaxis)
     figure.supxlabel(plot.xlabel, fontsize=10)
-    mark = Line2D([], [], marker="D", mfc="white", color=INK, ls="none", label=plot.mark)
-    level = Line2D([], [], color=FAINT, ls=_DOTS, lw=1, label=plot.levels)
-    member_legend(figure, shown, [each for each in (mark, level) if each.get_label()], look)
+    mark = handle(plot.mark, marker="D", mfc="white", color=INK, ls="none")
+    level = handle(plot.levels, color=FAINT, ls=_DOTS, lw=1)
+    member_legend(figure, shown, [each for each in (mark, level) if each.get_label()])
     return figure
 
 
@@ -319,17 +253,18 @@ def _x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
         marked(ax.xaxis, {x: f"{x:,.5g}" if x < 1e5 else f"{x:.0e}" for x in values})
 
 
-def _curve(ax: Axes, plot: Plot, member: Member, curve: Curve, style: Look) -> None:
-    line: dict[str, Any] = {"color": style.color, "ls": style.linestyle, "marker": "o"}
+def _curve(ax: Axes, plot: Plot, member: Member, curve: Curve) -> None:
+    color = member.look.color
+    line: dict[str, Any] = {"color": color, "ls": member.look.linestyle, "marker": "o"}
     if plot.bars:
         spread = curve.y - curve.low, curve.high - curve.y
         bars = ax.errorbar(curve.x, curve.y, np.abs(spread), lw=1.5, ms=4, **line)
         tag(bars.get_children(), member)
     else:
-        options = {"color": style.color, "alpha": 0.13, "linewidth": 0}
+        options = {"color": color, "alpha": 0.13, "linewidth": 0}
         band = ax.fill_between(curve.x, curve.low, curve.high, **options)
         tag([band, *ax.plot(curve.x, curve.y, lw=1.7, ms=3.2, **line)], member)
     if curve.mark:
-        style_of_mark = {"mfc": "white", "mec": style.color, "mew": 1.6, "zorder": 5}
+        style_of_mark = {"mfc": "white", "mec": color, "mew": 1.6, "zorder": 5}
         mark = ax.plot(curve.mark.x, curve.mark.y, "D", ms=6.5, **style_of_mark)
-        hint(mark, f"{member.label}: {curve.mark.text}", member)
+        tag(mark, member, f"{member.label}: {curve.mark.text}")

@@ -5,20 +5,21 @@ import functools
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
+from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from model.rotary import Rotary
 from model.rotary.rope import Rope
+from reporting import l50
+from reporting.l50 import Shape
+from reporting.looks import FAINT, INK, WASH
 from reporting.members import Member, learned, tasks
-from reporting.style import FAINT, INK, looks, marked, tag
+from reporting.style import handle, marked, tag
 from theory import bound
 from theory.predictions import predict
 
@@ -32,26 +33,21 @@ _THEORY = {  # field of Predictions: (legend, color, linestyle)
 }
 
 
-class _Mark(NamedTuple):
-    """How one task's measurements are drawn: the leading task bold, the others beside it."""
+def _shapes(members: Sequence[Member]) -> dict[str, tuple[float, Shape]]:
+    """How tasks are drawn, and how far aside, as a share of the distance to the next member.
 
-    marker: str
-    size: float
-    alpha: float
-    width: float
-    shift: float  # to the side, as a share of the distance to the neighbour
-
-
-def _marks(members: Sequence[Member]) -> dict[str, _Mark]:
-    names = drawn(members)
+    The leading task, bold, stands on its place; the others, if a member has learned them, stand
+    alternately left and right of it.
+    """
+    names = tasks(members)
+    names = names[:1] + [name for name in names[1:] if learned(members, name)]
     sides = max(1, math.ceil((len(names) - 1) / 2))
-    marks = {}
+    shapes = {}
     for order, name in enumerate(names):
-        # The leading task on its place, the others alternately left and right of it.
         shift = 0.28 * (-1) ** order * math.ceil(order / 2) / sides
         size, alpha, width = (5.5, 0.65, 1.2) if order else (7.5, 1.0, 2.0)
-        marks[name] = _Mark("os^DvP"[order % 6], size, alpha, width, shift)
-    return marks
+        shapes[name] = shift, Shape("os^DvP"[order % 6], size, alpha, width)
+    return shapes
 
 
 def effective_context(members: Sequence[Member]) -> Figure:
@@ -80,14 +76,8 @@ def effective_context(members: Sequence[Member]) -> Figure:
     return figure
 
 
-def drawn(members: Sequence[Member]) -> list[str]:
-    """The leading task, and the others that a member has learned."""
-    names = tasks(members)
-    return names[:1] + [name for name in names[1:] if learned(members, name)]
-
-
 def _drawn_estimates(members: Sequence[Member]) -> list[Estimate]:
-    names = drawn(members)
+    names = _shapes(members)
     return [m.estimates[name] for m in members for name in names if name in m.estimates]
 
 
@@ -112,12 +102,12 @@ def _vertical_axis(ax: Axes, members: Sequence[Member]) -> None:
 
 def _trained_length(ax: Axes, members: Sequence[Member], *, labelled: bool) -> None:
     lengths = sorted({member.trained_length for member in members})
-    ax.axhspan(lengths[-1], ax.get_ylim()[1], color="#f4f5f7", zorder=0)
+    ax.axhspan(lengths[-1], ax.get_ylim()[1], color=WASH, zorder=0)
     for length in lengths:
         ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
         if labelled:
             place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-            look = {"fontsize": 8.5, "bbox": {"fc": "#f4f5f7", "ec": "none", "pad": 1}}
+            look = {"fontsize": 8.5, "bbox": {"fc": WASH, "ec": "none", "pad": 1}}
             text = f"trained length {length:,}"
             ax.annotate(text, (0.01, length), (0, 3), va="bottom", **place, **look)
 
@@ -228,45 +218,17 @@ def _draw_controls(ax: Axes, controls: Sequence[Member], members: Sequence[Membe
 def _draw_member(
     ax: Axes, member: Member, members: Sequence[Member], to_x: Callable[[float], float]
 ) -> None:
-    color = looks(members)[member.index].color
-    for task, mark in _marks(members).items():
+    for task, (shift, shape) in _shapes(members).items():
         if task in member.estimates:
-            _draw_estimate(ax, to_x(mark.shift), member, member.estimates[task], mark, color)
-
-
-def _draw_estimate(
-    ax: Axes, x: float, member: Member, estimate: Estimate, mark: _Mark, color: str
-) -> None:
-    """A mark with its interval, an arrow to where it lies beyond, or a hollow mark at the foot."""
-    l50, bottom = estimate.l50, ax.get_ylim()[0]
-    style = {"color": color, "alpha": mark.alpha}
-    shape = {"marker": mark.marker, "ms": mark.size, "zorder": 3.5 if mark.shift else 4}
-    if estimate.verdict == NOT_LEARNED:
-        hollow = {"markerfacecolor": "white", "markeredgewidth": 1.4}
-        dot = ax.plot(x, ax.get_yticks()[0], ls="none", **shape, **style, **hollow)
-        tag(dot, member, "not-learned")
-        return
-    tag(ax.plot(x, l50, ls="none", **shape, **style), member)
-    if estimate.verdict == MEASURED:
-        low, high = max(estimate.ci_low, bottom), min(estimate.ci_high, estimate.longest)
-        lines = {"elinewidth": mark.width, "capsize": mark.size / 2, "zorder": 3}
-        bar = ax.errorbar(x, l50, [[l50 - low], [high - l50]], fmt="none", **lines, **style)
-        tag(bar.get_children(), member)
-        if np.isinf(estimate.ci_high):  # the interval goes on beyond what was asked
-            tag(ax.plot(x, high, "^", ms=0.9 * mark.size, **style), member)
-    else:
-        end = l50 * 2.1 if estimate.verdict.startswith(">") else l50 / 2.1
-        head = {"arrowstyle": "-|>", "mutation_scale": 1.6 * mark.size, "shrinkA": 0, "shrinkB": 0}
-        arrow = FancyArrowPatch((x, l50), (x, end), lw=mark.width, zorder=3, **head, **style)
-        tag([ax.add_patch(arrow)], member, "censored")
+            l50.mark(ax, to_x(shift), member, member.estimates[task], shape)
 
 
 def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
     """Columns of handles: what was measured, how to read it, what theory says."""
     verdicts = {estimate.verdict for estimate in _drawn_estimates(members)}
     measured = [
-        _handle(f"measured: {task}", marker=mark.marker, ms=mark.size, alpha=mark.alpha)
-        for task, mark in _marks(members).items()
+        _handle(f"measured: {task}", marker=shape.marker, ms=shape.size, alpha=shape.alpha)
+        for task, (_, shape) in _shapes(members).items()
     ]
     theory = [
         _handle(label, color=color, ls=linestyle, lw=1.4)
@@ -284,5 +246,5 @@ def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
     return [column for column in (measured, theory, read) if column] or [[]]
 
 
-def _handle(label: str, **style) -> Line2D:
-    return Line2D([], [], label=label, **{"color": INK, "ls": "none", **style})
+def _handle(label: str, **options) -> Line2D:
+    return handle(label, **{"color": INK, "ls": "none", **options})

@@ -1,6 +1,6 @@
 """Figures of cells: accuracy by context length and place, and variants trained x evaluated."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -16,8 +16,10 @@ from data.figures import Grid
 from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.rows import TRAINED
-from reporting.members import Measurement, Member, at_several_lengths, task_order, tasks
-from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, hint
+from reporting.looks import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK
+from reporting.measurements import Measurement
+from reporting.members import Member, at_several_lengths, task_order, tasks
+from reporting.style import folded, grid, tag
 
 # Lightness rises evenly from dark blue to yellow, and with it the order survives every kind of
 # colour blindness; the papers' green to red does not.
@@ -41,18 +43,12 @@ def _lengths_axis(ax: Axes, member: Member, lengths: Sequence[int]) -> None:
     ax.set_title(member.label, fontsize=9)
 
 
-def _color_bar(figure: Figure, panels: Sequence[Axes], label: str) -> None:
-    mappable = ScalarMappable(Normalize(0, 1), MAP)
-    figure.colorbar(mappable, ax=list(panels), label=label, shrink=0.8, aspect=30)
-
-
 def place_tasks(members: Sequence[Member]) -> list[str]:
     """Retrieval tasks that say where in the context they asked."""
-    names = {name for member in members for name, _ in member.own}
     return [
         name
-        for name in task_order(name for name in names if evals.parse(name).kind == "retrieval")
-        if any(evals.parse(name).grid(found[0].rows) for _, found in _of(members, name))
+        for name in tasks(members)
+        if any(evals.parse(name).grid(each.rows) for m in members for each in m.of_task(name)[:1])
     ]
 
 
@@ -60,11 +56,6 @@ def distance_tasks(members: Sequence[Member]) -> list[str]:
     """The other retrieval tasks that a member was asked at several lengths, by distance."""
     several, by_place = at_several_lengths(members), place_tasks(members)
     return [task for task in tasks(members) if task in several and task not in by_place]
-
-
-def _of(members: Sequence[Member], task: str) -> list[tuple[Member, list[Measurement]]]:
-    found = [(member, member.of_task(task)) for member in members]
-    return [(member, measured) for member, measured in found if measured]
 
 
 def _by_distance(estimate: Estimate) -> Grid:
@@ -79,7 +70,8 @@ def _by_distance(estimate: Estimate) -> Grid:
 
 def places(members: Sequence[Member], task: str) -> Figure:
     """A panel a member: accuracy by context length and place, or distance with L50 as a line."""
-    shown, lowest, longest = _of(members, task), np.inf, 1.0
+    shown = [(member, found) for member in members if (found := member.of_task(task))]
+    lowest, longest = np.inf, 1.0
     figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
     by_distance = task not in place_tasks(members)
     for ax, (member, found) in zip(panels, shown, strict=True):
@@ -89,7 +81,7 @@ def places(members: Sequence[Member], task: str) -> Figure:
             for name, low, high, accuracy, count in zip(*cells, strict=True):
                 patch = _cell(ax, x, low, 1, high - low, MAP(accuracy) if count else EMPTY)
                 text = f"{accuracy:.2f} of {count}" if count else "not asked"
-                hint([patch], f"{where}, {name}: {text}", member)
+                tag([patch], member, f"{where}, {name}: {text}")
             if by_distance:
                 estimate = measured.estimate
                 lowest = min(lowest, float(cells.low.min()))
@@ -97,7 +89,7 @@ def places(members: Sequence[Member], task: str) -> Figure:
                 if estimate.verdict == MEASURED:
                     mark = ax.plot([x, x + 1], [estimate.l50] * 2, color="white", lw=3.2)
                     mark += ax.plot([x, x + 1], [estimate.l50] * 2, color=INK, lw=1.4)
-                    hint(mark, f"{where}: L50 {estimate}", member)
+                    tag(mark, member, f"{where}: L50 {estimate}")
         _lengths_axis(ax, member, [measured.length for measured in found])
         if by_distance:
             ax.set_facecolor(EMPTY)
@@ -109,7 +101,8 @@ def places(members: Sequence[Member], task: str) -> Figure:
     figure.supxlabel("context length (tokens)", fontsize=10)
     label = "distance to the answer (tokens)" if by_distance else "place in the context"
     figure.supylabel(label, fontsize=10)
-    _color_bar(figure, panels, "accuracy (exact match)")
+    colors, label = ScalarMappable(Normalize(0, 1), MAP), "accuracy (exact match)"
+    figure.colorbar(colors, ax=panels, label=label, shrink=0.8, aspect=30)
     return figure
 
 
@@ -118,11 +111,11 @@ def matrix_keys(members: Sequence[Member]) -> list[tuple[str, int]]:
     variants: dict[tuple[str, int], set[str]] = {}
     for member in members:
         for measured in member.measurements:
-            if evals.parse(measured.task).compared:
+            if measured.compared:
                 variants.setdefault((measured.task, measured.length), set()).add(measured.variant)
     several = [key for key, names in variants.items() if len(names) > 1]
-    tasks = task_order(task for task, _ in several)
-    return sorted(several, key=lambda key: (tasks.index(key[0]), key[1]))
+    order = task_order(task for task, _ in several)
+    return sorted(several, key=lambda key: (order.index(key[0]), key[1]))
 
 
 def cells(members: Sequence[Member], task: str, length: int) -> dict[tuple[int, str], Measurement]:
@@ -148,34 +141,28 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
     """Trained with (rows) x evaluated with (columns): brighter is better."""
     found = cells(members, task, length)
     shown = [member for member in members if any(index == member.index for index, _ in found)]
-    variants = list(dict.fromkeys([TRAINED, *(variant for _, variant in found)]))
-    variants = [each for each in variants if any(each == name for _, name in found)]
-    color = _colors(list(found.values()))
+    variants = sorted(dict.fromkeys(name for _, name in found), key=lambda name: name != TRAINED)
     roomy = len(variants) < 5
     names = [folded(variant, 22 if roomy else 12) for variant in variants]
     lines = max(name.count("\n") for name in names)
     width, height = 2.8 + 1.5 * len(variants), 1.1 + 0.14 * lines + 0.52 * len(shown)
     figure = Figure(figsize=(min(10, width), height), layout="constrained")
     ax = figure.subplots()
-    for (index, variant), measured in found.items():
-        member = next(member for member in shown if member.index == index)
+    bright = _brightness(list(found.values()))
+    for ((index, variant), measured), fill in zip(found.items(), MAP(bright), strict=True):
+        member = members[index]
         x, y = variants.index(variant), shown.index(member)
-        fill = color(measured)
         patch = _cell(ax, x, y, 1, 1, fill)
         dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.5
         value, _, interval = cell_text(measured).partition("\n")
-        ink: dict[str, Any] = {
-            "color": ON_DARK if dark else ON_BRIGHT,
-            "ha": "center",
-            "va": "center",
-        }
+        ink: Any = {"color": ON_DARK if dark else ON_BRIGHT, "ha": "center", "va": "center"}
         middle = y + (0.36 if interval else 0.5)
         texts = [ax.text(x + 0.5, middle, value, fontsize=10, **ink)]
         if interval:
             texts.append(ax.text(x + 0.5, y + 0.72, interval, fontsize=7.5, **ink))
         said = str(measured.estimate) if measured.kind == "retrieval" else f"{measured.value:.4f}"
         where = f"trained {member.label}, evaluated {variant}"
-        hint([patch, *texts], f"{where}: {said}", member)
+        tag([patch, *texts], member, f"{where}: {said}")
     ax.set_xlim(0, len(variants))
     ax.set_ylim(len(shown), 0)
     ax.set_xticks(np.arange(len(variants)) + 0.5, names, fontsize=8.5 if roomy else 7.5)
@@ -193,27 +180,20 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
 
 def said(members: Sequence[Member], task: str, length: int) -> str:
     """The matrix in words, for who cannot see it."""
-    names = {member.index: member.label for member in members}
     return "; ".join(
-        f"{names[index]} with {variant} {' '.join(cell_text(measured).split())}"
+        f"{members[index].label} with {variant} {' '.join(cell_text(measured).split())}"
         for (index, variant), measured in cells(members, task, length).items()
     )
 
 
-def _colors(found: Sequence[Measurement]) -> Callable[[Measurement], tuple]:
-    """Cividis by rank of goodness: L50 by its logarithm, nats reversed, shares from 0 to 1."""
-    kind = found[0].kind
-    if kind == "retrieval":
-        known = [m.estimate.l50 for m in found if m.estimate.verdict != NOT_LEARNED] or [1.0]
-        norm = LogNorm(min(known), max(max(known), 1.01 * min(known)))
-
-        def color(measured: Measurement) -> tuple:
-            estimate = measured.estimate
-            return MAP(0.0 if estimate.verdict == NOT_LEARNED else norm(estimate.l50))
-
-        return color
-    if kind == "likelihood":
-        values = [measured.value for measured in found]
-        nats = Normalize(min(values), max(values) or 1)
-        return lambda measured: MAP(1 - nats(measured.value))
-    return lambda measured: MAP(measured.value)
+def _brightness(found: Sequence[Measurement]) -> np.ndarray:
+    """From 0 to 1, greater is better: L50 by its logarithm, nats reversed, shares as they are."""
+    if found[0].kind == "retrieval":
+        l50 = np.array([measured.estimate.l50 for measured in found])  # NaN: not learned
+        least = np.nanmin([*l50, np.inf])
+        most = np.nanmax([*l50, 1.01 * least])
+        return np.nan_to_num(LogNorm(least, most)(l50)) if least < np.inf else np.zeros(len(found))
+    values = np.array([measured.value for measured in found])
+    if found[0].kind == "likelihood":
+        return 1 - Normalize(values.min(), values.max() or 1)(values)
+    return values

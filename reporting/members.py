@@ -8,61 +8,17 @@ import numpy as np
 
 import evals
 from evals import rows as rows_lib
-from evals.estimate import effective_context
 from evals.estimate.effective_context import NOT_LEARNED, Estimate
-from evals.kinds import KINDS
-from evals.rows import TRAINED, Rows
+from evals.rows import TRAINED
 from experiment import stages
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from reporting.labels import labels, setting
-from reporting.tables import relative
+from reporting.looks import Look, looks
+from reporting.measurements import Measurement, measurements
 from theory.predictions import Predictions, predict
 
 LOSS_POINTS = 150
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Measurement:
-    """What one member answered under one variant, on one task at one context length.
-
-    Attributes:
-      task: as an expression.
-      length: context length of the evaluation, tokens.
-      variant: evaluated with, relative to training: "trained", or as `tables.relative` says it.
-      rotary: the same as a whole expression.
-      rows: of all seeds, at the last checkpoint evaluated.
-    """
-
-    task: str
-    length: int
-    variant: str
-    rotary: str
-    rows: Rows
-
-    @property
-    def kind(self) -> str:
-        """`Task.kind`."""
-        return evals.parse(self.task).kind
-
-    @functools.cached_property
-    def estimate(self) -> Estimate:
-        """Effective context, of a retrieval task."""
-        return effective_context.estimate(self.rows)
-
-    @functools.cached_property
-    def by_seed(self) -> dict[int, Estimate]:
-        """Effective context of each seed; too few resamples for an interval."""
-        seeds = np.unique(self.rows["seed"]).tolist()
-        return {
-            seed: effective_context.estimate(rows_lib.select(self.rows, seed=seed), resamples=50)
-            for seed in seeds
-        }
-
-    @functools.cached_property
-    def value(self) -> float:
-        """The one number of it, as `evals.kinds` says."""
-        return KINDS[self.kind].value(self.rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,6 +29,7 @@ class Member:
       index: place in the page's order, from 0: bases ascending, then controls.
       label: what tells it apart from the others (`reporting.labels`); with the step where several
         stages are here.
+      look: colour and dashes.
       runs: one run directory a seed.
       config: of the first run, in force in the stage.
       superseded: whether training has gone on to another stage.
@@ -85,6 +42,7 @@ class Member:
 
     index: int
     label: str
+    look: Look
     runs: tuple[RunDirectory, ...]
     config: ExperimentConfig
     superseded: bool
@@ -119,12 +77,8 @@ class Member:
     @functools.cached_property
     def estimates(self) -> dict[str, Estimate]:
         """Effective context by task, of `nearest`."""
-        found = {task: self.nearest(task) for task, _ in self.own}
-        return {
-            task: measured.estimate
-            for task, measured in found.items()
-            if measured and measured.kind == "retrieval"
-        }
+        nearest = (self.nearest(task) for task, _ in self.own)
+        return {each.task: each.estimate for each in nearest if each and each.kind == "retrieval"}
 
 
 def read(runs: Sequence[RunDirectory]) -> list[Member]:
@@ -136,9 +90,10 @@ def read(runs: Sequence[RunDirectory]) -> list[Member]:
     members = [member for group in groups.values() for member in _members(tuple(group))]
     members.sort(key=_order)
     names = labels([member.config for member in members])
+    styles = looks([member.base for member in members])
     return [
-        dataclasses.replace(member, index=index, label=name + member.label)
-        for index, (member, name) in enumerate(zip(members, names, strict=True))
+        dataclasses.replace(member, index=index, label=name + member.label, look=look)
+        for index, (member, name, look) in enumerate(zip(members, names, styles, strict=True))
     ]
 
 
@@ -165,32 +120,18 @@ def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
         yield Member(
             index=0,
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
+            look=looks([None])[0],  # until it stands among the others
             runs=runs,
             config=config,
             superseded=number != last,
             theory=predict(config.model.rotary_table(config.data.context_length).inv_freq),
-            measurements=tuple(_measurements(own, config)),
+            measurements=tuple(sorted(measurements(own, config), key=_shown_first)),
             losses=tuple(filter(None, map(_loss, runs))) if number == last else (),
         )
 
 
-def _measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:
-    found = []
-    for task in task_order(np.unique(rows["task"]).tolist()):
-        of_task = rows_lib.select(rows, task=task)
-        for rotary in dict.fromkeys(of_task["rotary"].tolist()):
-            latest = _latest(rows_lib.select(of_task, rotary=rotary))
-            for length in np.unique(latest["length"]).tolist():
-                found.append(
-                    Measurement(
-                        task=task,
-                        length=length,
-                        variant=relative(rotary, config),
-                        rotary=rotary,
-                        rows=rows_lib.select(latest, length=length),
-                    )
-                )
-    return sorted(found, key=lambda measured: measured.variant != TRAINED)
+def _shown_first(measured: Measurement) -> tuple:
+    return measured.variant != TRAINED, *_task_order(measured.task)
 
 
 def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:
@@ -203,33 +144,26 @@ def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:
     return tokens, loss
 
 
-def _latest(rows: Rows) -> Rows:
-    """Of the last checkpoint evaluated; a seed that has not come so far is left out."""
-    return rows_lib.select(rows, step=rows["step"].max(initial=-1))
-
-
 def task_order(names: Iterable[str]) -> list[str]:
     """Tasks in the page's order: as they say themselves, then by name."""
-    return sorted(set(names), key=lambda name: (evals.parse(name).order, name))
+    return sorted(set(names), key=_task_order)
+
+
+def _task_order(name: str) -> tuple:
+    return evals.parse(name).order, name
 
 
 def at_several_lengths(members: Sequence[Member]) -> list[str]:
     """Tasks that a member was asked at several lengths, under its own variant."""
-    found = set()
-    for member in members:
-        asked = [task for task, _ in member.own]
-        found |= {task for task in asked if asked.count(task) > 1}
-    return task_order(found)
-
-
-def tasks(members: Sequence[Member]) -> list[str]:
-    """Every retrieval task that was evaluated, the one that leads the page first."""
     return task_order(
-        task
-        for member in members
-        for (task, _), measured in member.own.items()
-        if measured.kind == "retrieval"
+        task for member in members for task, _ in member.own if len(member.of_task(task)) > 1
     )
+
+
+def tasks(members: Sequence[Member], *kinds: str) -> list[str]:
+    """Every task of these kinds (retrieval) that was evaluated, the leading one first."""
+    own = [measured for member in members for measured in member.own.values()]
+    return task_order(each.task for each in own if each.kind in (kinds or ("retrieval",)))
 
 
 def learned(members: Sequence[Member], task: str) -> bool:

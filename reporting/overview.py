@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from reporting.labels import flatten
 from reporting.members import Member, learned, tasks
-from reporting.page import Finding, Folded, Part, Table, words
+from reporting.page import NONE, Finding, Folded, Part, Table, words
 from theory.predictions import HORIZON
 
 
@@ -51,27 +51,26 @@ def _finding(label: str, estimate: Estimate) -> Finding:
 def numbers(members: Sequence[Member]) -> Table:
     """Of every member: what the leading task measured, what theory says, and the other tasks."""
     names = tasks(members)
-    lead, others = names[:1], [name for name in names[1:] if learned(members, name)]
-    heads, groups = ["member"], []
-    if lead:
-        heads += ["effective context [95% CI]", "L85", "ceiling", "revival"]
-        groups.append((f"measured: {lead[0]}", 4))
-    heads += ["theory length", "quarter period", "full period", *others]
-    groups.append(("predicted (tokens)", 3))
-    if others:
-        groups.append(("effective context, other tasks", len(others)))
-    lines = []
+    others = [name for name in names[1:] if learned(members, name)]
+    lines, groups = [], {}
     for member in members:
         theory = member.theory
-        cells = [
-            member.label,
-            *(cell for name in lead for cell in _measured(member.estimates.get(name))),
-            "none" if theory.first_violation is None else f"{theory.first_violation:,}",
-            *map(_tokens, (theory.quarter_period, theory.full_period)),
-            *(str(member.estimates.get(name, "not evaluated")) for name in others),
-        ]
+        groups = {f"measured: {name}": _measured(member, name) for name in names[:1]}
+        groups["predicted (tokens)"] = {
+            "theory length": _tokens(theory.first_violation),
+            "quarter period": _tokens(theory.quarter_period),
+            "full period": _tokens(theory.full_period),
+        }
+        groups["effective context, other tasks"] = {
+            name: str(member.estimates.get(name, "not evaluated")) for name in others
+        }
+        cells = {"member": member.label}
+        for group in groups.values():
+            cells |= group
         lines.append((member.index, cells))
-    return Table(heads=heads, lines=lines, groups=groups, caption=_caption(members))
+    # Every member has the same columns.
+    spans = [(name, len(group)) for name, group in groups.items() if group]
+    return Table.of(lines, caption=_caption(members), groups=spans)
 
 
 def _caption(members: Sequence[Member]) -> str:
@@ -88,19 +87,21 @@ def _caption(members: Sequence[Member]) -> str:
     return words("numbers", measured=measured, not_learned=not_learned, horizon=HORIZON)["caption"]
 
 
-def _measured(estimate: Estimate | None) -> list[str]:
-    if estimate is None:
-        return ["not evaluated", "–", "–", "–"]
-    revival = f"{estimate.revival:.2f} at {estimate.revival_distance:.0f}"
-    return [
-        str(estimate),
-        estimate.l85_text,
-        f"{estimate.ceiling:.2f}",
-        "–" if math.isnan(estimate.revival) else revival,
-    ]
+def _measured(member: Member, task: str) -> dict[str, str]:
+    estimate, revival = member.estimates.get(task), NONE
+    if estimate and not math.isnan(estimate.revival):
+        revival = f"{estimate.revival:.2f} at {estimate.revival_distance:.0f}"
+    return {
+        "effective context [95% CI]": str(estimate or "not evaluated"),
+        "L85": estimate.l85_text if estimate else NONE,
+        "ceiling": f"{estimate.ceiling:.2f}" if estimate else NONE,
+        "revival": revival,
+    }
 
 
-def _tokens(count: float) -> str:
+def _tokens(count: float | None) -> str:
+    if count is None:
+        return "none"
     return "∞" if math.isinf(count) else f"{count:,.0f}"
 
 
@@ -109,17 +110,20 @@ def differences(members: Sequence[Member]) -> list[Part]:
     settings = [flatten(member.config) for member in members]
     fields = list(dict.fromkeys(field for setting in settings for field in setting))
     different = [f for f in fields if len({setting.get(f) for setting in settings}) > 1]
-    shared = [(None, (field, settings[0][field])) for field in fields if field not in different]
+    shared = [
+        (None, {"field": field, "value": settings[0][field]})
+        for field in fields
+        if field not in different
+    ]
     lines = [
-        (member.index, [member.label, *(setting.get(field, "") for field in different)])
+        (member.index, {"member": member.label, **{f: setting.get(f, "") for f in different}})
         for member, setting in zip(members, settings, strict=True)
     ]
-    heads = ["member", *different] if different else []
     nothing = "" if different else "Nothing: there is one member."
     return [
-        Table(heads=heads, lines=lines if different else [], caption=nothing, wraps=True),
+        Table.of(lines if different else [], caption=nothing, wraps=True),
         Folded(
             summary=f"Configuration shared by all members ({len(shared)} fields)",
-            part=Table(heads=["field", "value"], lines=shared, wraps=True),
+            part=Table.of(shared, wraps=True),
         ),
     ]

@@ -9,12 +9,10 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import jinja2
 from markupsafe import Markup
-
-from reporting.style import Look
 
 _FOLDER = Path(__file__).with_name("templates")
 _WORDS = tomllib.loads((_FOLDER / "words.toml").read_text(encoding="utf-8"))
@@ -25,6 +23,8 @@ _TEMPLATES = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+
+NONE = "–"  # in the cell of a number that does not exist
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,6 +64,13 @@ class Table:
     groups: Sequence[tuple[str, int]] = ()
     wraps: bool = False
 
+    @classmethod
+    def of(cls, lines: Sequence[tuple[int | None, Mapping[str, str]]], **options) -> "Table":
+        """Of cells by head, with a column for every head of any line."""
+        heads = list(dict.fromkeys(head for _, cells in lines for head in cells))
+        filled = [(index, [cells.get(head, NONE) for head in heads]) for index, cells in lines]
+        return cls(heads=heads, lines=filled, **options)
+
     @property
     def edges(self) -> set[int]:
         """Columns that begin a group."""
@@ -95,8 +102,8 @@ class Section:
     """A heading, and parts of which those with a name are shown one at a time."""
 
     title: str
-    parts: Sequence[Part] = ()
-    choices: Mapping[str, Part] = dataclasses.field(default_factory=dict)
+    parts: list[Part]
+    choices: dict[str, Part] = dataclasses.field(default_factory=dict)
 
     @property
     def anchor(self) -> str:
@@ -114,40 +121,11 @@ class Finding:
     after: str
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Page:
-    """All that the page shows.
-
-    Attributes:
-      names: of the configs.
-      facts: how many members, seeds and so on.
-      questions: that the configs ask.
-      opening: of the answer in short, or why there is none.
-      findings: the answer in short.
-      lead: the leading figure.
-      missing: (what is not there yet, the command that makes it).
-      sections: all else, in order.
-      provenance: versions and fingerprints, one sentence each.
-      looks: of the members, by index.
-    """
-
-    names: Sequence[str]
-    facts: Sequence[str]
-    questions: Sequence[str]
-    opening: str
-    findings: Sequence[Finding]
-    lead: Picture
-    missing: Commands
-    sections: Sequence[Section]
-    provenance: Sequence[str]
-    looks: Mapping[int, Look]
-
-
 def words(name: str, /, **given: object) -> dict[str, str]:
     """What templates/words.toml has under a name, with `given` filled in."""
     return {key: " ".join(text.format(**given).split()) for key, text in _WORDS[name].items()}
 
 
-def render(page: Page) -> str:
-    """The page as one HTML file with everything inside."""
-    return _TEMPLATES.get_template("page.html").render(page=page)
+def render(**page: Any) -> str:
+    """The page as one HTML file with everything inside; templates/page.html says of what."""
+    return _TEMPLATES.get_template("page.html").render(page)

@@ -1,26 +1,17 @@
 """The page's tables, one a question; a cell says as much as its rows can."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import evals
 from evals import rows as rows_lib
 from evals.estimate import summaries, thresholds
 from evals.estimate.summaries import MeanWithError
 from reporting import predictors
-from reporting.members import Member, learned, task_order
-from reporting.page import Table, words
+from reporting.members import Member, learned, tasks
+from reporting.page import NONE, Table, words
 from reporting.tables import likelihoods
 
-NONE = "–"
-
 Line = tuple[int | None, dict[str, str]]  # the member it is about, and cells by head
-
-
-def _table(lines: Sequence[Line], caption: str) -> Table:
-    """With a column for every head of any line."""
-    heads = list(dict.fromkeys(head for _, cells in lines for head in cells))
-    filled = [(index, [cells.get(head, NONE) for head in heads]) for index, cells in lines]
-    return Table(heads=heads, lines=filled, caption=caption)
 
 
 def trained_lengths(members: Sequence[Member], task: str) -> Table:
@@ -32,14 +23,14 @@ def trained_lengths(members: Sequence[Member], task: str) -> Table:
         found = {member.trained_length: str(member.estimates[task]) for member in each}
         by_length = {f"trained on {length:,}": found.get(length, NONE) for length in lengths}
         lines.append((None, {"variant": predictors.name(each), **by_length}))
-    return _table(lines, words("trained_lengths", task=task)["caption"])
+    return Table.of(lines, caption=words("trained_lengths", task=task)["caption"])
 
 
 def rules(members: Sequence[Member]) -> dict[str, Table]:
     """Effective context beside what other rules make of the same rows, by task learned."""
     return {
         task: _rules(members, task)
-        for task in task_order(_asked(members, "retrieval", "score"))
+        for task in tasks(members, "retrieval", "score")
         if learned(members, task) or _passes(members, task)
     }
 
@@ -62,7 +53,7 @@ def _rules(members: Sequence[Member], task: str) -> Table:
             cells[f"above {threshold:g}"] = str(found)
         lines.append((member.index, cells))
     said = ", ".join(f"{length:,}" for length in sorted(lengths))
-    return _table(lines, words("rules", lengths=said)["caption"])
+    return Table.of(lines, caption=words("rules", lengths=said)["caption"])
 
 
 def _passes(members: Sequence[Member], task: str) -> bool:
@@ -76,34 +67,30 @@ def scores(members: Sequence[Member]) -> Table | None:
     keys = sorted({key for m in members for key, own in m.own.items() if own.kind == "score"})
     lines: list[Line] = []
     for member in members:
-        if any(key in member.own for key in keys):
-            shares = {
-                f"{task} at {length:,}": _percent(
-                    summaries.share(member.own[task, length].rows, column="exact_match")
-                )
-                if (task, length) in member.own
-                else NONE
-                for task, length in keys
-            }
-            lines.append((member.index, {"member": member.label, **shares}))
-    return _table(lines, words("scores")["caption"]) if lines else None
+        if asked := member.own.keys() & set(keys):
+            cells = {"member": member.label} | {f"{task} at {n:,}": NONE for task, n in keys}
+            for task, length in asked:
+                share = summaries.share(member.own[task, length].rows, column="exact_match")
+                cells[f"{task} at {length:,}"] = _percent(share)
+            lines.append((member.index, cells))
+    return Table.of(lines, caption=words("scores")["caption"]) if lines else None
 
 
 def texts(members: Sequence[Member]) -> dict[str, Table]:
     """Likelihood of text by every measure that its rows allow, by task."""
     found: dict[str, Table] = {}
-    for task in task_order(_asked(members, "likelihood")):
+    for task in tasks(members, "likelihood"):
         lines = [
             (
                 member.index,
-                {"member": member.label, "length": f"{measured.length:,}"}
-                | likelihoods(measured.rows, measured.rows),
+                {"member": member.label, "length": f"{each.length:,}"} | likelihoods(each),
             )
             for member in members
-            for measured in member.of_task(task)
+            for each in member.of_task(task)
+            if each.compared
         ]
-        if evals.parse(task).compared:
-            found[task] = _table(lines, words("texts")["caption"])
+        if lines:
+            found[task] = Table.of(lines, caption=words("texts")["caption"])
     return found
 
 
@@ -129,13 +116,10 @@ def shares(members: Sequence[Member]) -> dict[str, dict[str, Table]]:
                     lines.setdefault(length, []).append((member.index, cells))
         if lines:
             found[table.section] = {
-                f"at {length:,}": _table(lines[length], table.caption) for length in sorted(lines)
+                f"at {length:,}": Table.of(lines[length], caption=table.caption)
+                for length in sorted(lines)
             }
     return found
-
-
-def _asked(members: Sequence[Member], *kinds: str) -> Iterable[str]:
-    return {m.task for each in members for m in each.own.values() if m.kind in kinds}
 
 
 def _percent(share: MeanWithError) -> str:

@@ -1,10 +1,10 @@
 """Figures as files beside the page, and as elements inside it."""
 
-import dataclasses
 import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -16,8 +16,7 @@ from reporting.style import for_page
 _PAGE_WIDTH = 10  # inches
 
 
-@dataclasses.dataclass(frozen=True)
-class Drawing:
+class Drawing(NamedTuple):
     """A figure, to be saved under its name.
 
     Attributes:
@@ -30,33 +29,19 @@ class Drawing:
     words: Mapping[str, str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Pictures:
-    """Where figures go: beside the page `out`, and into it."""
-
-    out: Path
-    members: Sequence[Member]
-
-    def save(self, drawing: Drawing) -> Picture:
-        """Saves a figure as PNG and SVG and returns it for the page, as inline SVG."""
-        name, figure = "_".join(re.findall(r"\w+", drawing.name)), drawing.figure
-        figure.savefig(self.out.with_name(f"{name}.png"))
-        figure.set_layout_engine("none")  # it is laid out by now
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-        svg = show_hints(buffer.getvalue())
-        self.out.with_name(f"{name}.svg").write_text(svg, encoding="utf-8")
-        return Picture(
-            svg=Markup(for_page(inline(svg, name), self.members)),
-            width=figure.get_figwidth() / _PAGE_WIDTH,
-            alternative=drawing.words["alternative"],
-            caption=drawing.words["caption"],
-        )
-
-
-def show_hints(svg: str) -> str:
-    """`reporting.style.hint` made visible: a title inside its element, which browsers show."""
-    return re.sub(r'<g id="([\w-]+) title:([^"]*)">', r'<g class="\1"><title>\2</title>', svg)
+def save(drawing: Drawing, page: Path, members: Sequence[Member]) -> Picture:
+    """Saves a figure as PNG and SVG beside `page`, and returns it for that, as inline SVG."""
+    name, figure = "_".join(re.findall(r"\w+", drawing.name)), drawing.figure
+    figure.savefig(page.with_name(f"{name}.png"))
+    figure.set_layout_engine("none")  # it is laid out by now
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    # What `reporting.style.tag` hid: a title inside its element, which browsers show.
+    hidden, shown = r'<g id="([\w-]+) title:([^"]*)">', r'<g class="\1"><title>\2</title>'
+    svg = re.sub(hidden, shown, buffer.getvalue())
+    page.with_name(f"{name}.svg").write_text(svg, encoding="utf-8")
+    svg = Markup(for_page(inline(svg, name), members))
+    return Picture(svg=svg, width=figure.get_figwidth() / _PAGE_WIDTH, **drawing.words)
 
 
 def inline(svg: str, name: str) -> str:

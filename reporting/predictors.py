@@ -1,20 +1,20 @@
 """L50 against what could bound it: lengths that the frequencies predict, and the trained length."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from evals.estimate import regression
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED
 from evals.estimate.regression import Point, Regression
 from model import rotary as rotary_lib
-from reporting.curves import l50_mark
+from reporting import l50
+from reporting.looks import FAINT, INK
 from reporting.members import Member, tasks
-from reporting.style import FAINT, INK, Look, grid, looks, marked_lengths, member_legend, token_axis
+from reporting.style import grid, handle, marked_lengths, member_legend, token_axis
 
 NAMES = {
     "first_violation": "theory length",
@@ -64,11 +64,10 @@ def _learned(members: Sequence[Member], task: str) -> list[Member]:
 
 
 def _regressions(members: Sequence[Member], task: str) -> list[Regression]:
-    measured = [(member, member.nearest(task)) for member in members]
     points = [
         Point.of(estimate, base=member.label, predictors=vars(member.theory))
-        for member, nearest in measured
-        if nearest is not None
+        for member in members
+        if (nearest := member.nearest(task))
         for estimate in nearest.by_seed.values()
         if estimate.verdict != NOT_LEARNED
     ]
@@ -78,31 +77,25 @@ def _regressions(members: Sequence[Member], task: str) -> list[Regression]:
         return []
 
 
-def against_predictors(comparison: Comparison, members: Sequence[Member]) -> Figure:
+def against_predictors(comparison: Comparison) -> Figure:
     """A panel a predictor, log-log: L50, the regression line, and the line y = x.
 
     Bases that see beyond what was asked are arrows, which the line does not know.
     """
     figure, panels = grid(len(NAMES), height=4.3, sharey=True)
-    look = looks(members)
     for ax, predictor in zip(panels, NAMES, strict=True):
-        _predictor_panel(ax, comparison, predictor, look)
+        _predictor_panel(ax, comparison, predictor)
     figure.supxlabel("predicted length (tokens, log scale)", fontsize=10)
     panels[0].set_ylabel("effective context (tokens, log scale)")
-    handles = [
-        Line2D([], [], label="y = x", **_DIAGONAL),
-        Line2D([], [], color=INK, lw=1.3, label="regression"),
-    ]
+    handles = [handle("y = x", **_DIAGONAL), handle("regression", color=INK, lw=1.3)]
     if any(m.estimates[comparison.task].verdict != MEASURED for m in comparison.members):
         style = {"color": INK, "ls": "none", "marker": r"$\uparrow$", "ms": 9}
-        handles.append(Line2D([], [], label="beyond what was\nasked: not fitted", **style))
-    member_legend(figure, comparison.members, handles, look, marker="o")
+        handles.append(handle("beyond what was\nasked: not fitted", **style))
+    member_legend(figure, comparison.members, handles, marker="o")
     return figure
 
 
-def _predictor_panel(
-    ax: Axes, comparison: Comparison, predictor: str, look: Mapping[int, Look]
-) -> None:
+def _predictor_panel(ax: Axes, comparison: Comparison, predictor: str) -> None:
     lengths, fitted, values = [], [], []
     for member in comparison.members:
         estimate = member.estimates[comparison.task]
@@ -111,7 +104,7 @@ def _predictor_panel(
         if length is not None and length < np.inf:
             lengths.append(float(length))
             fitted += [length] if estimate.verdict == MEASURED else []
-            l50_mark(ax, member, length, estimate, look[member.index])
+            l50.mark(ax, length, member, estimate)
     if not lengths:
         ax.set_title(f"{NAMES[predictor]}: none")
         return
@@ -142,10 +135,14 @@ def _axes_and_diagonal(ax: Axes, x: tuple[float, float], y: tuple[float, float])
 
 def _says(line: Regression) -> str:
     return (
-        f"slope {line.slope:.2f} [{line.slope_low:.2f}, {line.slope_high:.2f}]\n"
-        f"intercept {line.intercept:.2f} [{line.intercept_low:.2f}, {line.intercept_high:.2f}]\n"
+        f"slope {_interval(line, 'slope')}\nintercept {_interval(line, 'intercept')}\n"
         f"a base left out: ±{line.error:.2f} octaves"
     )
+
+
+def _interval(line: Regression, name: str) -> str:
+    value, low, high = (getattr(line, f"{name}{end}") for end in ("", "_low", "_high"))
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def reading(comparison: Comparison) -> str:
@@ -165,8 +162,8 @@ def reading(comparison: Comparison) -> str:
     if theory is not None:
         times, low, high = (2**x for x in (theory.offset, theory.offset_low, theory.offset_high))
         text += (
-            f"; on the theory length the slope is {theory.slope:.2f} [{theory.slope_low:.2f}, "
-            f"{theory.slope_high:.2f}], and effective context is {times:.2g} times as long "
+            f"; on the theory length the slope is {_interval(theory, 'slope')}, and effective "
+            f"context is {times:.2g} times as long "
             f"[{low:.2g}, {high:.2g}], where a bound that is reached would have 1 and 1"
         )
     line = comparison.regressions[0]
@@ -199,23 +196,17 @@ def against_trained_length(members: Sequence[Member], task: str) -> Figure:
     """A line a base: does L50 stop growing with the trained length?"""
     figure = Figure(figsize=(9.2, 5), layout="constrained")
     ax = figure.subplots()
-    look = looks(members)
     lengths = sorted({member.trained_length for member in members})
     handles, values = [], list(lengths)
     every = by_trained_length(members, task)
     for place, series in enumerate(every):
-        color = look[series[0].index].color
-        dash = look[series[0].index].linestyle if series[0].base is None else "-"
-        handles.append(Line2D([], [], color=color, ls=dash, lw=2.2, label=name(series)))
+        look = series[0].look
+        handles.append(handle(name(series), color=look.color, ls=look.linestyle, lw=2.2))
         # Side by side: what is farther than could be asked lies on one height.
         aside = 2 ** (0.07 * (place - (len(every) - 1) / 2))
-        shown = _learned(series, task)
-        y = [member.estimates[task].l50 for member in shown]
-        ax.plot([aside * m.trained_length for m in shown], y, color=color, ls=dash, lw=1.3)
-        for member in shown:
-            at = aside * member.trained_length
-            l50_mark(ax, member, at, member.estimates[task], look[member.index])
-        values += y
+        places = [aside * member.trained_length for member in series]
+        l50.joined(ax, places, [(member, member.estimates[task]) for member in series])
+        values += [member.estimates[task].l50 for member in _learned(series, task)]
     _axes_and_diagonal(
         ax, (lengths[0] / 1.3, lengths[-1] * 1.3), (min(values) / 1.6, max(values) * 1.7)
     )
@@ -223,6 +214,6 @@ def against_trained_length(members: Sequence[Member], task: str) -> Figure:
     ax.set_xlabel("trained length T (tokens, log scale)")
     ax.set_ylabel("effective context (tokens, log scale)")
     ax.set_title(f"Effective context on {task} against trained length")
-    handles.append(Line2D([], [], label="as far as trained", **_DIAGONAL))
+    handles.append(handle("as far as trained", **_DIAGONAL))
     figure.legend(handles=handles, loc="outside right center")
     return figure

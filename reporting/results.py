@@ -47,19 +47,21 @@ from typing import Any
 
 import numpy as np
 
-import evals
 from evals import rows as rows_lib
 from evals.estimate import summaries, thresholds
 from evals.estimate.effective_context import Estimate
 from model import rotary as rotary_lib
-from reporting import tables
-from reporting.members import Measurement, Member
+from reporting.measurements import Measurement
+from reporting.members import Member
 
+_OF_ESTIMATE = (
+    *("ceiling", "verdict", "l50", "l50_low", "l50_high", "l85", "l85_low", "l85_high"),
+    *("isotonic_l50", "revival", "revival_distance"),
+)
 COLUMNS = (
     *("member", "task", "kind", "length", "schedule", "rotary", "trained_rotary", "base"),
     *("trained_length", "step", "seed", "seeds", "documents", "answers", "score", "chance"),
-    *("ceiling", "verdict", "l50", "l50_low", "l50_high", "l85", "l85_low", "l85_high"),
-    *("isotonic_l50", "revival", "revival_distance", "effective_length", "visual_edge"),
+    *(*_OF_ESTIMATE, "effective_length", "visual_edge"),
     *("nll", "perplexity", "bits_per_byte", "word_perplexity", "book_perplexity"),
     *("window_mean_nll", "context_gain", "context_gain_length", "first_loss", "first_loss_error"),
     *("theory_length", "quarter_period", "full_period"),
@@ -90,29 +92,26 @@ def lines(member: Member) -> Iterator[dict[str, Any]]:
     for measured in member.measurements:
         line = _common(member, measured)
         if measured.kind == "likelihood":
-            line |= _likelihood(measured)
+            line |= summaries.likelihoods(measured.rows)
         else:
             line["score"] = measured.value
             line |= whole_task[measured.task, measured.rotary]
         if measured.kind == "retrieval":
-            line |= _context(measured.estimate)
-        own = member.own.get((measured.task, measured.length))
-        line |= evals.parse(measured.task).columns(measured.rows, own and own.rows)
-        yield line
+            line |= _of_estimate(measured.estimate)
+        yield line | measured.own_columns
         if measured.kind == "retrieval" and len(measured.by_seed) > 1:
             for seed, estimate in measured.by_seed.items():
                 rows = rows_lib.select(measured.rows, seed=seed)
-                of_seed = _common(member, measured) | _context(estimate)
-                for name in ("l50_low", "l50_high", "l85_low", "l85_high"):
-                    of_seed[name] = float("nan")
-                of_seed |= {"seed": seed, "seeds": 1, "answers": len(rows["task"])}
-                of_seed["score"] = thresholds.mean_accuracy(rows)
-                yield of_seed
+                score = thresholds.mean_accuracy(rows)
+                seeds = {"seed": seed, "seeds": 1, "answers": len(rows["task"]), "score": score}
+                no_interval = dict.fromkeys(
+                    ("l50_low", "l50_high", "l85_low", "l85_high"), math.nan
+                )
+                yield _common(member, measured) | _of_estimate(estimate) | seeds | no_interval
 
 
 def _common(member: Member, measured: Measurement) -> dict[str, Any]:
     rows = measured.rows
-    theory = tables.theory(member.config, measured.rotary, measured.length)
     return {
         "member": member.label,
         "task": measured.task,
@@ -128,36 +127,15 @@ def _common(member: Member, measured: Measurement) -> dict[str, Any]:
         "documents": len(np.unique(rows["document"])),
         "answers": len(rows["task"]),
         "chance": float(rows["chance"][0]),
-        "theory_length": theory.first_violation,
-        "quarter_period": theory.quarter_period,
-        "full_period": theory.full_period,
+        "theory_length": measured.theory.first_violation,
+        "quarter_period": measured.theory.quarter_period,
+        "full_period": measured.theory.full_period,
     }
 
 
-def _context(estimate: Estimate) -> dict[str, Any]:
-    return {
-        "ceiling": estimate.ceiling,
-        "verdict": estimate.verdict,
-        "l50": estimate.l50,
-        "l50_low": estimate.ci_low,
-        "l50_high": estimate.ci_high,
-        "l85": estimate.l85,
-        "l85_low": estimate.l85_low,
-        "l85_high": estimate.l85_high,
-        "isotonic_l50": estimate.isotonic_l50,
-        "revival": estimate.revival,
-        "revival_distance": estimate.revival_distance,
-    }
-
-
-def _likelihood(measured: Measurement) -> dict[str, Any]:
-    rows = measured.rows
-    found: dict[str, Any] = {"nll": measured.value, "perplexity": math.exp(measured.value)}
-    if rows["num_bytes"].any():
-        found["bits_per_byte"] = summaries.bits_per_byte(rows)
-    if rows["num_words"].any():
-        found["word_perplexity"] = summaries.word_perplexity(rows)
-    return found
+def _of_estimate(estimate: Estimate) -> dict[str, Any]:
+    fields = {"l50_low": "ci_low", "l50_high": "ci_high"}
+    return {name: getattr(estimate, fields.get(name, name)) for name in _OF_ESTIMATE}
 
 
 def _of_all_lengths(member: Member) -> dict[tuple[str, str], dict[str, Any]]:

@@ -1,29 +1,29 @@
 """The page's sections in order: what was measured, as far as it was."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from reporting import curves, heat_maps, page_tables, predictors, superficial
 from reporting.members import Member, tasks
-from reporting.page import Part, Section, Table, words
-from reporting.pictures import Drawing, Pictures
+from reporting.page import Section, Table, words
+from reporting.pictures import Drawing, save
 
 # A heading; what the part is chosen by among others of its section, or nothing; the part.
 Shown: TypeAlias = tuple[str, str, Drawing | Table]
 
 
-def sections(members: Sequence[Member], pictures: Pictures) -> list[Section]:
-    """Those that have something to show."""
-    parts: dict[str, list[Part]] = {}
-    choices: dict[str, dict[str, Part]] = {}
+def sections(members: Sequence[Member], page: Path) -> list[Section]:
+    """Those that have something to show; their figures are saved beside `page`."""
+    found: dict[str, Section] = {}
     for title, name, part in _shown(members):
-        part = pictures.save(part) if isinstance(part, Drawing) else part
-        parts.setdefault(title, [])
+        part = save(part, page, members) if isinstance(part, Drawing) else part
+        section = found.setdefault(title, Section(title=title, parts=[], choices={}))
         if name:
-            choices.setdefault(title, {})[name] = part
+            section.choices[name] = part
         else:
-            parts[title].append(part)
-    return [Section(title=t, parts=parts[t], choices=choices.get(t, {})) for t in parts]
+            section.parts.append(part)
+    return list(found.values())
 
 
 def _shown(members: Sequence[Member]) -> Iterator[Shown]:
@@ -63,19 +63,17 @@ def _predicted(members: Sequence[Member]) -> Iterator[Shown]:
     for each in compared:
         name = each.task + (f", trained on {each.trained_length:,}" if several else "")
         said = words("predictors", name=name, reading=predictors.reading(each))
-        figure = predictors.against_predictors(each, members)
-        drawing = Drawing(f"predictors {name}", figure, said)
-        yield "Against what the frequencies predict", name, drawing
+        figure = predictors.against_predictors(each)
+        part = Drawing(f"predictors {name}", figure, said)
+        yield "Against what the frequencies predict", name, part
 
 
 def _heat_maps(members: Sequence[Member]) -> Iterator[Shown]:
     title = "By context length and place"
-    for task in heat_maps.place_tasks(members):
-        figure, said = heat_maps.places(members, task), words("places", name=task)
-        yield title, task, Drawing(f"heat_map {task}", figure, said)
-    for task in heat_maps.distance_tasks(members):
-        figure, said = heat_maps.places(members, task), words("distances", name=task)
-        yield title, task, Drawing(f"heat_map {task}", figure, said)
+    by_place = heat_maps.place_tasks(members)
+    for task in [*by_place, *heat_maps.distance_tasks(members)]:
+        said = words("places" if task in by_place else "distances", name=task)
+        yield title, task, Drawing(f"heat_map {task}", heat_maps.places(members, task), said)
     for task, length in heat_maps.matrix_keys(members):
         name, figure = f"{task} at {length:,}", heat_maps.matrix(members, task, length)
         said = words("matrix", name=name, said=heat_maps.said(members, task, length))

@@ -1,112 +1,23 @@
-"""How members look: the same colour, dashes and name in every figure.
+"""What figures share: their axes, panels and legends, and the names of what is drawn in them."""
 
-Members with a base are coloured in its order (plasma, cut before it pales on white: its lightness
-rises steadily, so the order survives colour-blindness and a photocopier). Controls are grey.
-"""
-
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axis import Axis
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
 
+from reporting.looks import NAMED
 from reporting.members import Member
-
-# What figures are drawn with, and the name of each in templates/page.css, which has darker ones for
-# a dark page. Colours that are not here, those of cells, stay what they are.
-INK, FAINT, PAPER, WASH, EMPTY = "#1c2026", "#6a717c", "#ffffff", "#f4f5f7", "#eceef1"
-_GRID = "#e8eaee"
-_NAMED = {INK: "ink", FAINT: "mark", PAPER: "paper", WASH: "wash", EMPTY: "empty", _GRID: "grid"}
-# Text in a cell, whatever the page: on a dark one, on a bright one.
-ON_DARK, ON_BRIGHT = "#fefefe", "#1c2027"
-STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": _GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-    "savefig.dpi": 200,
-    "svg.hashsalt": "ropewalk",  # the same input gives the same bytes
-}
-
-_CONTROL_DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Look:
-    """How a member is drawn in every figure.
-
-    Attributes:
-      color, dark: as `#rrggbb`, on white and on a dark page.
-      linestyle: matplotlib's.
-    """
-
-    color: str
-    dark: str
-    linestyle: tuple | str
-
-    @property
-    def dashed(self) -> bool:
-        """Whether its line is not a whole one."""
-        return self.linestyle != "-"
-
-
-def looks(members: Sequence[Member]) -> dict[int, Look]:
-    """The look of each member, by its index."""
-    bases = sorted({member.base for member in members if member.base is not None})
-    # On a dark page the colours begin where they are bright enough to be seen.
-    light, dark = (_colors(len(bases), *ends) for ends in ((0.02, 0.78), (0.4, 0.95)))
-    drawn: dict[float | None, int] = {}
-    result = {}
-    for member in members:
-        # Members that share a base, or have none, are told apart by their dashes.
-        again = drawn[member.base] = drawn.get(member.base, -1) + 1
-        if member.base is None:
-            color, dark_color, styles = FAINT, "var(--mark)", _CONTROL_DASHES
-        else:
-            place = bases.index(member.base)
-            color, dark_color, styles = light[place], dark[place], ("-", *_CONTROL_DASHES)
-        result[member.index] = Look(
-            color=color, dark=dark_color, linestyle=styles[again % len(styles)]
-        )
-    return result
-
-
-def _colors(count: int, first: float, last: float) -> list[str]:
-    plasma = matplotlib.colormaps["plasma"]
-    return [to_hex(color) for color in plasma(np.linspace(first, last, max(count, 2)))]
 
 
 def for_page(svg: str, members: Sequence[Member]) -> str:
     """A figure whose colours are the page's, so that they change with it."""
-    names = _NAMED | {
-        look.color: f"member-{index}"
-        for index, look in looks(members).items()
-        if look.color not in _NAMED
-    }
+    names = {member.look.color: f"member-{member.index}" for member in members} | NAMED
     return re.sub(
         "#[0-9a-f]{6}",
         lambda found: f"var(--{names[found[0]]})" if found[0] in names else found[0],
@@ -114,17 +25,13 @@ def for_page(svg: str, members: Sequence[Member]) -> str:
     )
 
 
-def tag(artists: Iterable[Artist], member: Member, role: str = "") -> None:
-    """Names artists in the SVG, so that the page can light up one member in every figure."""
-    for artist in artists:
-        artist.set_gid(f"member-{member.index} {role}".strip())
+def tag(artists: Iterable[Artist], member: Member, text: str = "") -> None:
+    """Names artists in the SVG, so that the page can light up one member in every figure.
 
-
-def hint(artists: Iterable[Artist], text: str, member: Member | None = None) -> None:
-    """Text that the page shows where a reader points at the artists."""
-    name = "plain" if member is None else f"member-{member.index}"
+    `text` is what it shows where a reader points at them.
+    """
     for artist in artists:
-        artist.set_gid(f"{name} title:{text}")
+        artist.set_gid(f"member-{member.index}" + (f" title:{text}" if text else ""))
 
 
 def token_axis(axis: Axis, *, num_ticks: int = 14) -> None:
@@ -184,31 +91,19 @@ def folded(expression: str, width: int = 28) -> str:
     return "\n".join(lines)
 
 
-def member_legend(
-    figure: Figure,
-    members: Sequence[Member],
-    more: Sequence[Line2D] = (),
-    look: Mapping[int, Look] | None = None,
-    marker: str = "",
-) -> None:
-    """Names the members, then `more`, at the right of the figure.
+def handle(label: str, **style: Any) -> Line2D:
+    """An entry of a legend."""
+    return Line2D([], [], label=label, **style)
 
-    `look` is that of all members where these are only some of them; `marker` stands in for lines.
-    """
-    look = look or looks(members)
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=look[member.index].color,
-            ls="none" if marker else look[member.index].linestyle,
-            marker=marker,
-            lw=2.2,
-            label=member.label,
-        )
-        for member in members
-    ]
+
+def member_legend(
+    figure: Figure, members: Sequence[Member], more: Sequence[Line2D] = (), marker: str = ""
+) -> None:
+    """Names the members, then `more`, at the right of the figure; `marker` stands in for lines."""
+    handles = []
+    for member in members:
+        line = {"ls": "none", "marker": marker} if marker else {"ls": member.look.linestyle}
+        handles.append(handle(member.label, color=member.look.color, lw=2.2, **line))
     legend = figure.legend(handles=[*handles, *more], loc="outside right center")
-    lines, texts = legend.get_lines(), legend.get_texts()
-    for member, line, text in zip(members, lines, texts, strict=False):
-        tag([line, text], member)
+    for member, *parts in zip(members, legend.get_lines(), legend.get_texts(), strict=False):
+        tag(parts, member)

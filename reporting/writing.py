@@ -15,11 +15,11 @@ from experiment.run import RunDirectory, find_runs
 from reporting import commands, overview, results
 from reporting import members as members_lib
 from reporting.effective_context import effective_context
+from reporting.looks import STYLE
 from reporting.members import Member
-from reporting.page import Commands, Folded, Page, Section, render, words
-from reporting.pictures import Drawing, Pictures
+from reporting.page import Commands, Folded, Section, render, words
+from reporting.pictures import Drawing, save
 from reporting.sections import sections
-from reporting.style import STYLE, looks
 
 _LONGEST_NAME = 100  # characters of a folder's name
 
@@ -56,13 +56,14 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
     members = members_lib.read(find_runs(dirs))
     matplotlib.use("Agg")  # a page needs no display
     out.parent.mkdir(parents=True, exist_ok=True)
-    pictures = Pictures(out, members)
     with matplotlib.rc_context(STYLE):
-        lead = pictures.save(_lead(members))
-        measured = sections(members, pictures)
+        lead = save(_lead(members), out, members)
+        measured = sections(members, out)
     opening, findings = overview.findings(members)
     further = commands.further(members, dirs)
-    page = Page(
+    more = Folded(summary=f"{len(further)} commands", part=Commands(lines=further))
+    repeat = "\n".join(commands.repeat(dirs, command))
+    page = render(
         names=sorted({member.config.name for member in members}),
         facts=overview.facts(members),
         questions=list(dict.fromkeys(member.config.question for member in members)),
@@ -73,15 +74,15 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
         sections=[
             Section(title="The numbers", parts=[overview.numbers(members)]),
             *measured,
-            *([_further(further)] if further else []),
+            *([Section(title="What else can be measured here", parts=[more])] if further else []),
             Section(title="What differs between members", parts=overview.differences(members)),
-            _repeat(dirs, command),
+            Section(title="How to repeat it", parts=[Commands(lines=[("", repeat)])]),
         ],
         provenance=provenance(members),
-        looks=looks(members),
+        looks=[member.look for member in members],
     )
     out.with_name("results.csv").write_text(results.to_csv(members), encoding="utf-8")
-    out.write_text(render(page), encoding="utf-8")
+    out.write_text(page, encoding="utf-8")
 
 
 def _lead(members: Sequence[Member]) -> Drawing:
@@ -96,16 +97,6 @@ def _lead(members: Sequence[Member]) -> Drawing:
         several=said["several"] if len({m.trained_length for m in members}) > 1 else "",
     )
     return Drawing("effective_context", effective_context(members), said)
-
-
-def _further(suggestions: Sequence[tuple[str, str]]) -> Section:
-    folded = Folded(summary=f"{len(suggestions)} commands", part=Commands(lines=suggestions))
-    return Section(title="What else can be measured here", parts=[folded])
-
-
-def _repeat(dirs: Sequence[Path], command: str) -> Section:
-    lines = "\n".join(commands.repeat(dirs, command))
-    return Section(title="How to repeat it", parts=[Commands(lines=[("", lines)])])
 
 
 def provenance(members: Sequence[Member]) -> list[str]:

@@ -1,3 +1,4 @@
+import collections
 import dataclasses
 import html.parser
 import json
@@ -13,8 +14,8 @@ import report
 from experiment.run import find_runs
 from model import rotary
 from model.config import MlaConfig
+from reporting import looks as looks_lib
 from reporting import members as members_lib
-from reporting import style as style_lib
 from reporting.curves import compact
 from reporting.effective_context import effective_context
 from reporting.writing import page_of
@@ -25,7 +26,7 @@ from theory.predictions import predict
 @pytest.fixture(autouse=True, scope="module")
 def coarse_pictures():
     patch = pytest.MonkeyPatch()
-    patch.setitem(style_lib.STYLE, "savefig.dpi", 40)
+    patch.setitem(looks_lib.STYLE, "savefig.dpi", 40)
     yield
     patch.undo()
 
@@ -182,7 +183,7 @@ def test_every_section_is_linked_to(page):
 def test_figures_are_drawn_in_colours_of_the_page_which_has_others_when_dark(page, members):
     """No colour of a figure on white is left, and each has two values; members can be seen."""
     style, _, body = page.partition("</style>")
-    assert not re.findall(f"{style_lib.INK}|{style_lib.FAINT}|#ffffff", body)
+    assert not re.findall(f"{looks_lib.INK}|{looks_lib.FAINT}|#ffffff", body)
     used = set(re.findall(r"var\((--[\w-]+)\)", body))
     assert {"--ink", "--grid", "--member-0", "--member-3"} <= used
     assert all(f"{name}:" in style and style.count(f"{name}:") == 2 for name in used)
@@ -193,7 +194,7 @@ def test_figures_are_drawn_in_colours_of_the_page_which_has_others_when_dark(pag
         return linear @ (0.2126, 0.7152, 0.0722)
 
     (paper,) = re.findall(r"--paper: (#\w{6});", style)  # the other is #fff
-    for look in style_lib.looks(members[:4]).values():
+    for look in [member.look for member in members[:4]]:
         assert (luminance(look.dark) + 0.05) / (luminance(paper) + 0.05) > 3  # WCAG 1.4.11
 
 
@@ -225,16 +226,23 @@ def test_figures_are_beside_the_page(sweep):
 
 def test_censored_members_have_arrows_and_unlearned_ones_hollow_marks(page):
     """base=10000 (member 3) and nope (4) never fell on kv; all four bases never fell on lines."""
-    arrows = re.findall(r'class="(member-\d) censored"', page)
-    assert sorted(arrows) == sorted(["member-3", "member-4", *(f"member-{i}" for i in range(4))])
-    assert re.findall(r'class="(member-\d) not-learned"', page) == ["member-2"]
+    lead = page[page.index("<svg") : page.index("</svg>")]
+    beyond = re.findall(r'class="(member-\d)"><title>[^<]*, (kv|lines) at 128: &gt; 127<', lead)
+    found = collections.Counter(beyond)
+    expected = [
+        ("member-3", "kv"),
+        ("member-4", "kv"),
+        *((f"member-{i}", "lines") for i in range(4)),
+    ]
+    assert found == dict.fromkeys(expected, 2)  # a mark and an arrow
+    assert re.findall(r'class="(member-\d)"><title>[^<]*: NOT_LEARNED<', lead) == ["member-2"]
 
 
 def test_what_is_drawn_where(members):
     figure = effective_context(members)
     based, controls = figure.axes
     marks = {
-        (line.get_gid(), line.get_marker(), round(float(line.get_xdata()[0]), 6)): float(
+        (line.get_gid().split()[0], line.get_marker(), round(float(line.get_xdata()[0]), 6)): float(
             line.get_ydata()[0]
         )
         for line in based.get_lines()
@@ -254,7 +262,7 @@ def test_what_is_drawn_where(members):
     # The lowest number, theory's 5, stands above the tick of 4; a row below is for the unlearned.
     labels = [label.get_text() for label in based.get_yticklabels()]
     assert labels[:3] == ["not learned", "4", "8"]
-    assert marks["member-2 not-learned", "o", 100.0] == based.get_yticks()[0] == 2
+    assert marks["member-2", "o", 100.0] == based.get_yticks()[0] == 2
 
 
 def test_lines_between_bases_are_computed_not_joined(members):
@@ -291,11 +299,11 @@ def test_the_stable_base_is_a_line(members):
 
 
 def test_bases_get_lighter_in_order_and_controls_are_grey(members):
-    look = style_lib.looks(members)
+    look = [member.look for member in members]
     for colors in ([look[i].color for i in range(4)], [look[i].dark for i in range(4)]):
         luminance = [np.dot(to_rgb(color), (0.2126, 0.7152, 0.0722)) for color in colors]
         assert np.all(np.diff(luminance) > 0.05)
-    assert {look[4].color, look[5].color} == {style_lib.FAINT}
+    assert {look[4].color, look[5].color} == {looks_lib.FAINT}
     assert look[4].linestyle != look[5].linestyle
 
 

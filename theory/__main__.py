@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -62,13 +63,8 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     text = args.rotary or f"rope(base={OPEN},rotary_fraction={args.rotary_fraction!r})"
     opened, number, fraction = _open(text, args.head_dim)
     (smallest,) = bound.smallest(opened, [args.length])
-    result = {
-        "length": args.length,
-        "head_dim": args.head_dim,
-        "rotary_fraction": fraction,
-        "low": smallest.low,
-        "high": smallest.high,
-    }
+    result = {"length": args.length, "head_dim": args.head_dim, "rotary_fraction": fraction}
+    result |= {"low": smallest.low, "high": smallest.high}
     result |= {"rotary": args.rotary, "open": number} if args.rotary else {}
     count = len(smallest.certificate.witnesses)
     lines = [f"{number} {smallest.high:.10g} is the smallest that covers {args.length:,} tokens"]
@@ -80,17 +76,17 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
             "rise above 0",
         ]
     else:
-        lines.append(f"  so does every {number} between 1 and it")
+        lines += [f"  so does every {number} between 1 and it"]
     typed = advice(opened, smallest.high, args.length)
-    lines.append(f"  to type: {typed} (checked at every distance)")
+    lines += [f"  to type: {typed} (checked at every distance)"]
     if args.stable or args.intervals:
         stable = bound.stable(opened, args.length)
         result |= {"stable": stable.high} if args.stable else {}
-        lines.append(f"every {number} above {stable.high:.10g} covers it, without an upper limit")
+        lines += [f"every {number} above {stable.high:.10g} covers it, without an upper limit"]
     if args.intervals:
         intervals = bound.intervals(opened, args.length, smallest.high).feasible
         result["intervals"] = [[low, _finite(high)] for low, high in intervals]
-        lines.append(f"feasible intervals of {number} ({len(intervals)}):")
+        lines += [f"feasible intervals of {number} ({len(intervals)}):"]
         lines += [f"  {low!r} to {high!r}" for low, high in intervals]
     return result, "\n".join(lines)
 
@@ -117,7 +113,7 @@ def _open(text: str, head_dim: int) -> tuple[family.Family, str, float]:
     if text.count(OPEN) != 1:
         raise ValueError(f"--rotary must have one number open, like rope(base=?), got {text!r}")
     variant = rotary.parse(text.replace(OPEN, "2"))
-    number = text.split(OPEN)[0].rstrip(" =").rpartition("(")[2].rpartition(",")[2].strip()
+    number = re.split(r"[(,]", text.partition(OPEN)[0])[-1].strip(" =")
     return family.opened(variant, number, head_dim), number, variant.rotary_fraction
 
 
@@ -235,12 +231,10 @@ def models_command(args: argparse.Namespace) -> tuple[dict, str]:
 
 
 def _facts(model: published.OpenModel) -> dict:
-    variant = rotary.parse(model.rotary)
-    inv_freq = variant.inv_freq(model.head_dim)
+    variant, length = rotary.parse(model.rotary), model.context_length
+    inv_freq, rotary_dim = variant.inv_freq(model.head_dim), variant.rotary_dim(model.head_dim)
     first = decay.first_violation(inv_freq, decay.LONGEST)
-    base, length = getattr(variant, "base", None), model.context_length
-    rotary_dim = variant.rotary_dim(model.head_dim)
-    critical = base and asymptotic.critical_dimension(base, rotary_dim, length)
+    base = getattr(variant, "base", None)
     return {
         "model": model.name,
         "layers": model.layers,
@@ -250,7 +244,7 @@ def _facts(model: published.OpenModel) -> dict:
         "first_violation": first,
         "covers": first is None or first >= length,
         "quarter_period": _finite(decay.quarter_period(inv_freq)),
-        "critical_dimension": critical,
+        "critical_dimension": base and asymptotic.critical_dimension(base, rotary_dim, length),
         "source": model.source,
     }
 

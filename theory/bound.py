@@ -14,10 +14,11 @@ the right are float64 results plus bounds on their errors (`_Taylor`), and the q
 negative at both ends of an interval, it is negative between them. See docs/theory.md.
 """
 
-import dataclasses
+import bisect
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,8 +37,7 @@ _CHUNK = 2**12  # distances at once: arrays of a few MiB
 _RESOLUTION = 1e-9  # of feasible intervals, in ln(base)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Certificate:
+class Certificate(NamedTuple):
     """Why no number in (exp(edges[0]), exp(edges[-1])) is feasible.
 
     B_m of `witnesses[k]` is negative for all x in [edges[k], edges[k + 1]].
@@ -51,8 +51,7 @@ class Certificate:
     witnesses: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class SmallestBase:
+class SmallestBase(NamedTuple):
     """b*(length) lies in [low, high].
 
     Attributes:
@@ -70,8 +69,7 @@ class SmallestBase:
     certificate: Certificate
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StableBase:
+class StableBase(NamedTuple):
     """The base from which on every base is feasible lies in [low, high].
 
     Attributes:
@@ -85,8 +83,7 @@ class StableBase:
     witness: int | None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Intervals:
+class Intervals(NamedTuple):
     """Which numbers are feasible.
 
     Attributes:
@@ -174,8 +171,9 @@ def _find_witnesses(piece: Piece, x: float, first: int, length: int) -> np.ndarr
     return found[np.argsort(-reach(piece, x, found))[:_FOUND]]
 
 
-def _is_feasible(piece: Piece, x: float, length: int) -> bool:
+def _is_feasible(family: Family, x: float, length: int) -> bool:
     """Whether B_m > 0 for all m < length is certain at x and whatever number rounds to it."""
+    piece = next(piece for piece in family if x < piece.stop)
     return _all_positive(piece) or all(
         (values > error).all() for _, values, error in _values(piece, x, 0, length)
     )
@@ -198,11 +196,7 @@ def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
     pool = np.zeros(0, dtype=np.int64)
     answers = []
     for length in lengths:
-        while True:
-            piece = family[index]
-            if _all_positive(piece):
-                high = _feasible_above(family, x, length)
-                break
+        while not _all_positive(piece := family[index]):
             steps = reach(piece, x, pool)
             near = max(0, witnesses[-1] - _NEAR) if witnesses else 0
             for first, last in ((near, near + 2 * _NEAR), (0, length)):
@@ -211,7 +205,6 @@ def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
                     pool = np.concatenate([found, pool[~np.isin(pool, found)]])[:_POOL]
                     steps = reach(piece, x, pool)
             if steps.max(initial=0) < _GAPS[-1] / 4:
-                high = _feasible_above(family, x, length)
                 break
             best = int(steps.argmax())
             x = min(x + float(steps[best]), piece.stop)
@@ -226,7 +219,7 @@ def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
             SmallestBase(
                 length=length,
                 low=math.exp(x),
-                high=math.exp(high),
+                high=math.exp(_feasible_above(family, x, length)),
                 critical=witnesses[-1] if witnesses else None,
                 certificate=certificate,
             )
@@ -237,19 +230,14 @@ def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
 def _feasible_above(family: Family, x: float, length: int) -> float:
     """A feasible point within 8e-9 to the right of x."""
     for gap in _GAPS:
-        if _is_feasible(_piece_at(family, x + gap), x + gap, length):
+        if _is_feasible(family, x + gap, length):
             return x + gap
     raise ArithmeticError(f"float64 cannot decide ln(base) = {x!r} at {length} tokens")
 
 
-def _piece_at(family: Family, x: float) -> Piece:
-    return next(piece for piece in family if x < piece.stop)
-
-
 def surely_feasible(family: Family, number: float, length: int) -> bool:
     """Whether B_m > 0 for all m < length is certain in float64."""
-    x = math.log(number)
-    return _is_feasible(_piece_at(family, x), x, length)
+    return _is_feasible(family, math.log(number), length)
 
 
 def _all_positive(piece: Piece) -> bool:
@@ -276,15 +264,11 @@ def _surely_positive(piece: Piece, x: float, length: int) -> int:
         least -= float(drift) * (1 + 1e-9)
     inv_freq = moving[~fixed] * (1 + 1e-12)  # more than its relative error
 
-    def positive(m: int) -> bool:
+    def in_doubt(m: int) -> bool:
         minorant = np.cos(np.minimum(m * inv_freq, np.pi))
-        return minorant.sum() + least > 1e-12 * (1 + piece.slope.size)
+        return minorant.sum() + least <= 1e-12 * (1 + piece.slope.size)
 
-    low, high = 0, length
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if positive(middle) else (low, middle)
-    return low
+    return bisect.bisect_left(range(length), True, key=in_doubt)
 
 
 def _closed_threshold(family: Family, length: int) -> float:
@@ -302,8 +286,7 @@ def _closed_threshold(family: Family, length: int) -> float:
     return high
 
 
-@dataclasses.dataclass(frozen=True)
-class _Cell:
+class _Cell(NamedTuple):
     left: float
     right: float
     distances: np.ndarray  # B_m > 0 on the cell is proved for all others

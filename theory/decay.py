@@ -28,12 +28,9 @@ def _cycles(inv_freq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Rounded down by less than 2**-96 cycle.
     """
-    high, low = [], []
-    for frequency in inv_freq.tolist():
-        numerator, denominator = frequency.as_integer_ratio()
-        fraction = (numerator * _INVERSE_TWO_PI // denominator >> 104) % 2**96
-        high.append(fraction >> 32)
-        low.append(fraction % 2**32)
+    ratios = [frequency.as_integer_ratio() for frequency in inv_freq.tolist()]
+    cycles = [(above * _INVERSE_TWO_PI // below >> 104) % 2**96 for above, below in ratios]
+    high, low = [cycle >> 32 for cycle in cycles], [cycle % 2**32 for cycle in cycles]
     return np.array(high, dtype=np.uint64), np.array(low, dtype=np.uint64)
 
 
@@ -144,8 +141,8 @@ def first_violation(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
     inv_freq = np.asarray(inv_freq, dtype=np.float64)
     if limit > LONGEST:
         raise ValueError(f"limit must be at most 2^31 tokens, got {limit}")
-    if never_negative(inv_freq):
-        return None
+    if 2 * np.count_nonzero(inv_freq) <= inv_freq.size:
+        return None  # the unrotated pairs outweigh the others, even if those all give -1
     rotated = inv_freq[inv_freq != 0].tolist()
     for start, values, error in scan(inv_freq, 0, limit):
         for index in np.flatnonzero(values < error):
@@ -157,12 +154,6 @@ def first_violation(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
             ):
                 return m
     return None
-
-
-def never_negative(inv_freq: np.ndarray) -> bool:
-    """Whether half the pairs or more are unrotated: they outweigh others that all give -1."""
-    inv_freq = np.asarray(inv_freq)
-    return bool(2 * np.count_nonzero(inv_freq) <= inv_freq.size)
 
 
 def full_period(inv_freq: np.ndarray) -> float:

@@ -14,28 +14,16 @@ from fractions import Fraction
 import numpy as np
 
 from model.rotary import Rotary
-from model.rotary.method1 import Method1
-from model.rotary.ntk_aware import NtkAware
-from model.rotary.ntk_fixed import NtkFixed
-from model.rotary.ntk_old import NtkOld
-from model.rotary.p_rope import PRope
-from model.rotary.position_interpolation import PositionInterpolation
 from model.rotary.rope import Rope
 from model.rotary.yarn import Yarn
 from settings.folders import name_of
 
 # Numbers in which ln(inv_freq) is a straight line, its slope a ratio of whole numbers. What is read
-# off at two points holds everywhere because the formulas say so: no other variant may stand here.
-_LOG_LINEAR: dict[type[Rotary], tuple[str, ...]] = {
-    Rope: ("base",),
-    Method1: ("base",),
-    PRope: ("base",),
-    PositionInterpolation: ("base", "factor"),
-    NtkAware: ("base", "factor"),
-    NtkFixed: ("base", "factor"),
-    NtkOld: ("base", "factor"),
-}
-_OPEN = _LOG_LINEAR | {Yarn: ("base", "factor")}
+# off at two points holds everywhere because the formulas say so: no other variant may stand here,
+# but for YaRN, whose ramp is asked.
+_BOTH = ("position_interpolation", "ntk_aware", "ntk_fixed", "ntk_old", "yarn")
+_OPEN = [(name, "base") for name in ("rope", "method1", "p_rope", *_BOTH)]
+_OPEN += [(name, "factor") for name in _BOTH]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,10 +63,8 @@ def opened(variant: Rotary, number: str, head_dim: int) -> Family:
       ValueError: if no family is known for it.
     """
     exact = not isinstance(variant, Yarn) or variant.truncate
-    if number not in _OPEN.get(type(variant), ()) or not exact:
-        valid = ", ".join(
-            f"{name_of(cls)}({name}=?)" for cls, names in _OPEN.items() for name in names
-        )
+    if (name_of(type(variant)), number) not in _OPEN or not exact:
+        valid = ", ".join(f"{name}({each}=?)" for name, each in _OPEN)
         raise ValueError(
             f"no bound is known for {number} of {name_of(type(variant))} with these parameters "
             f"(valid: {valid})"

@@ -23,7 +23,7 @@ def base_against_length(rows: Sequence[Mapping]) -> Figure:
     """
     figure = Figure(figsize=(7.5, 5), layout="constrained")
     ax = figure.subplots()
-    lengths = np.array([row["length"] for row in rows])
+    lengths = [row["length"] for row in rows]
     ax.plot(lengths, [row["high"] for row in rows], "o-", color=_COLORS[0], label="certified")
     for key, marker, color, label in (
         ("men_2024", "s", _COLORS[1], "Men et al. 2024, Table 2"),
@@ -32,12 +32,11 @@ def base_against_length(rows: Sequence[Mapping]) -> Figure:
         points = [(row["length"], row[key]) for row in rows if row[key] is not None]
         if points:
             ax.plot(*zip(*points, strict=True), marker, color=color, mfc="none", ms=9, label=label)
-    asymptotic = [row["asymptotic"] for row in rows]
-    ax.plot(lengths, asymptotic, "--", color=_COLORS[6], label="$L/x_0$: infinitely many pairs")
+    estimate = [row["asymptotic"] for row in rows]
+    ax.plot(lengths, estimate, "--", color=_COLORS[6], label="$L/x_0$: infinitely many pairs")
     ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    ax.set_xlabel("context length L (tokens)")
-    ax.set_ylabel("smallest base with $B_m \\geq 0$ for all m < L")
+    ylabel = "smallest base with $B_m \\geq 0$ for all m < L"
+    ax.set(yscale="log", xlabel="context length L (tokens)", ylabel=ylabel)
     ax.grid(alpha=0.3)
     ax.legend()
     return figure
@@ -62,9 +61,8 @@ def decay_curves(curves: Mapping[str, np.ndarray], length: int) -> Figure:
         if first is not None:
             ax.plot(first, decay.cosine_sum(inv_freq, np.array([first])), "v", color=color, ms=9)
     ax.axhline(0, color="black", lw=1)
-    ax.set_xlabel("distance m (tokens)")
-    ax.set_ylabel("$B_m=\\sum_i\\cos(m\\,\\omega_i)$")
-    ax.set_xlim(0, length)
+    ylabel = "$B_m=\\sum_i\\cos(m\\,\\omega_i)$"
+    ax.set(xlabel="distance m (tokens)", ylabel=ylabel, xlim=(0, length))
     ax.grid(alpha=0.3)
     ax.legend(loc="upper right", fontsize=8.5)
     return figure

@@ -19,9 +19,7 @@ class Interrupts:
         handlers = {signal.SIGINT: self._tell_all}
         if jax.process_count() == 1:
             handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self._note)
-        self._previous = {
-            number: signal.signal(number, handler) for number, handler in handlers.items()
-        }
+        self._previous = {number: signal.signal(number, new) for number, new in handlers.items()}
         return self
 
     def stops_at(self, step: int) -> bool:

@@ -45,6 +45,16 @@ def word_perplexity(rows: Rows) -> float:
     return float(np.exp(nats_per_word(rows)))
 
 
+def likelihoods(rows: Rows) -> dict[str, float]:
+    """By every measure that the rows allow, with its name in results.csv."""
+    found = {"nll": mean_nll(rows), "perplexity": perplexity(rows)}
+    if rows["num_bytes"].any():
+        found["bits_per_byte"] = bits_per_byte(rows)
+    if rows["num_words"].any():
+        found["word_perplexity"] = word_perplexity(rows)
+    return found
+
+
 def share(rows: Rows, *, column: str = "first_token_correct") -> MeanWithError:
     """Mean of a column over answers, its error over documents.
 

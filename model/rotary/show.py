@@ -1,10 +1,10 @@
 """What `python -m model.rotary show` says of a variant, before money is spent on it."""
 
-import dataclasses
 import inspect
 import math
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from model.rotary.base import Rotary, geometric_inv_freq
 from model.rotary.p_rope import PRope
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Head:
+class Head(NamedTuple):
     """Where a variant is looked at.
 
     Attributes:
@@ -28,8 +27,7 @@ class Head:
     length: int = 4096
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(NamedTuple):
     """A variant seen over a context of `length` tokens.
 
     Attributes:
@@ -202,7 +200,7 @@ def as_json(seen: Report) -> dict:
     def listed(values: np.ndarray) -> list[float | None]:
         return [float(value) if math.isfinite(value) else None for value in values]
 
-    plain = dataclasses.asdict(seen)
+    plain = seen._asdict()
     plain["first_negative"] = plain.pop("first_violation")
     arrays = {"inv_freq": seen.inv_freq, "stretch": seen.stretch}
     arrays |= {"wavelength": seen.wavelength, "turns": seen.cycles}
@@ -243,11 +241,9 @@ def plot(reports: list[Report], file: str) -> None:
         axes.annotate(f"context, {length} tokens", (0, length), (0, 3), textcoords="offset points")
     if any((seen.inv_freq == 0).any() for seen in reports):
         axes.annotate("△ unrotated", (0, top), (0, -12), textcoords="offset points")
-    axes.set_yscale("log")
-    axes.set_xlabel("pair, as a share of the head (fastest at 0)")
-    axes.set_ylabel("wavelength (tokens per cycle)")
+    xlabel = "pair, as a share of the head (fastest at 0)"
+    axes.set(yscale="log", xlabel=xlabel, ylabel="wavelength (tokens per cycle)")
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(
-        loc="outside lower center", fontsize=8, frameon=False, ncols=2 if len(reports) > 3 else 1
-    )
+    ncols = 2 if len(reports) > 3 else 1
+    figure.legend(loc="outside lower center", fontsize=8, frameon=False, ncols=ncols)
     figure.savefig(file, dpi=150)

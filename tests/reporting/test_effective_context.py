@@ -9,7 +9,7 @@ from experiment.run import find_runs
 from model.config import MlaConfig
 from reporting import members as members_lib
 from reporting.effective_context import effective_context
-from reporting.style import INK
+from reporting.looks import INK
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 
 # A fifth of a head that is never rotated moves the first violation.

@@ -58,7 +58,7 @@ def test_the_reading_names_both_periods_where_they_tie(members):
 
 def test_points_and_lines_lie_where_the_numbers_say(members):
     _, long = predictors.comparisons(members)
-    figure = predictors.against_predictors(long, members)
+    figure = predictors.against_predictors(long)
     quarter = figure.axes[1]
     assert quarter.get_title() == "quarter period"
     marks = [line for line in quarter.get_lines() if line.get_marker() == "o"]
@@ -71,7 +71,7 @@ def test_points_and_lines_lie_where_the_numbers_say(members):
 def test_a_base_beyond_what_was_asked_is_an_arrow_that_the_line_does_not_reach(members):
     short, long = predictors.comparisons(members)
     for comparison, last_fitted, num_arrows in ((short, 70, 1), (long, 136, 0)):
-        figure = predictors.against_predictors(comparison, members)
+        figure = predictors.against_predictors(comparison)
         quarter = figure.axes[1]
         assert len([text for text in quarter.texts if text.arrow_patch]) == num_arrows
         (line,) = [line for line in quarter.get_lines() if line.get_lw() == 1.3]
@@ -128,5 +128,5 @@ def test_censored_members_are_arrows_against_trained_length(members):
     figure = predictors.against_trained_length(members, "kv")
     (ax,) = figure.axes
     assert len([text for text in ax.texts if text.arrow_patch]) == 3
-    gids = [text.get_gid() for text in ax.texts if text.arrow_patch]
+    gids = [text.arrow_patch.get_gid() for text in ax.texts if text.arrow_patch]
     assert any("base=100,context_length=128, kv at 128: > 127" in gid for gid in gids)

@@ -1,0 +1,75 @@
+"""Effective context as a mark, the same in every figure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
+from reporting.members import Member
+from reporting.style import tag
+
+
+class Shape(NamedTuple):
+    """Of a mark: matplotlib's marker, its size, opacity, and the width of its interval (points)."""
+
+    marker: str = "o"
+    size: float = 5
+    alpha: float = 1.0
+    width: float = 1.8
+
+
+DOT = Shape()
+
+
+def mark(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT) -> None:
+    """A mark with its 95% interval, or an arrow to where L50 lies beyond what was asked.
+
+    Hollow, at the lowest tick, where the task was not learned.
+    """
+    l50, size = estimate.l50, shape.size
+    style = {"color": member.look.color, "alpha": shape.alpha}
+    dot = {"marker": shape.marker, "ms": size, "ls": "none", "zorder": 4, **style}
+    artists: list[Artist] = []
+    if estimate.verdict == NOT_LEARNED:
+        artists += ax.plot(x, ax.get_yticks()[0], mfc="white", mew=1.4, **dot)
+    else:
+        artists += ax.plot(x, l50, **dot)
+    if estimate.verdict == MEASURED:
+        low, high = (
+            max(estimate.ci_low, estimate.shortest, 1),
+            min(estimate.ci_high, estimate.longest),
+        )
+        lines = {"elinewidth": shape.width, "capsize": size / 2, "zorder": 3}
+        bar = ax.errorbar(x, l50, [[l50 - low], [high - l50]], fmt="none", **lines, **style)
+        artists += bar.get_children()
+        ends = (low, estimate.ci_low == 0, "v"), (high, np.isinf(estimate.ci_high), "^")
+        for end, leaves, marker in ends:
+            if leaves:  # the interval goes on beyond what was asked
+                artists += ax.plot(x, end, marker, ms=0.9 * size, **style)
+    elif estimate.verdict != NOT_LEARNED:
+        away = 4 * size if estimate.verdict.startswith(">") else -4 * size
+        head = {"arrowstyle": "<|-", "mutation_scale": 1.8 * size, "lw": shape.width, "shrinkB": 0}
+        offset = {"textcoords": "offset points", "arrowprops": {**head, **style}}
+        arrow = ax.annotate("", (x, l50), (0, away), **offset)
+        artists += filter(None, [arrow.arrow_patch])
+    tag(artists, member, f"{member.label}, {estimate.task} at {estimate.length}: {estimate}")
+
+
+def joined(
+    ax: Axes, places: Sequence[float], found: Sequence[tuple[Member, Estimate]]
+) -> list[Line2D]:
+    """Marks of the estimates that were learned, and the line through them, which is returned."""
+    known = [
+        (x, member, estimate)
+        for x, (member, estimate) in zip(places, found, strict=True)
+        if estimate.verdict != NOT_LEARNED
+    ]
+    for x, member, estimate in known:
+        mark(ax, x, member, estimate)
+    line = [x for x, *_ in known], [estimate.l50 for *_, estimate in known]
+    look = found[0][0].look
+    return ax.plot(*line, color=look.color, ls=look.linestyle, lw=1.3)
