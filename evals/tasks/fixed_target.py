@@ -54,8 +54,9 @@ class FixedTarget(text.CropTask):
 
     def document(self, asked: Asked, draw: Draw) -> list[Document]:
         """The same target after each context."""
+        ids, sizes_N2 = draw.source
         return [
-            text.ending(*draw.source, slice(-context - self.target, None), self.target, query)
+            text.ending(ids, sizes_N2, slice(-context - self.target, None), self.target, query)
             for query, context in enumerate(contexts(asked.length - self.target))
         ]
 
