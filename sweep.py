@@ -11,28 +11,30 @@ import shlex
 import sys
 from pathlib import Path
 
+from configs import add_process_arguments, argument_parser, find_config
 from experiment import overrides
 
 
 def main() -> int:
     """Command line of a sweep."""
-    parser = overrides.argument_parser("sweep.py", __doc__, overrides.SWEEP_HELP)
+    parser = argument_parser("sweep.py", __doc__, overrides.SWEEP_HELP)
     parser.add_argument("--member", type=int, metavar="N", help="train only this one, from 0")
     parser.add_argument("--list-members", action="store_true", help="print their names, in order")
-    overrides.add_process_arguments(parser)
+    add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
     # After parsing: --help needs none of JAX.
     import evals
     from experiment import distributed
     from training.sweep import make_members, train_sweep
 
-    config, workdir, given = arguments.config, Path(arguments.workdir), arguments.overrides
+    workdir, given = Path(arguments.workdir), arguments.overrides
     try:
         if arguments.list_members:
-            members = make_members(overrides.find_config(config), given)
+            members = make_members(find_config(arguments.config), given)
             print(*(member.name for member in members), sep="\n")
             return 0
         distributed.initialize(arguments)
+        config = find_config(arguments.config)
         command = shlex.join(["python", *sys.argv])
         finished = train_sweep(
             config,

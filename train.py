@@ -6,13 +6,14 @@ A run is resumed by starting the same command again, and ends as if it had never
 import shlex
 import sys
 
+from configs import add_process_arguments, argument_parser, find_config
 from experiment import overrides
 
 
 def main() -> int:
     """Command line of a single run."""
-    parser = overrides.argument_parser("train.py", __doc__)
-    overrides.add_process_arguments(parser)
+    parser = argument_parser("train.py", __doc__)
+    add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
     # After parsing: --help needs none of JAX.
     import evals
@@ -24,7 +25,7 @@ def main() -> int:
     try:
         distributed.initialize(arguments)
         with distributed.refusing_together():
-            config = overrides.apply(overrides.find_config(arguments.config), arguments.overrides)
+            config = overrides.apply(find_config(arguments.config), arguments.overrides)
             run = RunDirectory(arguments.workdir)
         command = shlex.join(["python", *sys.argv])
         plan = make_plan([config], [run], overrides=[arguments.overrides])

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from benchmarks.timing import alternate, compare, random_batch
+from configs import find_config
 from configs.changes import change
 from experiment.config import ExperimentConfig
-from experiment.overrides import find_config
 from experiment.stages import split
 from training.members import member_arrays
 from training.step import init_state, train_step

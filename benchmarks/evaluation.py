@@ -11,11 +11,11 @@ import jax
 import numpy as np
 
 from benchmarks.timing import alternate, compare, random_batch
+from configs import find_config
 from configs.changes import change, heads
 from data.task import Document
 from evals import runner, score
 from experiment.config import ExperimentConfig
-from experiment.overrides import find_config
 from model import transformer
 from model.positions import position_table
 from training.sweep import train_sweep
@@ -64,7 +64,7 @@ def whole() -> None:
     seeds = ",".join(map(str, range(MEMBERS)))
     one_step = [f"seed={seeds}", "train.num_steps=1", "train.warmup_steps=0"]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        train_sweep("demo", Path(folder), one_step, command="")
+        train_sweep(find_config("demo"), Path(folder), one_step, command="")
         score.compiled_pass.cache_clear()
         start = time.perf_counter()
         results = runner.evaluate([Path(folder)], runner.Options(tasks=TASKS, lengths=LENGTHS))

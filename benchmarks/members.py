@@ -5,7 +5,7 @@ import functools
 import jax
 
 from benchmarks.timing import alternate, compare, one_member, random_batch, updates
-from experiment.overrides import find_config
+from configs import find_config
 from training.members import stack
 from training.step import train_step
 

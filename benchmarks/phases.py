@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.timing import alternate, compare, one_member, random_batch
-from experiment.overrides import find_config
+from configs import find_config
 from model import transformer
 from training.step import train_step
 

@@ -6,9 +6,10 @@ import time
 import jax
 
 from benchmarks.timing import alternate, random_batch, updates
+from configs import find_config
 from data import pipeline
 from experiment.mesh import make_mesh
-from experiment.overrides import apply, find_config
+from experiment.overrides import apply
 from experiment.stages import split
 from training.members import abstract_state, first_state, member_arrays
 from training.step import compile_step

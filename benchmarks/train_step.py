@@ -14,9 +14,9 @@ import jax
 import numpy as np
 
 from benchmarks.timing import alternate, compare, one_member, random_batch, updates
+from configs import find_config
 from configs.changes import change, heads
 from experiment.config import ExperimentConfig
-from experiment.overrides import find_config
 from model.transformer import count_params
 from training.step import train_step
 

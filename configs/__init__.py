@@ -1,4 +1,73 @@
 """One file per experiment, found by walking this folder; each defines `configs`, a list.
 
 A config is Python: an ablation is a `dataclasses.replace`, so the difference is the experiment.
+Here is what finds them, and the command line that names one.
 """
+
+import argparse
+import importlib
+import pkgutil
+
+from experiment import overrides
+from experiment.config import ExperimentConfig
+from settings.commands import Parser
+from settings.expressions import nearest
+
+
+def argument_parser(program: str, description: str | None, *more: str) -> Parser:
+    """The command line `CONFIG --workdir DIR [overrides]`; its help lists configs, and `more`."""
+
+    class ConfigParser(Parser):
+        def format_help(self) -> str:
+            listed = "".join(f"  {c.name:<30} {c.question}\n" for c in load_configs().values())
+            more_help = f"configs:\n{listed}", f"{overrides.OVERRIDES_HELP}\n", *more
+            return "\n".join([super().format_help(), *more_help])
+
+    parser = ConfigParser(
+        prog=program, description=description, formatter_class=argparse.RawTextHelpFormatter
+    )
+    add = parser.add_argument
+    add("config", metavar="CONFIG", help="a config's name, from the list below")
+    add("--workdir", metavar="DIR", required=True, help="where results go")
+    add("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
+    return parser
+
+
+def add_process_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that `experiment.distributed.initialize` reads."""
+    group = parser.add_argument_group(
+        "several processes",
+        "found by themselves on TPU slices (also of GKE), under SLURM and Open MPI; "
+        "elsewhere start\nthe same command N times, each with",
+    )
+    group.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0, a free port")
+    group.add_argument("--num-processes", type=int, metavar="N", help="how many there are")
+    group.add_argument("--process-id", type=int, metavar="I", help="which this is, from 0")
+
+
+def load_configs() -> dict[str, ExperimentConfig]:
+    """Every config by name, found by walking this folder.
+
+    Raises:
+      ValueError: if two files define a config of one name.
+    """
+    found: dict[str, ExperimentConfig] = {}
+    for module_info in pkgutil.walk_packages(__path__, "configs."):
+        module = importlib.import_module(module_info.name)
+        for config in getattr(module, "configs", ()):
+            if config.name in found:
+                raise ValueError(f"{module_info.name}: a config named {config.name} exists already")
+            found[config.name] = config
+    return found
+
+
+def find_config(name: str) -> ExperimentConfig:
+    """The preset called `name`.
+
+    Raises:
+      ValueError: if there is none, with the nearest name.
+    """
+    configs = load_configs()
+    if name not in configs:
+        raise ValueError(f"unknown config {name!r}; {nearest(name, configs)}")
+    return configs[name]

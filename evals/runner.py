@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 import evals
 from data.task import Document, Task
@@ -25,6 +25,7 @@ from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.positions import position_table
+from model.rotary import Pattern
 from model.rotary.nope import Nope
 from model.transformer import Params
 from settings.checks import Count, Positive, check
@@ -100,10 +101,10 @@ class Loaded(NamedTuple):
     tokenizer: Tokenizer
     params: Params
     step: int
-    variants: tuple[rotary_lib.Pattern, ...]
+    variants: tuple[Pattern, ...]
     run: RunDirectory | None = None
 
-    def candidate(self, rotary: rotary_lib.Pattern) -> Candidate:
+    def candidate(self, rotary: Pattern) -> Candidate:
         """As `evals.score` reads it."""
         model = dataclasses.replace(self.config.model, rotary=rotary)
         table = functools.partial(position_table, model, self.config.data.context_length)
@@ -289,15 +290,8 @@ def network(config: ModelConfig) -> ModelConfig:
 
 
 def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    shown = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    return Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _old_rows(run: RunDirectory) -> Rows:
@@ -331,7 +325,7 @@ def _load(
     return [member for member in members if member.variants]
 
 
-def _variant(text: str, config: ExperimentConfig) -> rotary_lib.Pattern:
+def _variant(text: str, config: ExperimentConfig) -> Pattern:
     """The variant of `text`, completed by the trained one; refused if heads do not fit it."""
     trained = config.model.rotary
     if text == TRAINED:
@@ -371,9 +365,7 @@ def _questions(member: Loaded, options: Options, notice: Callable[[str], None]) 
     return questions
 
 
-def _rows(
-    member: Loaded, rotary: rotary_lib.Pattern, asked: Questions, scores: AnswerScores
-) -> Rows:
+def _rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScores) -> Rows:
     """Columns of one member's answers under one variant."""
     documents = asked.documents
     answers = np.concatenate([document.answers for document in documents])

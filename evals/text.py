@@ -145,18 +145,26 @@ def sizes(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
 @functools.lru_cache(maxsize=8)
 def _pieces(tokenizer: Tokenizer) -> np.ndarray:
     """int32 `[V, 4]`: bytes, words, and whether the first and the last byte is of a word."""
-    return np.array(
-        [
-            (
-                len(piece),
-                len(piece.split()),
-                piece != b"" and not piece[:1].isspace(),
-                piece != b"" and not piece[-1:].isspace(),
-            )
-            for piece in tokenizer.piece_bytes
-        ],
-        np.int32,
-    )
+    pieces = [
+        (len(piece), len(piece.split()), bool(piece[:1].strip()), bool(piece[-1:].strip()))
+        for piece in tokenizer.piece_bytes
+    ]
+    return np.array(pieces, np.int32)
+
+
+def ending(ids: np.ndarray, sizes_N2: np.ndarray, part: slice, count: int, query: int) -> Document:
+    """BOS and a part of a text of which the last `count` ids are one answer.
+
+    Its distance is the context: tokens before the answer, without BOS.
+
+    Args:
+      ids: BOS and the text.
+      sizes_N2: `sizes` of them.
+    """
+    tokens, part_sizes = (np.concatenate([each[:1], each[part]]) for each in (ids, sizes_N2))
+    context = len(tokens) - 1 - count
+    document = Document.of(tokens, [[context + 1, count, context]], first_query=query)
+    return sized(document, part_sizes)
 
 
 def sized(document: Document, sizes_N2: np.ndarray) -> Document:

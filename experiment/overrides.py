@@ -1,4 +1,4 @@
-"""The command line: configs found by name, changed by overrides, and grids of them.
+"""Overrides of a config, as typed, and grids of them.
 
 overrides: any field of the config, by its dotted path
   train.num_steps=200                      a number (1e4 and 10_000 are numbers too)
@@ -25,83 +25,16 @@ Without a comma, the config's own members are used, if it has any.
 Real text: data.source=jsonl data.path=FILE_OR_FOLDER (RedPajama format; .jsonl, .gz, .zst)
 """
 
-import argparse
 import hashlib
-import importlib
 import itertools
-import pkgutil
 import re
 from collections.abc import Sequence
 
-from experiment.config import ExperimentConfig
 from experiment.dotted import apply as apply  # part of the command line, for its callers
-from settings.commands import Parser
-from settings.expressions import nearest, split_commas
+from settings.expressions import split_commas
 
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
-
-
-def argument_parser(program: str, description: str | None, *more: str) -> Parser:
-    """The command line `CONFIG --workdir DIR [overrides]`; its help lists configs, and `more`."""
-
-    class ConfigParser(Parser):
-        def format_help(self) -> str:
-            configs = load_configs().values()
-            listed = "".join(f"  {each.name:<30} {each.question}\n" for each in configs)
-            parts = super().format_help(), f"configs:\n{listed}", f"{OVERRIDES_HELP}\n", *more
-            return "\n".join(parts)
-
-    parser = ConfigParser(
-        prog=program, description=description, formatter_class=argparse.RawTextHelpFormatter
-    )
-    add = parser.add_argument
-    add("config", metavar="CONFIG", help="a config's name, from the list below")
-    add("--workdir", metavar="DIR", required=True, help="where results go")
-    add("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
-    return parser
-
-
-def add_process_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that `experiment.distributed.initialize` reads."""
-    group = parser.add_argument_group(
-        "several processes",
-        "found by themselves on TPU slices (also of GKE), under SLURM and Open MPI; "
-        "elsewhere start\nthe same command N times, each with",
-    )
-    group.add_argument("--coordinator", metavar="HOST:PORT", help="of process 0, a free port")
-    group.add_argument("--num-processes", type=int, metavar="N", help="how many there are")
-    group.add_argument("--process-id", type=int, metavar="I", help="which this is, from 0")
-
-
-def load_configs() -> dict[str, ExperimentConfig]:
-    """Every config by name, found by walking `configs/`.
-
-    Raises:
-      ValueError: if two files define a config of one name.
-    """
-    import configs  # the package of presets; imported late, nothing here depends on its content
-
-    found: dict[str, ExperimentConfig] = {}
-    for module_info in pkgutil.walk_packages(configs.__path__, "configs."):
-        module = importlib.import_module(module_info.name)
-        for config in getattr(module, "configs", ()):
-            if config.name in found:
-                raise ValueError(f"{module_info.name}: a config named {config.name} exists already")
-            found[config.name] = config
-    return found
-
-
-def find_config(name: str) -> ExperimentConfig:
-    """The preset called `name`.
-
-    Raises:
-      ValueError: if there is none, with the nearest name.
-    """
-    configs = load_configs()
-    if name not in configs:
-        raise ValueError(f"unknown config {name!r}; {nearest(name, configs)}")
-    return configs[name]
 
 
 def member_name(varying: Sequence[str]) -> str:

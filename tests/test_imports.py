@@ -15,23 +15,22 @@ ALLOWED = {
     "settings": set(),
     "model.rotary": {"numpy"},
     "model.rotary.show": {"numpy", "matplotlib", "model.rotary"},
-    "model.rotary.__main__": {"model.rotary", "theory", "experiment"},
+    "theory.show": {"model.rotary", "theory", "experiment", "configs"},
     "model": {"numpy", "jax", "flax"},
     "theory": {"numpy", "matplotlib", "model.rotary"},
     "theory.__main__": {"numpy", "matplotlib", "rich", "theory", "model", "experiment"},
     # grain's worker processes import it: no jax, so no accelerator.
     "data": {"numpy", "grain", "tensorflow_datasets", "array_record", "sentencepiece"}
     | {"zstandard", "rich", "absl", "apache_beam"},  # absl: flags that grain's workers want parsed
-    "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb"}
-    | {"model", "data", "configs"},
+    "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb"} | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
     "probes": {"numpy", "jax", "matplotlib", "model", "data", "experiment"},
     "configs": {"experiment", "model", "data"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
     | {"theory", "experiment", "model", "data"},
     "training": {"numpy", "jax", "optax", "rich", "model", "data", "experiment"},
-    "train": {"training", "evals", "experiment"},
-    "sweep": {"training", "evals", "experiment"},
+    "train": {"training", "evals", "experiment", "configs"},
+    "sweep": {"training", "evals", "experiment", "configs"},
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
     "report": {"reporting"},
     "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import evals
+from configs import find_config
 from experiment import load, overrides
 from experiment.config import from_dict, to_dict
 from model import rotary
@@ -56,9 +57,7 @@ def mine(tmp_path):
 
 def test_a_config_records_the_frequencies_that_a_file_gave(mine):
     text = f"{mine}:Bent(strength=2.0,rotary_fraction=0.5)"
-    config = overrides.apply(
-        overrides.find_config("tiny"), [f"model.rotary=[{text},rope(base=10)]"]
-    )
+    config = overrides.apply(find_config("tiny"), [f"model.rotary=[{text},rope(base=10)]"])
     bent, rope = config.model.rotary
     assert isinstance(bent, Recorded)
     expected = np.append(np.exp(-2 * np.arange(4) ** 2 / 8), np.zeros(4))
@@ -86,7 +85,7 @@ def test_what_came_with_a_run_runs_no_file(mine, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py", f"model.rotary={other}:Bent(strength=2)"])
     assert rotary.parse_pattern(f"{other}:Bent(strength=2)").logit_scale == 1.25
     staged = overrides.apply(
-        overrides.find_config("tiny"), [f"stages=[[model.rotary={mine}:Bent(strength=2)]]"]
+        find_config("tiny"), [f"stages=[[model.rotary={mine}:Bent(strength=2)]]"]
     )
     from experiment import stages
 
@@ -97,7 +96,7 @@ def test_what_came_with_a_run_runs_no_file(mine, monkeypatch):
 def test_a_dynamic_one_cannot_be_recorded(mine):
     mine.write_text(DYNAMIC)
     with pytest.raises(ValueError, match="which a run cannot record"):
-        overrides.apply(overrides.find_config("tiny"), [f"model.rotary={mine}:Bent(strength=2)"])
+        overrides.apply(find_config("tiny"), [f"model.rotary={mine}:Bent(strength=2)"])
 
 
 @pytest.mark.slow

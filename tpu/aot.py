@@ -34,6 +34,7 @@ from jax.sharding import Mesh
 from rich.console import Console
 from rich.table import Table
 
+from configs import find_config
 from experiment import metrics, overrides
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh, mesh_sizes
@@ -346,7 +347,7 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     try:
         topology = topology_lib.find(arguments.topology)
-        config = overrides.apply(overrides.find_config(arguments.config), arguments.overrides)
+        config = overrides.apply(find_config(arguments.config), arguments.overrides)
         report = analyse(config, topology, arguments.members)
     except ValueError as error:
         parser.exit(2, f"tpu.aot: error: {error}\n")

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from configs import argument_parser, find_config
 from experiment import overrides
 from tpu import topology as topology_lib
 from tpu.topology import Topology
@@ -80,7 +81,7 @@ def make_jobs(mode: str, config_name: str, workdir: str, given: list[str]) -> li
     Raises:
       ValueError: for a config, an override or a sweep that `train.py` or `sweep.py` would refuse.
     """
-    config = overrides.find_config(config_name)
+    config = find_config(config_name)
     arguments = [config_name, "--workdir", workdir, *given]
     if mode == "run":
         overrides.apply(config, given)
@@ -97,7 +98,7 @@ def make_jobs(mode: str, config_name: str, workdir: str, given: list[str]) -> li
 
 def main() -> int:
     """Command line; exit status 2 after one line for a user's mistake."""
-    parser = overrides.argument_parser("python -m tpu.jobset", __doc__, overrides.SWEEP_HELP)
+    parser = argument_parser("python -m tpu.jobset", __doc__, overrides.SWEEP_HELP)
     add = parser.add_argument
     add(
         "--mode",

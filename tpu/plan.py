@@ -18,6 +18,7 @@ from jax.tree_util import keystr, tree_leaves_with_path
 from rich.console import Console
 from rich.table import Table
 
+from configs import find_config
 from experiment import overrides
 from experiment.config import ExperimentConfig
 from experiment.mesh import mesh_sizes
@@ -215,7 +216,7 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     try:
         topology = topology_lib.find(arguments.topology)
-        config = overrides.apply(overrides.find_config(arguments.config), arguments.overrides)
+        config = overrides.apply(find_config(arguments.config), arguments.overrides)
         sizes = mesh_sizes(config, arguments.members, topology.num_chips)
     except ValueError as error:
         parser.exit(2, f"tpu.plan: error: {error}\n")

@@ -78,7 +78,7 @@ def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMe
 
 
 def train_sweep(
-    config_name: str,
+    config: ExperimentConfig,
     workdir: Path,
     given: Sequence[str],
     *,
@@ -89,7 +89,7 @@ def train_sweep(
     """Trains all members under `workdir`, or number `only` of them; whether they all finished.
 
     Args:
-      config_name: as on the command line.
+      config: what its members are made of.
       workdir: the sweep's directory; each member's lies in it.
       given: overrides, whose commas make the members.
       command: as in `training.loop.train`.
@@ -100,9 +100,9 @@ def train_sweep(
       ValueError: for anything the user has to mend, before compute is spent.
     """
     with distributed.refusing_together():
-        members = make_members(overrides.find_config(config_name), given)
+        members = make_members(config, given)
         record = {
-            "config": config_name,
+            "config": config.name,
             "overrides": list(given),
             "members": [member.name for member in members],
         }

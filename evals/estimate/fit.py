@@ -9,8 +9,8 @@ neighbouring bins that lie in the lowest quarter between chance and ceiling or, 
 narrower than that, with its lowest bin.
 """
 
-import dataclasses
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize, special
@@ -32,8 +32,7 @@ _REVIVAL_TRIALS = 30
 _L85_LOGITS = float(special.logit(0.85))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Fit:
+class Fit(NamedTuple):
     """Fits of Z resamples, each field `[Z]`.
 
     Attributes:
@@ -65,13 +64,7 @@ def first_fall(trials: Trials) -> Fit:
     fallen = (asked > 0) & fitted & (accuracy < trials.chance + 0.5 * way)
     start = np.where(fallen.any(1), x[fallen.argmax(1)] - 0.25, trials.x[-1] + 0.5)
     log_l50, slope, ceiling = _logistic(trials.within(fitted), observed, start)
-    return Fit(
-        log_l50=log_l50,
-        log_l85=log_l50 - _L85_LOGITS / slope,
-        ceiling=ceiling,
-        observed_ceiling=observed,
-        last_bin=last_bin,
-    )
+    return Fit(log_l50, log_l50 - _L85_LOGITS / slope, ceiling, observed, last_bin)
 
 
 def _observed_ceiling(asked: np.ndarray, right: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -87,8 +87,8 @@ def compare(points: Sequence[Point]) -> list[Regression]:
     Raises:
       ValueError: as `regress`.
     """
-    names = {name: None for point in points for name in point.predictors}
-    names = [name for name in names if any(_says(point, name) for point in points)]
+    said = (name for point in points for name in point.predictors if _says(point, name))
+    names = list(dict.fromkeys(said))
     common = [point for point in points if all(_says(point, name) for name in names)]
     return sorted((regress(common, name) for name in names), key=lambda fitted: fitted.error)
 

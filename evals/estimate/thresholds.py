@@ -9,7 +9,7 @@ its effective length by threshold tau is M / tau: 1.17 M at 0.856, 2 M at 0.5. A
 also hides a dip in the middle.
 """
 
-import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ _VISIBLE = 0.5
 _FEWEST_TRIALS = 4
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EffectiveLength:
+class EffectiveLength(NamedTuple):
     """The longest context up to which accuracy stays above a threshold.
 
     Attributes:
@@ -93,9 +92,7 @@ def effective_length(rows: Rows, *, threshold: float | None = None) -> Effective
         if reached <= exceeded:
             break
         value = length
-    return EffectiveLength(
-        lengths=tuple(lengths), accuracy=tuple(accuracy), threshold=exceeded, value=value
-    )
+    return EffectiveLength(tuple(lengths), tuple(accuracy), exceeded, value)
 
 
 def mean_accuracy(rows: Rows) -> float:

@@ -90,9 +90,7 @@ class _Prompt:
             last[tuple(word)] = len(tokens) - len(word)
         tokens += self.question + self.space
         asked = [word for word in map(list, last) if word in common]
-        answers = [
-            (self.numbered(index, []), word, last[tuple(word)]) for index, word in enumerate(asked)
-        ]
+        answers = [(self.numbered(i, []), word, last[tuple(word)]) for i, word in enumerate(asked)]
         return prompts.ask(tokens, answers)
 
 
@@ -111,11 +109,8 @@ class Cwe(prompts.PromptTask):
         example = _NUM_COMMON * counts.example_common
         example += (counts.example_words - _NUM_COMMON) * counts.example_other
         count = _NUM_COMMON * counts.common + counts.other
-        return (
-            prompt.num_ids(example, example * words.longest, common)
-            + len(prompt.line)
-            + prompt.num_ids(count, count * words.longest, common)
-        )
+        sizes = (prompt.num_ids(n, n * words.longest, common) for n in (example, count))
+        return sum(sizes) + len(prompt.line)
 
     def document(self, asked: Asked, draw: Draw) -> Document:
         """The example, then as long a list as fits, and its ten common words."""

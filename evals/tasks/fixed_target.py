@@ -54,14 +54,11 @@ class FixedTarget(text.CropTask):
 
     def document(self, asked: Asked, draw: Draw) -> list[Document]:
         """The same target after each context."""
-        found = []
-        for query, context in enumerate(contexts(asked.length - self.target)):
-            tokens, sizes = (
-                np.concatenate([each[:1], each[-(context + self.target) :]]) for each in draw.source
-            )
-            answers = [[context + 1, self.target, context]]
-            found.append(text.sized(Document.of(tokens, answers, first_query=query), sizes))
-        return found
+        ids, sizes_N2 = draw.source
+        return [
+            text.ending(ids, sizes_N2, slice(-context - self.target, None), self.target, query)
+            for query, context in enumerate(contexts(asked.length - self.target))
+        ]
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
         """What the longest context is worth, and the shortest context with 95% of that (L_ppl)."""

@@ -62,7 +62,9 @@ class Lines(lines.Lines):
         """Two lines and the question; a case has its own length."""
         if self.template == "completion":
             return super().least_length(asked)
-        return 2 if self.cases else _parts(asked.tokenizer).shortest
+        parts = _parts(asked.tokenizer)
+        line = sum(map(len, parts.line)) + parts.names.longest + 5
+        return 2 if self.cases else len(parts.intro) + 2 * line + parts.question_size - 1
 
     def key(self, asked: Asked, number: int) -> tuple:
         """See `Task.key`."""
@@ -118,12 +120,6 @@ class _Parts(NamedTuple):
         """Most ids of the question and its answer."""
         longest = self.names.longest + self.cue_names.longest
         return sum(map(len, self.question)) + longest + 5
-
-    @property
-    def shortest(self) -> int:
-        """Shortest length for two lines and the question."""
-        line = sum(map(len, self.line)) + self.names.longest + 5
-        return len(self.intro) + 2 * line + self.question_size - 1
 
 
 @functools.lru_cache(maxsize=8)

@@ -96,12 +96,9 @@ def windows(ids: np.ndarray, sizes_N2: np.ndarray, length: int, stride: int) -> 
     num_tokens = len(ids) - 1
     found, scored = [], 0
     for query, begin in enumerate(range(0, num_tokens, stride)):
-        end, context = min(begin + length, num_tokens), scored - begin
-        tokens, sizes = (
-            np.concatenate([each[:1], each[begin + 1 : end + 1]]) for each in (ids, sizes_N2)
-        )
-        answers = [[context + 1, end - scored, context]]
-        found.append(text.sized(Document.of(tokens, answers, first_query=query), sizes))
+        end = min(begin + length, num_tokens)
+        window = slice(begin + 1, end + 1)
+        found.append(text.ending(ids, sizes_N2, window, end - scored, query))
         scored = end
         if end == num_tokens:
             break

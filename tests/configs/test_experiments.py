@@ -9,6 +9,7 @@ import pytest
 
 import configs.experiments
 import evals
+from configs import find_config
 from experiment import overrides
 from experiment.checkpoint import shape_difference
 from experiment.config import ExperimentConfig
@@ -117,7 +118,7 @@ def test_a_cards_commands_can_be_typed(name):
         if script in ("train.py", "sweep.py"):
             config_name, workdir_flag, workdir, *given = words
             assert workdir_flag == "--workdir"
-            config = overrides.apply(overrides.find_config(config_name), given)
+            config = overrides.apply(find_config(config_name), given)
             members = {}
             if script == "sweep.py":
                 members = {n: member for n, _, member in make_members(config, given)}

@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from experiment import overrides
+from configs import find_config, load_configs
 from experiment.config import from_dict, to_dict
 
 
-@pytest.mark.parametrize("name", sorted(overrides.load_configs()))
+@pytest.mark.parametrize("name", sorted(load_configs()))
 def test_every_preset_survives_json(name):
-    config = overrides.find_config(name)
+    config = find_config(name)
     assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
 
 
 def test_the_schedule_is_named_by_its_import_path():
-    record = to_dict(overrides.find_config("tiny"))["model"]["rotary"]
+    record = to_dict(find_config("tiny"))["model"]["rotary"]
     assert record["class"] == "model.rotary.rope.Rope"
     assert record["base"] == 10000.0
 
@@ -31,7 +31,7 @@ def test_the_schedule_is_named_by_its_import_path():
     ],
 )
 def test_a_config_file_cannot_name_anything_else(change, message):
-    record = to_dict(overrides.find_config("tiny"))
+    record = to_dict(find_config("tiny"))
     record["model"]["rotary"] |= change
     with pytest.raises(ValueError, match=message):
         from_dict(record)

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from configs import find_config
 from data.tokenizer import Tokenizer
 from experiment import load, overrides
 from experiment.run import RunDirectory
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("unoptimized")
 def runs(tmp_path_factory, tiny_data) -> dict[str, RunDirectory]:
     """A plain run of tiny, and one whose second stage has a dynamic variant and longer rows."""
     config = overrides.apply(
-        overrides.find_config("tiny"), [*tiny_data, "train.num_steps=2", "train.save_every=1"]
+        find_config("tiny"), [*tiny_data, "train.num_steps=2", "train.save_every=1"]
     )
     second = [
         "model.rotary=dynamic_ntk_aware(base=100,original_context_length=64,log_n=train)",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from configs import find_config, load_configs
 from experiment import overrides
 from experiment.run import RunDirectory
 from model import rotary
@@ -11,7 +12,7 @@ from model.rotary.rope import Rope
 
 @pytest.fixture(scope="module")
 def tiny():
-    return overrides.find_config("tiny")
+    return find_config("tiny")
 
 
 def test_nested_numbers_keep_their_types(tiny):
@@ -97,7 +98,7 @@ def test_commas_inside_brackets_do_not_split():
 
 
 def test_every_preset_is_there_with_its_question():
-    found = overrides.load_configs()
+    found = load_configs()
     assert {"demo", "tiny", "base_30m", "base_125m", "paper_2b"} <= set(found)
     for config in found.values():
         assert config.question.endswith(("?", ")"))
@@ -110,7 +111,7 @@ def test_the_paper_model_has_the_papers_numbers():
     # LR 2e-4 cosine, weight decay 0.1.
     from model.transformer import count_params
 
-    config = overrides.find_config("paper_2b")
+    config = find_config("paper_2b")
     assert config.model.embed_dim == 2048 and config.model.num_layers == 32
     assert config.data.context_length == 4096 and config.data.batch_size == 1024
     tokens = config.train.num_steps * config.data.batch_size * config.data.context_length

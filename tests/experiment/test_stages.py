@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from configs import find_config
 from experiment import overrides, stages
 from experiment.run import RunDirectory
 from model import rotary
@@ -17,7 +18,7 @@ STAGES = (
 
 @pytest.fixture(scope="module")
 def tiny():
-    return overrides.find_config("tiny")  # 20 steps of 8 rows of 64 tokens at base 10000
+    return find_config("tiny")  # 20 steps of 8 rows of 64 tokens at base 10000
 
 
 @pytest.fixture(scope="module")

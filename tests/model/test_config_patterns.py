@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from configs import find_config
 from experiment import overrides
 from model import rotary
 from model.positions import NO_WINDOW, position_table
@@ -10,7 +11,7 @@ from model.positions import NO_WINDOW, position_table
 
 @pytest.fixture(scope="module")
 def four_layers():
-    return overrides.apply(overrides.find_config("tiny"), ["model.num_layers=4"])
+    return overrides.apply(find_config("tiny"), ["model.num_layers=4"])
 
 
 def test_a_pattern_repeats_from_the_first_layer_on(four_layers):

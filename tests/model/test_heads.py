@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from configs import find_config
 from experiment import overrides
 from experiment.config import from_dict, to_dict
 from model import rotary, transformer
@@ -130,7 +131,7 @@ def test_theory_takes_the_head_that_reaches_farthest():
 
 
 def test_overrides_expressions_and_json_keep_them():
-    tiny = overrides.find_config("tiny")
+    tiny = find_config("tiny")
     pattern = "[[rope(base=10),p_rope(base=100,rotary_fraction=0.5)],rope(base=1000)]"
     changed = overrides.apply(tiny, ["model.num_kv_heads=2", f"model.rotary={pattern}"])
     assert rotary.expression(changed.model.rotary) == pattern
@@ -162,7 +163,7 @@ def test_patterns_that_cannot_be_are_named(pattern, message):
 
 
 def test_the_key_that_latent_heads_share_cannot_rotate_in_two_ways():
-    latent = overrides.find_config("mla_tiny")
+    latent = find_config("mla_tiny")
     with pytest.raises(ValueError, match="mla rotates one key for all heads"):
         overrides.apply(latent, ["model.rotary=[[rope(base=10),rope(base=100)]]"])
     equal = overrides.apply(latent, ["model.rotary=[[rope(base=10),rope(base=10)]]"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiment.overrides import find_config
+from configs import find_config
 from experiment.run import RunDirectory
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope

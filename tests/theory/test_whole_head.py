@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from experiment.overrides import apply, find_config
-from model.rotary import __main__ as show
-from theory import decay
+from configs import find_config
+from experiment.overrides import apply
+from theory import decay, show
 from theory.predictions import predict
 
 # Four unrotated pairs of eight are not enough to keep sixteen rotated ones' sum above zero.
@@ -18,7 +18,7 @@ SIZES = ["model.mla.qk_nope_head_dim=8", "model.mla.qk_rope_head_dim=32", "model
 def test_show_and_predictions_read_the_same_vector(monkeypatch, capsys, sizes):
     """Once `show` said never, and `evaluate.py` and `report.py` a number."""
     config = apply(find_config("mla_tiny"), [*sizes, "model.rotary.base=10"])
-    monkeypatch.setattr("experiment.overrides.load_configs", lambda: {"latent": config})
+    monkeypatch.setattr(show, "load_configs", lambda: {"latent": config})
     monkeypatch.setattr(sys, "argv", ["rotary", "show", "latent", "--length", "4096", "--json"])
     show.main()
     shown = json.loads(capsys.readouterr().out)

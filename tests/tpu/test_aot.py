@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
+from configs import find_config
 from experiment import overrides
 from tpu import aot
 from tpu.topology import find
@@ -88,7 +89,7 @@ def test_least_traffic_of_fsdp():
     512 x 32 of the embedding, and in each of two layers 9,216 of matrices: what `fsdp` splits.
     """
     config = overrides.apply(
-        overrides.find_config("tiny"),
+        find_config("tiny"),
         ["mesh.data=1", "mesh.fsdp=4", "model.compute_dtype=bfloat16", "train.accumulate=2"],
     )
     mesh = AbstractMesh((1, 1, 4, 1, 1), ("sweep", "data", "fsdp", "sequence", "tensor"))

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
+from configs import find_config
 from experiment import overrides
 from experiment.mesh import mesh_sizes
 from tpu import plan
@@ -12,7 +13,7 @@ from tpu.topology import find
 
 
 def planned(given, num_devices, num_members=1, config="tiny"):
-    config = overrides.apply(overrides.find_config(config), given)
+    config = overrides.apply(find_config(config), given)
     sizes = mesh_sizes(config, num_members, num_devices)
     mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
     return config, sizes, {leaf.name: leaf for leaf in plan.leaves(config, mesh, num_members)}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from configs import find_config
 from data.pipeline import open_data
 from experiment import overrides
 
@@ -27,12 +28,13 @@ IN_MEMORY = """
 import numpy as np
 import data.pipeline, data.store, experiment, model
 from data.packing import pack
+from configs import find_config
 from experiment import load, overrides
 from experiment.run import RunDirectory
 from training.loop import train
 from training.plan import make_plan
 
-config = overrides.apply(overrides.find_config("tiny"), ["train.num_steps=2"])
+config = overrides.apply(find_config("tiny"), ["train.num_steps=2"])
 rows = pack(np.random.default_rng(0).integers(3, 500, (16, 65), np.int32), bos_id=3)
 open_data = lambda config: data.pipeline.rows_in_memory(config, rows, rows)
 assert train(make_plan([config], [RunDirectory(sys.argv[1])], open_data=open_data))
@@ -42,12 +44,13 @@ assert load(sys.argv[1]).logits(rows["tokens"]).shape == (16, 64, 512)
 FROM_A_STORE = """
 from pathlib import Path
 from data import pipeline
+from configs import find_config
 from experiment import overrides
 from experiment.run import RunDirectory
 from training.loop import train
 from training.plan import make_plan
 
-config = overrides.apply(overrides.find_config("tiny"), ["train.num_steps=2"])
+config = overrides.apply(find_config("tiny"), ["train.num_steps=2"])
 open_data = lambda config: pipeline.open_data(config, Path(sys.argv[2]))
 assert train(make_plan([config], [RunDirectory(sys.argv[1])], open_data=open_data))
 """
@@ -76,7 +79,7 @@ def test_rows_in_memory_train_without_what_reads_data(tmp_path, environment):
 @pytest.mark.slow
 def test_a_finished_store_trains_without_what_made_it(tmp_path, tiny_data, environment, run_script):
     """The same losses and the same rows as with all of it."""
-    config = overrides.apply(overrides.find_config("tiny"), tiny_data)
+    config = overrides.apply(find_config("tiny"), tiny_data)
     tokenizer_path = open_data(config.data).tokenizer_path
     assert tokenizer_path is not None
     prepared = tokenizer_path.parent

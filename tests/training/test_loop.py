@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh
 
+from configs import find_config
 from data import pipeline
 from experiment import overrides
 from experiment.checkpoint import restore_params
@@ -53,7 +54,7 @@ def assert_same_run(first: Path, second: Path) -> None:
 
 @pytest.fixture(scope="module")
 def tiny(tiny_data):
-    return overrides.apply(overrides.find_config("tiny"), tiny_data)
+    return overrides.apply(find_config("tiny"), tiny_data)
 
 
 @pytest.fixture(scope="module")

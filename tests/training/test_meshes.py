@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from configs import find_config
 from data.pipeline import make_batches, open_data
 from experiment import overrides
 from experiment.config import ExperimentConfig
@@ -47,6 +48,7 @@ SCRIPT = """
 import json, sys
 import jax
 jax.config.update("jax_num_cpu_devices", 8)
+from configs import find_config
 from experiment import overrides
 from experiment.run import RunDirectory
 from training import loop
@@ -73,7 +75,7 @@ def measured_step(*args):
     return measured
 
 for name, (model, members) in cases.items():
-    configs = [overrides.apply(overrides.find_config(model), changes) for changes in members]
+    configs = [overrides.apply(find_config(model), changes) for changes in members]
     runs = [RunDirectory(f"{folder}/{name}/{index}") for index in range(len(configs))]
     loop.compile_step = measured_step if name == "plain fsdp=8" else compile_step
     assert loop.train(make_plan(configs, runs))
@@ -92,7 +94,7 @@ def data(tmp_path_factory) -> list[str]:
 
 def configs_of(model: str, *changes: str) -> list[ExperimentConfig]:
     name, members = MODELS[model]
-    config = overrides.find_config(name)
+    config = find_config(name)
     return [overrides.apply(config, [*member, *changes]) for member in members]
 
 

@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 
+from configs import find_config
 from experiment import overrides
 from experiment.checkpoint import restore_params
 from experiment.run import RunDirectory, find_runs
@@ -83,7 +84,7 @@ def test_members_of_different_shape_train_one_after_another(tmp_path, tiny_data,
 
 
 def test_a_preset_brings_its_own_members():
-    members = make_members(overrides.find_config("demo"), ["train.num_steps=50"])
+    members = make_members(find_config("demo"), ["train.num_steps=50"])
     assert [name for name, _, _ in members] == [
         "base=10",
         "base=30",
@@ -99,13 +100,13 @@ def test_a_preset_brings_its_own_members():
 
 
 def test_values_on_the_command_line_replace_the_presets_members():
-    members = make_members(overrides.find_config("demo"), ["model.rotary.base=5,7"])
+    members = make_members(find_config("demo"), ["model.rotary.base=5,7"])
     assert [name for name, _, _ in members] == ["base=5", "base=7"]
 
 
 def test_what_all_members_of_a_preset_have_is_not_in_their_names():
     config = dataclasses.replace(
-        overrides.find_config("tiny"),
+        find_config("tiny"),
         members=(
             ("data.context_length=32", "model.rotary.base=10"),
             ("data.context_length=32", "model.rotary=nope"),
@@ -129,13 +130,13 @@ def test_what_all_members_of_a_preset_have_is_not_in_their_names():
     ],
 )
 def test_members_share_a_program_where_all_their_stages_do(one, other, groups):
-    tiny = overrides.find_config("tiny")
+    tiny = find_config("tiny")
     shared = {shared_part(overrides.apply(tiny, changes)) for changes in (one, other)}
     assert len(shared) == groups
 
 
 def test_seeds_of_one_start_are_one_run():
-    tiny = overrides.find_config("tiny")
+    tiny = find_config("tiny")
     with pytest.raises(ValueError, match=r"seed=0 and seed=1 would be the same run.*data\.seed"):
         make_members(tiny, ["start_from=runs/a", "seed=0,1"])
     assert len(make_members(tiny, ["start_from=runs/a", "data.seed=0,1"])) == 2
@@ -147,7 +148,7 @@ def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, 
     """Each member of a staged sweep is the run it would be alone."""
     folder, _ = finished_sweep
     config = overrides.apply(
-        overrides.find_config("tiny"),
+        find_config("tiny"),
         [*tiny_data, "train.num_steps=4", f"start_from={folder / 'base=10,seed=1'}"],
     )
     stages = (("data.context_length=32", "train.num_steps=3", "model.window=16"),)
@@ -180,7 +181,7 @@ def test_members_of_one_start_go_through_their_stages(finished_sweep, tmp_path, 
 )
 def test_useless_sweeps_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
-        make_members(overrides.find_config("tiny"), given)
+        make_members(find_config("tiny"), given)
 
 
 GRID = ["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=3"]
@@ -206,7 +207,7 @@ def asked(monkeypatch):
 
 def test_members_one_by_one_are_the_sweep(asked, tmp_path):
     """As array jobs and Kubernetes train them, in any order."""
-    assert train_sweep("tiny", tmp_path, GRID)
+    assert train_sweep(find_config("tiny"), tmp_path, GRID)
     expected, text = list(asked), (tmp_path / "sweep.json").read_text()
     assert [path.name for path, _, _ in expected] == [
         *("base=10,seed=0", "base=10,seed=1", "base=1e4,seed=0", "base=1e4,seed=1")
@@ -214,20 +215,20 @@ def test_members_one_by_one_are_the_sweep(asked, tmp_path):
     asked.clear()
     (tmp_path / "sweep.json").unlink()
     for number in (3, 0, 2, 1):
-        assert train_sweep("tiny", tmp_path, GRID, only=number)
+        assert train_sweep(find_config("tiny"), tmp_path, GRID, only=number)
         assert (tmp_path / "sweep.json").read_text() == text
     assert sorted(asked, key=lambda call: call[0]) == expected
 
 
 def test_no_such_member(asked, tmp_path):
     with pytest.raises(ValueError, match="no member 4: the sweep has members 0 to 3"):
-        train_sweep("tiny", tmp_path, GRID, only=4)
+        train_sweep(find_config("tiny"), tmp_path, GRID, only=4)
     assert not (tmp_path / "sweep.json").exists()
 
 
 def test_another_sweep_is_not_mixed_in(asked, tmp_path):
-    train_sweep("tiny", tmp_path, GRID, only=0)
+    train_sweep(find_config("tiny"), tmp_path, GRID, only=0)
     with pytest.raises(ValueError, match="holds another sweep; use another --workdir"):
-        train_sweep("tiny", tmp_path, ["seed=0,1"], only=0)
+        train_sweep(find_config("tiny"), tmp_path, ["seed=0,1"], only=0)
     # On other devices, or saved more often, it is still the same.
-    assert train_sweep("tiny", tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"])
+    assert train_sweep(find_config("tiny"), tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"])

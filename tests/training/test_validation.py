@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import evals
+from configs import find_config
 from data.pipeline import make_batches, open_data
 from evals import runner
 from experiment import load, overrides
@@ -28,7 +29,7 @@ EVALUATED = ["train.eval_every=3", "train.log_every=2"]
 def tiny(tiny_data):
     """Eight steps, half of whose rows are text and half retrieval documents."""
     changes = ["train.num_steps=8", "train.save_every=3", "train.keep=9"]
-    config = overrides.apply(overrides.find_config("tiny"), [*tiny_data, *changes])
+    config = overrides.apply(find_config("tiny"), [*tiny_data, *changes])
     return overrides.apply(config, ["data.retrieval_fraction=0.5"])
 
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from configs import load_configs
 from experiment.config import from_dict, to_dict
-from experiment.overrides import load_configs
 from model.config import ModelConfig
 from model.positions import cos_sin, position_table, rotate
 from model.rotary import Rotary, expression, parse, variants

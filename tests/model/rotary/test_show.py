@@ -7,10 +7,10 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from model.rotary import __main__ as command
 from model.rotary import parse
 from model.rotary.show import Head, report
 from theory import decay
+from theory import show as command
 
 
 def look(text: str, dim: int, length: int, num_unrotated: int = 0):

@@ -1,0 +1,107 @@
+"""What a variant's frequencies are, before money is spent.
+
+Prints, for each pair of each variant, its wavelength, the cycles it completes within the context,
+and how it compares with the same base unstretched. A config brings its own head and context; an
+expression has 128 features and 4096 tokens.
+
+examples:
+  python -m model.rotary show "rope(base=1e4)"
+  python -m model.rotary show "yarn(base=1e4,factor=8,original_context_length=256)" --length 2048
+  python -m model.rotary show demo --plot wavelengths.png     # every member of a config's sweep
+"""
+
+# A command: unlike the other files of the folder it knows the configs.
+
+import argparse
+import itertools
+import json
+import os
+import sys
+
+from configs import load_configs
+from experiment import overrides
+from model import rotary
+from model.rotary import Rotary
+from model.rotary.show import Head, as_json, as_text, cookbook, plot, report
+from settings.commands import Parser
+from settings.expressions import nearest, split_commas
+from theory import decay
+
+
+def find(text: str) -> list[tuple[Rotary, Head]]:
+    """The variants that `text` names, and where each is to be looked at.
+
+    Args:
+      text: an expression, several with commas between, a pattern, or the name of a
+        config, whose sweep's members are all taken.
+    """
+    if "(" in text or text.startswith("[") or ".py:" in text:
+        entries = [(rotary.parse_pattern(part), Head()) for part in split_commas(text)]
+    elif text in rotary.variants():
+        entries = [(rotary.parse(text), Head())]
+    else:
+        configs = load_configs()
+        if text not in configs:
+            names = {*configs, *rotary.variants()}
+            raise ValueError(f"unknown config or variant {text!r}; {nearest(text, names)}")
+        entries = []
+        for member in configs[text].members or ((),):
+            config = overrides.apply(configs[text], member)
+            dim = config.model.rope_head_dim
+            rest, length = config.model.head_dim - dim, config.data.context_length
+            entries.append((config.model.rotary, Head(dim=dim, num_unrotated=rest, length=length)))
+    # In order, each once: members of a sweep may differ in other things.
+    return list(
+        dict.fromkeys(
+            (variant, head) for pattern, head in entries for variant in rotary.heads_of(pattern)
+        )
+    )
+
+
+def main() -> None:
+    """Parses the command line, prints the reports."""
+    described = {"description": __doc__, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = Parser(prog="python -m model.rotary", **described)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    show = commands.add_parser(
+        "show",
+        help="wavelengths, cycles and warnings of variants",
+        epilog=f"variants: {', '.join(sorted(rotary.variants()))}",
+        **described,
+    )
+    show.add_argument("what", nargs="+", metavar="CONFIG_OR_EXPR", help="name(parameter=value,...)")
+    show.add_argument("--head-dim", type=int, metavar="D", help="features of a head, even")
+    show.add_argument("--length", type=int, metavar="L", help="context in tokens")
+    text = 'print one JSON object; of several variants, {"schedules": [...]}'
+    show.add_argument("--json", action="store_true", help=text)
+    show.add_argument("--plot", metavar="FILE.png", help="draw wavelength per pair, all in one")
+    commands.add_parser("cookbook", help="the table of docs/rotary.md, from docstrings")
+    args = parser.parse_args()
+    if args.command == "cookbook":
+        print(cookbook(), end="")
+        return
+    try:
+        for flag, value in (("--head-dim", args.head_dim), ("--length", args.length)):
+            if value is not None and value < 1:
+                raise ValueError(f"{flag} must be at least 1, got {value}")
+        reports = []
+        for variant, head in itertools.chain.from_iterable(map(find, args.what)):
+            given = {"dim": args.head_dim or head.dim, "length": args.length or head.length}
+            reports.append(report(variant, head._replace(**given), decay.first_violation))
+        if args.plot:
+            plot(reports, args.plot)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    if args.json:
+        objects = list(map(as_json, reports))
+        text = json.dumps(objects[0] if len(objects) == 1 else {"schedules": objects})
+    else:
+        text = "\n\n".join(map(as_text, reports))
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # `| head` has seen enough; nor may Python flush the rest at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()
