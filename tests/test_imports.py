@@ -151,3 +151,26 @@ def test_the_walk_sees_what_it_must():
     """The trainer does reach all of these: a walk that found nothing would pass everything."""
     for target in ("jax", "model.rotary.base", "data.packing", "experiment.config", "optax"):
         assert reaches("train", target)
+
+
+# From the ground up; who stands side by side knows nothing of the other. Theory's modules import
+# only `model.rotary` (above), its commands ask configs.
+FLOORS = (
+    {"settings"},
+    {"model", "data"},
+    {"experiment"},
+    {"training", "evals"},
+    {"configs"},
+    {"theory"},
+    {"reporting"},
+    {"train", "sweep", "evaluate", "report", "tpu", "benchmarks"},
+)
+
+
+def test_imports_point_down():
+    floor_of = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
+    assert floor_of.keys() == TOP
+    for name in SOURCES:
+        own = name.partition(".")[0]
+        for other in {imported.partition(".")[0] for imported in imports(name)} & TOP - {own}:
+            assert floor_of[other] < floor_of[own], f"{name} imports {other}, which stands above it"
