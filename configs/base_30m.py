@@ -1,6 +1,6 @@
 """Bases ablated from scratch at 30M parameters on one GPU.
 
-Question: does the effective context of a language model follow the theoretical length of the base
+Question: does the effective context of a language model follow the theory length of the base
 it was pretrained with, or one of the periods of its slowest pair?
 
 Cost: about 10 minutes per member on one H100 at 300M tokens (an estimate from FLOPs at 20% MFU).

@@ -36,7 +36,7 @@ empty where a number does not exist for its task.
                       first_loss_error    what one task alone has to say: its file in evals/tasks,
                       or your own, whose `columns` come last
     theory_length     first distance with B_m < 0 of the variant evaluated with, tokens
-    quarter_period, full_period    of its slowest pair that turns, tokens
+    quarter_period, full_period    of its slowest pair that rotates, tokens
 """
 
 import csv

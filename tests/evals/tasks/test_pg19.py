@@ -71,7 +71,7 @@ def test_three_means_of_two_books():
     }  # exp of the mean is 2.718
 
 
-REAL = Path(os.environ.get("ROPEWALK_DATA", Path(__file__).parents[2] / "../shared/data"))
+REAL = Path(os.environ.get("ROPEWALK_DATA", Path(__file__).parents[3] / "../shared/data"))
 
 
 @pytest.mark.skipif(not (REAL / "pg19-test").is_dir(), reason="no PG-19 books here")

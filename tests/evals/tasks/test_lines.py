@@ -23,7 +23,7 @@ END = (
     "\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line {key}? I need the "
     "number. Line <{key}>: <REGISTER_CONTENT> is <{value}"
 )
-DATA = Path(os.environ.get("ROPEWALK_DATA", Path(__file__).parents[2] / "../shared/data"))
+DATA = Path(os.environ.get("ROPEWALK_DATA", Path(__file__).parents[3] / "../shared/data"))
 OFFICIAL = DATA / "eval/longeval-lines/200_lines.jsonl.zst"
 
 
