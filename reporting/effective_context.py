@@ -1,7 +1,6 @@
 """THE figure: effective context against RoPE base, with what theory predicts drawn beside it."""
 
 import dataclasses
-import functools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -14,17 +13,14 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from model.rotary import Rotary
-from model.rotary.rope import Rope
 from reporting import l50
 from reporting.l50 import Shape
 from reporting.looks import FAINT, INK, WASH
 from reporting.members import Member, learned, tasks
 from reporting.style import handle, marked, tag
-from theory import bound
 from theory.predictions import predict
 
 _DASHED, _DOTTED, _DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))
-_LONGEST_STABLE = 2**13
 
 _THEORY = {  # field of Predictions: (legend, color, linestyle)
     "first_violation": ("theory: first distance with $B_m<0$", INK, "-"),
@@ -175,27 +171,10 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
 
 
 def _stable_bases(members: Sequence[Member]) -> list[float]:
-    """Where among the bases shown every larger base covers the trained length (each of them).
-
-    Only of plain RoPE, and where it takes seconds to prove.
-    """
-    bases, found = [], set()
-    for member in members:
-        model, length = member.config.model, member.trained_length
-        if member.base is not None:
-            bases.append(member.base)
-            if isinstance(model.rotary, Rope) and length <= _LONGEST_STABLE:
-                share = model.rotary.rotary_dim(model.rope_head_dim) / model.head_dim
-                found.add(_stable_base(length, model.head_dim, share))
+    """Where among the bases shown every larger base covers the trained length (each of them)."""
+    bases = [member.base for member in members if member.base is not None]
+    found = {member.stable_base for member in members if member.base is not None}
     return sorted(base for base in found if base and min(bases) <= base <= max(bases))
-
-
-@functools.cache
-def _stable_base(length: int, head_dim: int, rotary_fraction: float) -> float | None:
-    try:
-        return bound.stable_base(length, head_dim, rotary_fraction).high
-    except ValueError:  # no base covers the length: a head of a single pair
-        return None
 
 
 def _draw_controls(ax: Axes, controls: Sequence[Member], members: Sequence[Member]) -> None:

@@ -13,12 +13,23 @@ from evals.rows import TRAINED
 from experiment import stages
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
+from model.rotary.rope import Rope
 from reporting.labels import labels, setting
 from reporting.looks import Look, looks
 from reporting.measurements import Measurement, measurements
+from theory import bound
 from theory.predictions import Predictions, predict
 
 LOSS_POINTS = 150
+LONGEST_STABLE = 2**13  # tokens: where a stable base takes seconds to prove
+
+
+@functools.cache
+def _stable_base(length: int, head_dim: int, rotary_fraction: float) -> float | None:
+    try:
+        return bound.stable_base(length, head_dim, rotary_fraction).high
+    except ValueError:  # no base covers the length: a head of a single pair
+        return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,6 +65,18 @@ class Member:
     def base(self) -> float | None:
         """The base of its variant; None for a control, which has none or a window."""
         return None if self.config.model.window else getattr(self.config.model.rotary, "base", None)
+
+    @functools.cached_property
+    def stable_base(self) -> float | None:
+        """The base from which on every base covers the trained length; None if nobody can say.
+
+        Said of plain RoPE, and where it takes seconds to prove.
+        """
+        model, rotary = self.config.model, self.config.model.rotary
+        if not isinstance(rotary, Rope) or self.trained_length > LONGEST_STABLE:
+            return None
+        share = rotary.rotary_dim(model.rope_head_dim) / model.head_dim
+        return _stable_base(self.trained_length, model.head_dim, share)
 
     @property
     def trained_length(self) -> int:
