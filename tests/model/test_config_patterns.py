@@ -40,7 +40,7 @@ def test_a_pattern_reads_back(four_layers):
         ("model.rotary=[nope", "not of the form"),
         ("model.rotary=[]", "pattern of 0 does not fit num_layers="),
         ("model.window=[8,0]", "window must be a whole number of at least 1, got .8, 0."),
-        ("model.window=[8,x]", "model.window=x must be a number"),
+        ("model.window=[8,x]", "model.window=x must be a whole number"),
     ],
 )
 def test_patterns_that_cannot_be_are_named(four_layers, override, message):

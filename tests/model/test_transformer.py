@@ -307,10 +307,10 @@ def test_every_parameter_has_axes_of_its_rank():
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"num_layers": 0}, "num_layers must be a whole number of at least 1, got 0"),
         ({"num_heads": 4, "num_kv_heads": 3}, "num_heads=4 must be a multiple of num_kv_heads=3"),
-        ({"window": 0}, "window must be at least 1 token, got 0"),
-        ({"loss_chunk": 0}, "loss_chunk must be at least 1 token, got 0"),
+        ({"window": 0}, "window must be a whole number of at least 1, got 0"),
+        ({"loss_chunk": 0}, "loss_chunk must be a whole number of at least 1, got 0"),
         ({"head_dim": 7}, "head_dim must be even and positive, got 7"),
         ({"compute_dtype": "float16"}, "compute_dtype"),
         ({"remat": "some"}, "remat"),
