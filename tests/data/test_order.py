@@ -10,6 +10,7 @@ from data.order import interleaved, shuffled
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 1000, 2**16, 2**16 + 1, 2**17 + 2, 10**9, 2**40])
+@pytest.mark.slow
 def test_shuffled_is_grains(count):
     chosen = random.Random(count)
     for _ in range(50):

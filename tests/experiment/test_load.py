@@ -18,7 +18,8 @@ from training.loop import train
 from training.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.usefixtures("unoptimized")
+# Slow: they train the runs that are loaded.
+pytestmark = [pytest.mark.usefixtures("unoptimized"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
