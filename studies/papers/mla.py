@@ -2,10 +2,6 @@
 
 Question: does a small base bound what a model with MLA retrieves?
 
-Found: nothing measured; Su (May 2024) notes that MLA is a partial rotation, born of necessity, for
-which his argument holds: two thirds of each head are unrotated, so B_m >= 0 at every distance and
-base.
-
 Commands: a small and a large base.
 
     python sweep.py mla_cpu --workdir runs/mla_cpu
@@ -20,24 +16,27 @@ at the CPU and GPU scales, as in the other cards: without them models this small
 late (induction heads form after some 1e8 tokens).
 
 Confirms: once learned, effective context (kv) is the whole trained length for both bases.
-Refutes: an edge at the small base only, near a period of the rotated pairs (a quarter period is 14
-tokens for base 10 and 32 rotated dims; a full one 54).
 """
 
 import dataclasses
 
 from configs.changes import change, each
-from configs.experiments import scales
 from model.config import MlaConfig
+from studies.papers import scales
 
 small = MlaConfig(kv_lora_rank=64, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64)
 medium = dataclasses.replace(small, kv_lora_rank=128)
 # DeepSeek-V2-Lite's, which has the paper's width and heads.
 lite = MlaConfig(kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128)
 
-configs = scales.card(
+cards = scales.at_each_scale(
     "mla",
     "Does a base bound a model of which only a third of each head rotates?",
+    source="Nothing measured; Su (May 2024) notes that MLA is a partial rotation, born of "
+    "necessity, for which his argument holds: two thirds of each head are unrotated, "
+    "so B_m >= 0 at every distance and base.",
+    refuted_if="An edge at the small base only, near a period of the rotated pairs (a quarter "
+    "period is 14 tokens for base 10 and 32 rotated dims; a full one 54).",
     cpu=change(
         scales.CPU,
         model=dict(head_dim=96, mla=small),
