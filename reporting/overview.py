@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
-from reporting.labels import flatten
+from reporting.labels import flatten, seeds_said
 from reporting.members import Member, learned, tasks
 from reporting.page import NONE, Finding, Folded, Part, Table, words
 from theory.predictions import HORIZON
@@ -12,11 +12,10 @@ from theory.predictions import HORIZON
 
 def facts(members: Sequence[Member]) -> list[str]:
     """How many members and seeds, and what they were trained on."""
-    seeds = max(len(member.runs) for member in members)
     lengths = sorted({member.trained_length for member in members})
     return [
         _plural(len(members), "member"),
-        _plural(seeds, "seed"),
+        seeds_said([run.config for member in members for run in member.runs]),
         f"trained on {', '.join(f'{length:,}' for length in lengths)} tokens",
     ]
 

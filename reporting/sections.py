@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from reporting import curves, heat_maps, page_tables, predictors, superficial
+from reporting import curves, heat_maps, over_seeds, page_tables, predictors, superficial
+from reporting.labels import seeds_said
 from reporting.members import Member, tasks
 from reporting.page import Section, Table, words
 from reporting.pictures import Drawing, save
@@ -29,6 +30,7 @@ def sections(members: Sequence[Member], page: Path) -> list[Section]:
 def _shown(members: Sequence[Member]) -> Iterator[Shown]:
     for task, table in page_tables.rules(members).items():
         yield "Effective context by other rules", task, table
+    yield from _over_seeds(members)
     yield from _predicted(members)
     if curves.accuracy_panels(members):
         figure = curves.accuracy_by_distance(members)
@@ -48,6 +50,19 @@ def _shown(members: Sequence[Member]) -> Iterator[Shown]:
     yield from _declared(members)
     if any(member.losses for member in members):
         yield "Training loss", "", Drawing("loss", curves.loss(members), words("loss"))
+
+
+def _over_seeds(members: Sequence[Member]) -> Iterator[Shown]:
+    """Seed by seed, where there are several, along each field in which members differ."""
+    if not over_seeds.measures(members):
+        return
+    title = "Over seeds"
+    said = seeds_said([run.config for member in members for run in member.runs])
+    drawn = over_seeds.figures(members)
+    for axis, figure in drawn.items():
+        text = words("over_seeds", seeds=said, axis=axis or "the only setting")
+        yield title, axis if len(drawn) > 1 else "", Drawing(f"over_seeds {axis}", figure, text)
+    yield title, "", over_seeds.table(members)
 
 
 def _predicted(members: Sequence[Member]) -> Iterator[Shown]:
