@@ -130,14 +130,32 @@ class RunDirectory:
         """The shell lines that trained and evaluated the run, as typed, oldest first."""
         return [row["command"] for row in read_json_lines(self.commands_path)]
 
-    def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
-        """`config` with the step in its `start_from`.
+    def kept(self, config: ExperimentConfig, given: Sequence[str]) -> ExperimentConfig:
+        """`config` with what fields meant to this run that were added since.
+
+        So the command of a run from before a field goes on with it; a field that its overrides,
+        `given`, name is theirs.
+        """
+        if not (self.path / "config.json").exists():
+            return config
+        recorded = self._record.get("config", {}).get("data", {})
+        named = {override.partition("=")[0] for override in given}
+        meant = {
+            name: value
+            for name, value in config.data.absent.items()
+            if name not in recorded and f"data.{name}" not in named
+        }
+        return dataclasses.replace(config, data=dataclasses.replace(config.data, **meant))
+
+    def pinned(self, config: ExperimentConfig, given: Sequence[str] = ()) -> ExperimentConfig:
+        """`config` with the step in its `start_from`, and with what is `kept`.
 
         A run that was started already keeps the step it began with, wherever its parent is by now.
 
         Raises:
           ValueError: as `find_start` does.
         """
+        config = self.kept(config, given)
         if config.start_from is None:
             return config
         # Else a parent that trains on would give its child other parameters at every resume.

@@ -69,16 +69,19 @@ def make_plan(
       ValueError: for anything the user has to mend; in all processes, if in one.
     """
     with distributed.refusing_together():
-        plan = _checked(configs, runs, open_data)._replace(overrides=overrides or [()] * len(runs))
+        plan = _checked(configs, runs, overrides or [()] * len(runs), open_data)
     # The disk may show a checkpoint to one host before another.
     return plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
 
 
 def _checked(
-    configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory], open_data: OpenData
+    configs: Sequence[ExperimentConfig],
+    runs: Sequence[RunDirectory],
+    overrides: Sequence[Sequence[str]],
+    open_data: OpenData,
 ) -> Plan:
     metrics.check_trackers(configs[0].train.tracking)
-    configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
+    configs = [run.pinned(*own) for run, *own in zip(runs, configs, overrides, strict=True)]
     for run, config in zip(runs, configs, strict=True):
         run.check_resumable(config)
     stages = list(zip(*map(split, configs), strict=True))
@@ -109,7 +112,7 @@ def _checked(
     if tokenizers:
         _check_tokenizers(tokenizers, configs[0].model.vocab_size)
     mesh = make_mesh(configs[0], len(configs))
-    return Plan(configs, runs, (), stages, data, mesh, start_step, params)
+    return Plan(configs, runs, overrides, stages, data, mesh, start_step, params)
 
 
 def _check_tokenizers(paths: dict[str, Path], room: int) -> None:

@@ -113,6 +113,10 @@ def train_sweep(
             )
         if only is not None and not 0 <= only < len(members):
             raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
+        # One sweep, one version of documents: members not started yet follow those that were.
+        runs = [RunDirectory(workdir / member.name) for member in members]
+        for run in [run for run in runs if (run.path / "config.json").exists()][:1]:
+            members = [m._replace(config=run.kept(m.config, m.overrides)) for m in members]
     groups: dict[tuple[ExperimentConfig, ...], list[SweepMember]] = {}
     for member in members if only is None else [members[only]]:
         groups.setdefault(shared_part(member.config), []).append(member)
