@@ -30,7 +30,8 @@ class DataConfig:
       documents: version of the documents made on the spot and of the split of `local`. 2: answers
         spread evenly over octaves of distance, as many at every length (see `data.tasks`). 1: as
         before there were versions, which is what a recorded config without this field means.
-      seed: decides row order and retrieval documents; not the initialisation.
+      seed: decides row order and retrieval documents; not the initialisation. An override of the
+        experiment's seed (`seed=1`) sets this one too, unless it is given (`data.seed=0`).
       on_bad_document: "error" stops at the first broken document, naming file and line; "skip"
         leaves it out and reports it.
       prepared_root: where tokenized data is kept and found again.

@@ -131,37 +131,39 @@ class RunDirectory:
         return [row["command"] for row in read_json_lines(self.commands_path)]
 
     def kept(self, config: ExperimentConfig, given: Sequence[str]) -> ExperimentConfig:
-        """`config` with what fields meant to this run that were added since.
+        """`config` as its command was meant when this run was started.
 
-        So the command of a run from before a field goes on with it; a field that its overrides,
-        `given`, name is theirs.
+        Before `data.documents` there was one version of them, and `seed` did not reach the rows.
+        What the command names itself, by its overrides `given`, is taken at its word.
         """
         if not (self.path / "config.json").exists():
             return config
-        recorded = self._record.get("config", {}).get("data", {})
+        started = self.config.data
+        if "documents" in self._record["config"]["data"]:
+            return config
+        meant = {"documents": started.documents}
+        if config.data.seed == config.seed:
+            meant["seed"] = started.seed
         named = {override.partition("=")[0] for override in given}
-        meant = {
-            name: value
-            for name, value in config.data.absent.items()
-            if name not in recorded and f"data.{name}" not in named
-        }
+        meant = {name: value for name, value in meant.items() if f"data.{name}" not in named}
         return dataclasses.replace(config, data=dataclasses.replace(config.data, **meant))
 
     def pinned(self, config: ExperimentConfig, given: Sequence[str] = ()) -> ExperimentConfig:
-        """`config` with the step in its `start_from`, and with what is `kept`.
+        """`config` with what its command leaves open as it was when the run here was started.
 
-        A run that was started already keeps the step it began with, wherever its parent is by now.
+        That is the step in its `start_from`, wherever the parent is by now, and what is `kept`.
 
         Raises:
           ValueError: as `find_start` does.
         """
+        started = self.config if (self.path / "config.json").exists() else None
         config = self.kept(config, given)
         if config.start_from is None:
             return config
         # Else a parent that trains on would give its child other parameters at every resume.
-        started = (self.path / "config.json").exists() and self.config.start_from
-        if started and config.start_from in (started, started.rpartition("@")[0]):
-            return dataclasses.replace(config, start_from=started)
+        start = started and started.start_from
+        if start and config.start_from in (start, start.rpartition("@")[0]):
+            return dataclasses.replace(config, start_from=start)
         parent, step = find_start(config.start_from)
         return dataclasses.replace(config, start_from=f"{parent.path}@{step}")
 

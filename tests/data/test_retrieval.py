@@ -365,7 +365,9 @@ def test_lines_ask_near_and_far_alike(tokenizer):
     [("kv(pairs=8)", "pairs=8"), ("lagcopy(answers=4)", "answers=4"), ("lines(answers=1)", "answ")],
 )
 def test_parameters_of_version_2_are_refused_in_version_1(tokenizer, task, named):
-    with pytest.raises(ValueError, match=rf"needs data.documents=2; .* version 1 have no \({named}"):
+    with pytest.raises(
+        ValueError, match=rf"needs data.documents=2; .* version 1 have no \({named}"
+    ):
         make_document(task, tokenizer, LENGTH, data=FIRST)
 
 
