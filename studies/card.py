@@ -7,6 +7,7 @@ tokens and measures after each, and the study's report marks its claims.
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Callable
 from typing import Annotated, NamedTuple, Protocol
 
@@ -133,6 +134,13 @@ class Card:
             for one, other in itertools.combinations(named, 2):
                 if one.name == other.name:
                     raise ValueError(f"card {self.name}: two {kind} are called {one.name}")
+        for name in (self.name, *(member.name for member in self.members)):
+            if not re.fullmatch(r"[\w.=+-]+", name):
+                raise ValueError(
+                    f"card {self.name}: {name!r} names files; use letters, digits and . = + - _"
+                )
+        if self.tokens is not None and self.shared.stages:
+            raise ValueError(f"card {self.name}: doublings of tokens and stages exclude each other")
         if self.tokens is not None and self.shared.train.schedule != "wsd":
             raise ValueError(
                 f"card {self.name}: doublings of tokens need train.schedule=wsd, not "
