@@ -23,6 +23,11 @@ def attend(
 ) -> jax.Array:
     """What each query finds, `[B, T, N, U]`; queries come rotated and scaled."""
     with jax.named_scope("attention"):
+        if config.blind is not None:
+            # No kernel knows of holes: a control is worth neither a mask in each of them nor speed.
+            return kernels.reference(
+                q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, table.window, config.blind
+            ).astype(v_BSKU.dtype)
         return kernels.attention(
             q_BTNH,
             k_BSKH,
