@@ -15,6 +15,8 @@ from experiment import overrides
 from experiment.config import ExperimentConfig
 from settings.checks import Bounds, Count, check
 
+_Number = Annotated[int, Bounds(at_least=0)]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Member:
@@ -43,7 +45,7 @@ class Measurement:
     name: str = "whole"
     tasks: tuple[str, ...] = ()
     lengths: tuple[Count, ...] = ()
-    masked_heads: tuple[tuple[Annotated[int, Bounds(at_least=0)], ...], ...] = ()
+    masked_heads: tuple[tuple[_Number, _Number], ...] = ()
 
     def __post_init__(self):
         check(self)

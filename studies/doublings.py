@@ -27,11 +27,19 @@ def levels(card: Card, config: ExperimentConfig) -> list[ExperimentConfig]:
 
     Args:
       config: of a member, as `Card.configs` gives it: its steps are the budget's.
+
+    Raises:
+      ValueError: if the budget is too small for that.
     """
     if card.tokens is None:
         return [config]
-    budget = config.train.num_steps
-    numbers = dict.fromkeys(max(1, round(share * budget)) for share in SHARES)
+    budget, warmup = config.train.num_steps, config.train.warmup_steps
+    if constant_steps(config.train) // 8 <= warmup:
+        raise ValueError(
+            f"card {card.name}: its budget of {card.tokens} tokens is {budget} steps, an "
+            f"eighth of which does not pass train.warmup_steps={warmup}; change one of them"
+        )
+    numbers = [round(share * budget) for share in SHARES]
     return [dataclasses.replace(config, train=_steps(config.train, n)) for n in numbers]
 
 

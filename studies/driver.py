@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -179,3 +178,14 @@ def seconds_left(queue: Queue) -> float:
             end = max(len(run.levels) - 1, len(found) + 1) if len(run.levels) > 1 else 1
             rest += sum(expected_seconds(run, level) for level in range(len(found), end))
     return rest * (measured / expected if measured else 1.0)
+
+
+def status(queue: Queue) -> str:
+    """What is done and what is missing, card by card."""
+    lines = [left(queue)]
+    for name in queue.job.cards:
+        ofs = [run for run in queue.runs if run.card.name == name]
+        done = sum(map(queue.is_done, ofs))
+        begun = sum(bool(queue.rows_of(run)) for run in ofs) - done
+        lines.append(f"  {name}: {done} of {len(ofs)} runs done, {begun} begun")
+    return "\n".join(lines)

@@ -29,8 +29,9 @@ from experiment.config import ExperimentConfig
 from experiment.metrics import flops_per_token
 from experiment.run import RunDirectory
 from experiment.stages import split
+from model import transformer
 from model.transformer import Params
-from studies import doublings, rows
+from studies import doublings
 from studies.card import Card, Measurement
 from studies.doublings import Reached
 from studies.rows import Answers, Counts, Row, run_name
@@ -249,9 +250,7 @@ def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
 
 def masked(params: Params, measurement: Measurement) -> Params:
     """`params` with the heads that a measurement masks contributing nothing."""
-    if measurement.masked_heads:
-        raise ValueError("masked heads are not measured yet")
-    return params
+    return transformer.without_heads(params, measurement.masked_heads)
 
 
 def reached(answers: Answers, answered: Rows) -> Reached:

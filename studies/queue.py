@@ -5,13 +5,10 @@ Rows alone decide it. Locks keep two workers from one run; a killed worker's are
 
 import contextlib
 import fcntl
-import itertools
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from data.files import write_atomically
 from settings.expressions import nearest
 from studies import folder, load_cards, rows
 from studies.card import Card
@@ -123,34 +120,29 @@ class Queue:
             time of one.
         """
         waiting = [(run, len(self.rows_of(run))) for run in self.runs if not self.is_done(run)]
-        place = {name: number for number, name in enumerate(self.job.cards)}
-        waiting.sort(
-            key=lambda pair: (self._seed_place(pair[0]), place[pair[0].card.name], pair[1])
-        )
-        if not together:
-            return [Piece((run,), level) for run, level in waiting]
-        groups: dict[object, list[Run]] = {}
+        seeds, cards = self.job.seeds, self.job.cards
+        waiting.sort(key=lambda w: (seeds.index(w[0].seed), cards.index(w[0].card.name), w[1]))
+        groups: dict[Any, list[tuple[Run, int]]] = {}
         for run, level in waiting:
-            key = run.card.name, level, shared_part(run.levels[level]), run.seed
-            groups.setdefault(key, []).append(run)
-        return [Piece(tuple(group), key[1]) for key, group in groups.items()]  # type: ignore
-
-    def _seed_place(self, run: Run) -> int:
-        return self.job.seeds.index(run.seed)
+            key = run.card.name, level, run.seed, shared_part(run.levels[level])
+            groups.setdefault(key if together else run.path, []).append((run, level))
+        return [
+            Piece(tuple(run for run, _ in group), level)
+            for group in groups.values()
+            for level in {level for _, level in group}
+        ]
 
     @contextlib.contextmanager
     def claim(self, *, together: bool) -> Iterator[Piece | None]:
-        """The first piece that nobody is at; None if there is none. It is locked while it is held."""
-        with contextlib.ExitStack() as locks:
-            for piece in self.pending(together=together):
-                with contextlib.ExitStack() as own:
-                    if all(own.enter_context(self._lock(run)) for run in piece.runs):
-                        # Another worker may have finished it since it was listed.
-                        if all(len(self.rows_of(run)) == piece.level for run in piece.runs):
-                            locks.push(own.pop_all())
-                            yield piece
-                            return
-            yield None
+        """The first piece that nobody is at, locked while it is held; None if there is none."""
+        for piece in self.pending(together=together):
+            with contextlib.ExitStack() as locks:
+                free = all(locks.enter_context(self._lock(run)) for run in piece.runs)
+                # Another worker may have finished it since it was listed.
+                if free and all(len(self.rows_of(run)) == piece.level for run in piece.runs):
+                    yield piece
+                    return
+        yield None
 
     @contextlib.contextmanager
     def _lock(self, run: Run) -> Iterator[bool]:

@@ -216,10 +216,8 @@ def read(path: Path) -> Row:
 
 
 def _answers(*, value: Any, counts: dict[str, Any] | None, **names: Any) -> Answers:
-    arrays = None
-    if counts is not None:
-        arrays = Counts(**{k: np.array(x) if isinstance(x, list) else x for k, x in counts.items()})
-    return Answers(value=float(value), counts=arrays, **names)
+    arrays = counts and {k: np.array(x) if isinstance(x, list) else x for k, x in counts.items()}
+    return Answers(value=float(value), counts=Counts(**arrays) if arrays else None, **names)
 
 
 def read_all(folder: Path) -> list[Row]:

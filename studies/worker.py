@@ -108,7 +108,7 @@ def work_on(queue, piece, signals: Signals) -> None:
     workdir = queue.job.workdir
     check_room(workdir)
     say(begin=piece.name, runs=[run.path for run in piece.runs])
-    begun, start = spent_before(workdir, piece), time.process_time()
+    begun, start = spent_before(workdir, piece), time.process_time()  # of all threads
 
     def spent() -> float:
         return begun + time.process_time() - start
@@ -132,7 +132,7 @@ def work_on(queue, piece, signals: Signals) -> None:
 
 
 def spent_before(workdir: Path, piece) -> float:
-    """Core-seconds of a piece that was begun before; what a killed worker spent is not among them."""
+    """Core-seconds of a piece that was begun before, without those of a worker that was killed."""
     path = _spent_path(workdir, piece)
     return float(path.read_text()) if path.exists() else 0.0
 

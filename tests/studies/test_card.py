@@ -12,7 +12,7 @@ from experiment import overrides
 from studies.card import Card, Measurement, Member
 
 WSD = change(find_config("tiny"), train=dict(schedule="wsd", warmup_steps=2))
-BASES = Member(name="ten", overrides=("model.rotary.base=10",)), Member(name="as it is")
+BASES = Member(name="ten", overrides=("model.rotary.base=10",)), Member(name="b1e4")
 
 
 def card(**changes) -> Card:
@@ -47,6 +47,10 @@ def test_cards_that_cannot_be_run_are_refused():
         card(measurements=())
     with pytest.raises(ValueError, match="schedule=wsd, not cosine"):
         card(shared=change(WSD, train=dict(schedule="cosine")))
+    with pytest.raises(ValueError, match="'a b' names files"):
+        card(members=(Member(name="a b"),))
+    with pytest.raises(ValueError, match="stages exclude"):
+        card(shared=change(WSD, stages=(("train.num_steps=2",),)))
     with pytest.raises(ValueError, match="masked_heads"):
         Measurement(name="none", masked_heads=((0, -1),))
     wrong = Member(name="wrong", overrides=("model.rotary.bas=10",))
