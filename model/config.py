@@ -58,9 +58,13 @@ class ModelConfig:
       norm_epsilon: added to the mean square in RMSNorm.
       shift_keys: mix into each key the previous token's, by a learned share per head that starts
         at half, so that an induction head fits in one layer ("smeared keys", Olsson et al. 2022)
-        and small models learn retrieval in minutes.
+        and small models learn retrieval in minutes. With mla both parts of a key are mixed, the
+        part that heads share by a share of its own. No architecture that others run has it: such
+        a model cannot be exported, and does in one layer what takes theirs two.
       align_query_key: start each key projection equal to its (first) query projection, the
-        k = q + noise of Men et al. 2024; without it small models stay at chance for long.
+        k = q + noise of Men et al. 2024; without it small models stay at chance for long. With
+        mla it is the queries that start as the keys. It bears on the answer: all heads start at
+        phase 0, that is in one window of distances, and a single edge may come from that start.
       attention: which kernel computes it: "auto" (the device's own where it can) or "xla" (plain
         XLA on every device; slower, for comparison or where the device's own is refused).
       compute_dtype: of matrix products; rotation, softmax, norms and loss are always float32.
@@ -115,9 +119,13 @@ class ModelConfig:
                     raise ValueError(
                         f"with mla, {name} must be {expected}, got {getattr(self, name)}"
                     )
-            for name in ("qk_norm", "shift_keys", "align_query_key"):
-                if getattr(self, name):
-                    raise ValueError(f"mla has no {name}; set model.{name}=false")
+            if self.qk_norm:
+                raise ValueError("mla has no qk_norm; set model.qk_norm=false")
+            if self.align_query_key and self.mla.q_lora_rank is not None:
+                raise ValueError(
+                    "with mla, align_query_key needs queries without a latent of their own; "
+                    "set model.mla.q_lora_rank=none"
+                )
         # Here, where the head's size is known: from now on the config, and so the run, holds the
         # numbers that a variant of the user's own file gave, and no longer the file.
         own = rotary_lib.recorded(self.rotary, self.rope_head_dim)
