@@ -9,6 +9,7 @@ import studies
 from configs import find_config
 from configs.changes import change
 from experiment import overrides
+from model.rotary.rope import Rope
 from studies.card import Card, Measurement, Member
 
 WSD = change(find_config("tiny"), train=dict(schedule="wsd", warmup_steps=2))
@@ -16,9 +17,8 @@ BASES = Member(name="ten", overrides=("model.rotary.base=10",)), Member(name="b1
 
 
 def card(**changes) -> Card:
-    return Card(
-        **dict(name="echo", question="?", shared=WSD, members=BASES, tokens=10_000) | changes
-    )
+    given: dict[str, Any] = dict(question="?", shared=WSD, members=BASES, tokens=10_000)
+    return Card(name="echo", **(given | changes))
 
 
 def test_a_card_is_what_its_members_overrides_make():
@@ -27,7 +27,8 @@ def test_a_card_is_what_its_members_overrides_make():
     num_steps = -(-10_000 // (data.batch_size * data.context_length))
     assert given.config.train.num_steps == num_steps
     ten, other = given.configs().values()
-    assert (ten.model.rotary.base, other.model.rotary) == (10, WSD.model.rotary)
+    assert ten.model.rotary == Rope(base=10)
+    assert other.model.rotary == WSD.model.rotary
     assert dataclasses.replace(ten, model=other.model) == other
     # As `sweep.py` and `train.py` make them.
     common = dataclasses.replace(given.config, members=())

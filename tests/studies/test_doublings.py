@@ -1,6 +1,7 @@
 """Doublings: their steps, the copy that decays, and the rule that ends a run."""
 
 import math
+from typing import Any
 
 import jax
 import numpy as np
@@ -28,7 +29,8 @@ TINY = change(
 
 
 def card(**changes) -> Card:
-    return Card(**dict(name="a", question="?", shared=TINY, members=(Member(name="b"),)) | changes)
+    given: dict[str, Any] = dict(name="a", question="?", shared=TINY, members=(Member(name="b"),))
+    return Card(**(given | changes))
 
 
 def test_a_budget_is_reached_in_doublings_and_passed_once():

@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def answered(seed: int = 1, documents: int = 5, questions: int = 12) -> answer_r
     """Answers of one seed at distances 1 ... 200."""
     random = np.random.default_rng(seed)
     number = documents * questions
-    columns = {
+    columns: dict[str, Any] = {
         "task": "kv", "split": "validation", "run": "r", "step": 1, "seed": 0, "rotary": "rope",
         "base": 10.0, "trained_length": 256, "length": 256, "num_tokens": 1, "nll": 0.0, "rank": 0,
         "first_token_correct": True, "num_bytes": 0, "num_words": 0, "chance": 1 / 64,
@@ -42,12 +43,12 @@ def row(**changes) -> Row:
         Answers(measurement="whole", task="kv", length=256, value=0.5, counts=counts),
         Answers(measurement="whole", task="perplexity", length=256, value=3.25, counts=None),
     )
-    fields = dict(
+    fields: dict[str, Any] = dict(
         card="card", member="base=10", seed=2, tokens=4096, final="", config=CONFIG,
         answers=answers, l50=math.inf, mean_accuracy=0.5, ceiling=1.0,
         losses={"loss": 1.5, "val_loss": math.nan}, made_by={"estimator": 2}, core_seconds=12.5,
     )  # fmt: skip
-    return Row(**fields | changes)
+    return Row(**(fields | changes))
 
 
 def test_a_row_is_read_as_it_was_written(tmp_path):
@@ -61,6 +62,7 @@ def test_a_row_is_read_as_it_was_written(tmp_path):
     assert read.losses["loss"] == 1.5 and math.isnan(read.losses["val_loss"])
     (one,), (other,) = (each.find("whole", "kv") for each in (written, read))
     assert read.answers[1] == written.answers[1]
+    assert one.counts and other.counts
     for name, values in one.counts._asdict().items():
         np.testing.assert_allclose(getattr(other.counts, name), values, atol=1e-4)
     assert path.read_bytes() == rows.write(tmp_path, read).read_bytes()
