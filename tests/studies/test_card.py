@@ -1,6 +1,7 @@
 """Cards are configs, by name; what cannot be run is refused."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
