@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,9 +15,9 @@ class Reserved:
     bos_id, keys, values, fillers = 99, np.arange(64), 64 + np.arange(64), np.arange(200, 300)
 
 
-def document(length, distances=None, split="train", number=0):
+def document(length, distances=None, split="train", number=0, tokenizer: Any = Reserved):
     asked = Asked(
-        data=DATA, tokenizer=Reserved, length=length, seed=0, split=split, distances=distances
+        data=DATA, tokenizer=tokenizer, length=length, seed=0, split=split, distances=distances
     )
     return Kv().documents(asked, range(number, number + 1))[0]
 
