@@ -109,6 +109,10 @@ CASES = {
         {"1x1,base=10,shifted": 19, "base=10,aligned+shifted": 50, "base=10,shifted": 60},
         {"1x1,base=10,shifted": 30, "base=10,aligned+shifted": 50, "base=10,shifted": 40},
     ),
+    "C7": (
+        {"base=10,aligned+shifted": 200, "base=1e4,aligned+shifted": INF},
+        {"base=10,aligned+shifted": 60, "base=1e4,aligned+shifted": INF},
+    ),
     "C8": (
         {
             "base=10,heads=1": 20,
