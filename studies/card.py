@@ -7,12 +7,15 @@ tokens and measures after each, and the study's report marks its claims.
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Callable
 from typing import Annotated, NamedTuple, Protocol
 
 from experiment import overrides
 from experiment.config import ExperimentConfig
 from settings.checks import Bounds, Count, check
+
+_Number = Annotated[int, Bounds(at_least=0)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,7 @@ class Measurement:
     name: str = "whole"
     tasks: tuple[str, ...] = ()
     lengths: tuple[Count, ...] = ()
-    masked_heads: tuple[tuple[Annotated[int, Bounds(at_least=0)], ...], ...] = ()
+    masked_heads: tuple[tuple[_Number, _Number], ...] = ()
 
     def __post_init__(self):
         check(self)
@@ -133,6 +136,13 @@ class Card:
             for one, other in itertools.combinations(named, 2):
                 if one.name == other.name:
                     raise ValueError(f"card {self.name}: two {kind} are called {one.name}")
+        for name in (self.name, *(member.name for member in self.members)):
+            if not re.fullmatch(r"[\w.,=+-]+", name):
+                raise ValueError(
+                    f"card {self.name}: {name!r} names files; use letters, digits and .,=+-_"
+                )
+        if self.tokens is not None and self.shared.stages:
+            raise ValueError(f"card {self.name}: doublings of tokens and stages exclude each other")
         if self.tokens is not None and self.shared.train.schedule != "wsd":
             raise ValueError(
                 f"card {self.name}: doublings of tokens need train.schedule=wsd, not "

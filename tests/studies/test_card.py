@@ -1,6 +1,7 @@
 """Cards are configs, by name; what cannot be run is refused."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -9,16 +10,16 @@ import studies
 from configs import find_config
 from configs.changes import change
 from experiment import overrides
+from model.rotary.rope import Rope
 from studies.card import Card, Measurement, Member
 
 WSD = change(find_config("tiny"), train=dict(schedule="wsd", warmup_steps=2))
-BASES = Member(name="ten", overrides=("model.rotary.base=10",)), Member(name="as it is")
+BASES = Member(name="ten", overrides=("model.rotary.base=10",)), Member(name="b1e4")
 
 
 def card(**changes) -> Card:
-    return Card(
-        **dict(name="echo", question="?", shared=WSD, members=BASES, tokens=10_000) | changes
-    )
+    given: dict[str, Any] = dict(question="?", shared=WSD, members=BASES, tokens=10_000)
+    return Card(name="echo", **(given | changes))
 
 
 def test_a_card_is_what_its_members_overrides_make():
@@ -27,7 +28,8 @@ def test_a_card_is_what_its_members_overrides_make():
     num_steps = -(-10_000 // (data.batch_size * data.context_length))
     assert given.config.train.num_steps == num_steps
     ten, other = given.configs().values()
-    assert (ten.model.rotary.base, other.model.rotary) == (10, WSD.model.rotary)
+    assert ten.model.rotary == Rope(base=10)
+    assert other.model.rotary == WSD.model.rotary
     assert dataclasses.replace(ten, model=other.model) == other
     # As `sweep.py` and `train.py` make them.
     common = dataclasses.replace(given.config, members=())
@@ -47,6 +49,10 @@ def test_cards_that_cannot_be_run_are_refused():
         card(measurements=())
     with pytest.raises(ValueError, match="schedule=wsd, not cosine"):
         card(shared=change(WSD, train=dict(schedule="cosine")))
+    with pytest.raises(ValueError, match="'a b' names files"):
+        card(members=(Member(name="a b"),))
+    with pytest.raises(ValueError, match="stages exclude"):
+        card(shared=change(WSD, stages=(("train.num_steps=2",),)))
     with pytest.raises(ValueError, match="masked_heads"):
         Measurement(name="none", masked_heads=((0, -1),))
     wrong = Member(name="wrong", overrides=("model.rotary.bas=10",))
