@@ -126,7 +126,7 @@ class ExperimentConfig:
     Attributes:
       name: what the run is called.
       question: one line: what this experiment asks.
-      seed: of the initialisation.
+      seed: of the initialisation. As an override it is the data's too, unless data.seed is given.
       members: what `sweep.py` runs when its command line lists no values: the overrides of each
         member.
       start_from: a run directory, or DIR@STEP, whose parameters the run starts from (the newest
@@ -174,7 +174,7 @@ def to_dict(value: Any) -> Any:
 
 
 def from_dict(value: Any) -> Any:
-    """The inverse of `to_dict`.
+    """The inverse of `to_dict`. A field left out is `absent` of its class, or else the default.
 
     Raises:
       ValueError: if the JSON names a class outside this repository's packages, one that does not
@@ -199,4 +199,4 @@ def from_dict(value: Any) -> Any:
     unknown = set(fields) - {field.name for field in dataclasses.fields(cls)}
     if unknown:
         raise ValueError(f"{path} has no field {sorted(unknown)[0]!r} (a newer ropewalk's config?)")
-    return typing.cast(type, cls)(**fields)
+    return typing.cast(type, cls)(**getattr(cls, "absent", {}) | fields)

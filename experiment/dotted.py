@@ -21,7 +21,8 @@ from settings.expressions import nearest, split_commas
 def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
     """`config` with every `dotted.field=value` of `overrides` applied, in order.
 
-    Values are checked against each other once, at the end of each object's changes.
+    Values are checked against each other once, at the end of each object's changes. `seed` is the
+    data's seed too, unless `data.seed` is given.
 
     Raises:
       ValueError: naming the override, what is wrong, and the nearest valid field.
@@ -38,7 +39,12 @@ def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfi
             # A whole object given first (model.rotary=..) may be refined after (model.rotary.base).
             node = child if isinstance(child, dict) else node.setdefault(parent + ".", {})
         node[last] = text
-    return _replace(config, tree, "")
+    changed = _replace(config, tree, "")
+    if "seed" in tree and "seed" not in tree.get("data", {}):
+        # Seeds that share their rows differ by less than two runs of anybody's do.
+        data = dataclasses.replace(changed.data, seed=changed.seed)
+        changed = dataclasses.replace(changed, data=data)
+    return changed
 
 
 def _replace(value: Any, changes: dict[str, Any], prefix: str) -> Any:
@@ -87,7 +93,7 @@ def _parse(text: str, hint: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         raise ValueError(f"{where} is an object; set one of its fields: {where}.FIELD=VALUE")
     value: Any = text
-    if hint in (int, float, bool):
+    if hint in (int, float, bool) or not all(isinstance(word, str) for word in arguments):
         with contextlib.suppress(ValueError, SyntaxError):  # a word is refused below
             value = ast.literal_eval(text.title() if hint is bool else text)
     if wrong := problem(value, hint):

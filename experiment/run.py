@@ -130,20 +130,40 @@ class RunDirectory:
         """The shell lines that trained and evaluated the run, as typed, oldest first."""
         return [row["command"] for row in read_json_lines(self.commands_path)]
 
-    def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
-        """`config` with the step in its `start_from`.
+    def kept(self, config: ExperimentConfig, given: Sequence[str]) -> ExperimentConfig:
+        """`config` as its command was meant when this run was started.
 
-        A run that was started already keeps the step it began with, wherever its parent is by now.
+        Before `data.documents` there was one version of them, and `seed` did not reach the rows.
+        What the command names itself, by its overrides `given`, is taken at its word.
+        """
+        if not (self.path / "config.json").exists():
+            return config
+        started = self.config.data
+        if "documents" in self._record["config"]["data"]:
+            return config
+        meant = {"documents": started.documents}
+        if config.data.seed == config.seed:
+            meant["seed"] = started.seed
+        named = {override.partition("=")[0] for override in given}
+        meant = {name: value for name, value in meant.items() if f"data.{name}" not in named}
+        return dataclasses.replace(config, data=dataclasses.replace(config.data, **meant))
+
+    def pinned(self, config: ExperimentConfig, given: Sequence[str] = ()) -> ExperimentConfig:
+        """`config` with what its command leaves open as it was when the run here was started.
+
+        That is the step in its `start_from`, wherever the parent is by now, and what is `kept`.
 
         Raises:
           ValueError: as `find_start` does.
         """
+        started = self.config if (self.path / "config.json").exists() else None
+        config = self.kept(config, given)
         if config.start_from is None:
             return config
         # Else a parent that trains on would give its child other parameters at every resume.
-        started = (self.path / "config.json").exists() and self.config.start_from
-        if started and config.start_from in (started, started.rpartition("@")[0]):
-            return dataclasses.replace(config, start_from=started)
+        start = started and started.start_from
+        if start and config.start_from in (start, start.rpartition("@")[0]):
+            return dataclasses.replace(config, start_from=start)
         parent, step = find_start(config.start_from)
         return dataclasses.replace(config, start_from=f"{parent.path}@{step}")
 

@@ -26,6 +26,18 @@ def test_nested_numbers_keep_their_types(tiny):
     assert config.data == tiny.data
 
 
+def test_a_seed_is_the_rows_too_unless_their_own_is_given(tiny):
+    def seeds(*given):
+        config = overrides.apply(tiny, given)
+        return config.seed, config.data.seed
+
+    assert seeds("data.batch_size=4", "seed=3") == (3, 3)
+    assert seeds("seed=3", "data.seed=0") == seeds("data.seed=0", "seed=3") == (3, 0)
+    assert seeds("data.seed=2") == (0, 2) and seeds("train.num_steps=5") == (0, 0)
+    # A member's own seed and one for all: the last one counts, for both.
+    assert seeds("seed=3", "seed=4") == (4, 4)
+
+
 def test_objects_lists_and_optional_values(tiny):
     config = overrides.apply(
         tiny,
@@ -56,6 +68,7 @@ def test_objects_lists_and_optional_values(tiny):
         ("model.rotary=rop(base=3)", ["did you mean 'rope'"]),
         ("model.rotary=rope", ["rope needs base"]),
         ("model.rotary.base=0.5", ["above 1", "0.5"]),
+        ("data.documents=3", ["data.documents=3", "(valid: 1, 2)"]),
         ("data.source=jsnl", ["data.source=jsnl", "did you mean 'jsonl'"]),
         ("train.num_steps=1.5", ["train.num_steps=1.5", "whole number"]),
         ("train.num_steps=many", ["train.num_steps=many", "number"]),
