@@ -1,10 +1,10 @@
 """Trains a grid of members: `python sweep.py CONFIG --workdir DIR model.rotary.base=10,10000`.
 
-Members that differ only in arrays (rotary variant, window, seed, learning rate, the run they start
-from), in every stage, train together in one compiled program, on identical batches and, for equal
-seeds, from identical parameters.
-Members whose shapes differ train one group after another. Each member's directory is what
-`train.py` would have made.
+Members that differ only in arrays (rotary variant, window, learning rate, the run they start from),
+in every stage, train together in one compiled program, on identical batches and, for equal seeds,
+from identical parameters. Seeds train one after another through that program, each on rows of its
+own; with data.seed=0 given they read the same rows, and train together. Members whose shapes differ
+train one group after another. Each member's directory is what `train.py` would have made.
 """
 
 import shlex

@@ -62,7 +62,7 @@ def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
 def whole() -> None:
     """Eight members, trained for one step, from run directories to rows on disk."""
     seeds = ",".join(map(str, range(MEMBERS)))
-    one_step = [f"seed={seeds}", "train.num_steps=1", "train.warmup_steps=0"]
+    one_step = [f"seed={seeds}", "data.seed=0", "train.num_steps=1", "train.warmup_steps=0"]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         train_sweep(find_config("demo"), Path(folder), one_step, command="")
         score.compiled_pass.cache_clear()

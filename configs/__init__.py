@@ -1,12 +1,14 @@
 """One file per experiment, found by walking this folder; each defines `configs`, a list.
 
 A config is Python: an ablation is a `dataclasses.replace`, so the difference is the experiment.
-Here is what finds them, and the command line that names one.
+Here is what finds them, and the command line that names one. The cards of `studies/` are found too.
 """
 
 import argparse
 import importlib
 import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
 
 from experiment import overrides
 from experiment.config import ExperimentConfig
@@ -46,19 +48,30 @@ def add_process_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def load_configs() -> dict[str, ExperimentConfig]:
-    """Every config by name, found by walking this folder.
+    """Every config by name, found by walking this folder and those of the studies.
 
     Raises:
       ValueError: if two files define a config of one name.
     """
     found: dict[str, ExperimentConfig] = {}
-    for module_info in pkgutil.walk_packages(__path__, "configs."):
-        module = importlib.import_module(module_info.name)
-        for config in getattr(module, "configs", ()):
+    for name in _modules():
+        module = importlib.import_module(name)
+        cards = getattr(module, "cards", ())
+        for config in (*getattr(module, "configs", ()), *(card.config for card in cards)):
             if config.name in found:
-                raise ValueError(f"{module_info.name}: a config named {config.name} exists already")
+                raise ValueError(f"{name}: a config named {config.name} exists already")
             found[config.name] = config
     return found
+
+
+def _modules() -> Iterator[str]:
+    yield from (info.name for info in pkgutil.walk_packages(__path__, "configs."))
+    # Files that define things, never imported by name: so a study may stand above what lists it.
+    studies = Path(__path__[0]).with_name("studies")
+    for folder in pkgutil.iter_modules([str(studies)], "studies."):
+        if folder.ispkg:
+            inside = [str(studies / folder.name.rpartition(".")[2])]
+            yield from (info.name for info in pkgutil.iter_modules(inside, f"{folder.name}."))
 
 
 def find_config(name: str) -> ExperimentConfig:

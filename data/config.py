@@ -26,7 +26,8 @@ class DataConfig:
       retrieval_fraction: share of rows that are retrieval documents.
       retrieval_tasks: kinds of retrieval documents, drawn with equal weight: names of files in
         `data/tasks`, or a task of the user's own, `path/to/mine.py:Echo(n=2)`.
-      seed: decides row order and retrieval documents; not the initialisation.
+      seed: decides row order and retrieval documents; not the initialisation. An override of the
+        experiment's seed (`seed=1`) sets this one too, unless it is given (`data.seed=0`).
       on_bad_document: "error" stops at the first broken document, naming file and line; "skip"
         leaves it out and reports it.
       prepared_root: where tokenized data is kept and found again.

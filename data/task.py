@@ -117,6 +117,7 @@ class Task(abc.ABC):
         tables; a task whose documents differ by length has figures of its own instead.
       plot: a figure of curves of its own, which `curves` fills.
       shares: a table of its own, which `share_columns` fills.
+      of_training: whether its documents are rows of training, which the data's seed decides.
       num_choices: as many answers are equally likely to a model that knows the format and nothing
         of the past.
     """
@@ -126,6 +127,7 @@ class Task(abc.ABC):
     compared: ClassVar[bool] = True
     plot: ClassVar[Plot | None] = None
     shares: ClassVar[Shares | None] = None
+    of_training: ClassVar[bool] = False
     num_choices: ClassVar[float] = math.inf
 
     def __post_init__(self):

@@ -197,7 +197,7 @@ def evaluate(
     for run in runs:
         _old_rows(run)
     members = _load(runs, options, notice)
-    groups = [Group(alike, options, notice) for alike in _by_shape(members)]
+    groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
     if not any(group.questions for group in groups):
         raise ValueError("no task of the config can be asked here; name others with --tasks")
     for group in groups:
@@ -335,12 +335,15 @@ def _variant(text: str, config: ExperimentConfig) -> Pattern:
     return dataclasses.replace(config.model, rotary=variant).rotary
 
 
-def _by_shape(members: Iterable[Loaded]) -> list[list[Loaded]]:
-    """Members that can share a program, together; in order of appearance."""
+def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]:
+    """Members that can share a program and documents, together; in order of appearance."""
     groups: dict[Hashable, list[Loaded]] = {}
     for member in members:
-        config = member.config
-        shared = network(config.model), config.data, config.evals, member.tokenizer
+        config, data = member.config, member.config.data
+        # Seeds of one setting are asked the same, also where `precision` asks on.
+        if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
+            data = dataclasses.replace(data, seed=0)
+        shared = network(config.model), data, config.evals, member.tokenizer
         groups.setdefault(shared, []).append(member)
     return list(groups.values())
 

@@ -21,7 +21,8 @@ from settings.expressions import nearest, split_commas
 def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
     """`config` with every `dotted.field=value` of `overrides` applied, in order.
 
-    Values are checked against each other once, at the end of each object's changes.
+    Values are checked against each other once, at the end of each object's changes. `seed` is the
+    data's seed too, unless `data.seed` is given.
 
     Raises:
       ValueError: naming the override, what is wrong, and the nearest valid field.
@@ -38,7 +39,12 @@ def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfi
             # A whole object given first (model.rotary=..) may be refined after (model.rotary.base).
             node = child if isinstance(child, dict) else node.setdefault(parent + ".", {})
         node[last] = text
-    return _replace(config, tree, "")
+    changed = _replace(config, tree, "")
+    if "seed" in tree and "seed" not in tree.get("data", {}):
+        # Seeds that share their rows differ by less than two runs of anybody's do.
+        data = dataclasses.replace(changed.data, seed=changed.seed)
+        changed = dataclasses.replace(changed, data=data)
+    return changed
 
 
 def _replace(value: Any, changes: dict[str, Any], prefix: str) -> Any:

@@ -10,6 +10,8 @@ overrides: any field of the config, by its dotted path
   "model.rotary=mine.py:Bent(strength=2)"  a variant in a file of your own
   model.window=32  data.tokenizer=none     an optional value; none leaves it out
   evals.tasks=[kv,lines]                   a list
+  seed=1                                   of the initialisation, and of the rows unless data.seed
+                                           is given too
   mesh.data=2 mesh.fsdp=-1                 devices along an axis; -1: the rest of them
   start_from=runs/demo/base=10             parameters of another run (runs/...@STEP: of that step)
   "stages=[[data.context_length=512,train.num_steps=200],[...]]"
@@ -17,7 +19,9 @@ overrides: any field of the config, by its dotted path
 
 sweeps: a comma makes members, several commas a grid
   model.rotary.base=10,100,1e4             three members, base=10, base=100 and base=1e4
-  model.rotary.base=10,1e4 seed=0,1,2      six members
+  model.rotary.base=10,1e4 seed=0,1,2      six members; a seed's own initialisation and rows
+  model.rotary.base=10,1e4 seed=0,1,2 data.seed=0
+                                           six members; all read the same rows
   "model.rotary=rope(base=500),nope"       two variants
   train.learning_rate=1e-3,3e-3            two learning rates
   start_from=RUN model.rotary.base=10,100  all members from the parameters of one run

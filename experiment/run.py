@@ -130,20 +130,27 @@ class RunDirectory:
         """The shell lines that trained and evaluated the run, as typed, oldest first."""
         return [row["command"] for row in read_json_lines(self.commands_path)]
 
-    def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
-        """`config` with the step in its `start_from`.
+    def pinned(self, config: ExperimentConfig, given: Sequence[str] = ()) -> ExperimentConfig:
+        """`config` with what its command leaves open as it was when the run here was started.
 
-        A run that was started already keeps the step it began with, wherever its parent is by now.
+        - The step in its `start_from`: wherever the parent is by now.
+        - `data.seed` of a run made when `seed` did not reach the rows, unless `given` names it.
 
         Raises:
           ValueError: as `find_start` does.
         """
+        started = self.config if (self.path / "config.json").exists() else None
+        if started and "documents" not in self._record["config"]["data"]:
+            named = {override.partition("=")[0] for override in given}
+            if "data.seed" not in named and config.data.seed == config.seed:
+                data = dataclasses.replace(config.data, seed=started.data.seed)
+                config = dataclasses.replace(config, data=data)
         if config.start_from is None:
             return config
         # Else a parent that trains on would give its child other parameters at every resume.
-        started = (self.path / "config.json").exists() and self.config.start_from
-        if started and config.start_from in (started, started.rpartition("@")[0]):
-            return dataclasses.replace(config, start_from=started)
+        start = started and started.start_from
+        if start and config.start_from in (start, start.rpartition("@")[0]):
+            return dataclasses.replace(config, start_from=start)
         parent, step = find_start(config.start_from)
         return dataclasses.replace(config, start_from=f"{parent.path}@{step}")
 

@@ -18,11 +18,30 @@ def query_scale(table: PositionTable, positions_BT: jax.Array) -> jax.Array:
     return jnp.maximum(table.query_floor, table.query_slope * log_position_BT1)
 
 
+def shift_keys(k_BSKH: jax.Array, shift: nnx.Param, positions_BT: jax.Array) -> jax.Array:
+    """Mixes into each key the previous token's, within the document.
+
+    Args:
+      k_BSKH: keys before rotation; the two that are mixed turn alike, as one key.
+      shift: `[K]`; the previous token's share of a head's keys is its sigmoid.
+      positions_BT: int32, place within the document: its first token has none before it.
+    """
+    previous_BSKH = jnp.pad(k_BSKH, ((0, 0), (1, 0), (0, 0), (0, 0)))[:, :-1]
+    previous_BSKH = jnp.where((positions_BT > 0)[:, :, None, None], previous_BSKH, 0)
+    share_K1 = jax.nn.sigmoid(shift[...])[:, None].astype(k_BSKH.dtype)
+    return (1 - share_K1) * k_BSKH + share_K1 * previous_BSKH
+
+
 def attend(
     config: ModelConfig, q_BTNH, k_BSKH, v_BSKU, table: PositionTable, segment_ids_BT
 ) -> jax.Array:
     """What each query finds, `[B, T, N, U]`; queries come rotated and scaled."""
     with jax.named_scope("attention"):
+        if config.blind is not None:
+            # No kernel knows of holes: a control is worth neither a mask in each of them nor speed.
+            return kernels.reference(
+                q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, table.window, config.blind
+            ).astype(v_BSKU.dtype)
         return kernels.attention(
             q_BTNH,
             k_BSKH,
@@ -87,7 +106,7 @@ class Attention(nnx.Module):
         if self.config.qk_norm:
             q_BTNH, k_BSKH = self.query_norm(q_BTNH), self.key_norm(k_BSKH)
         if self.config.shift_keys:
-            k_BSKH = self._shift_keys(k_BSKH, positions_BT)
+            k_BSKH = shift_keys(k_BSKH, self.shift, positions_BT)
 
         with jax.named_scope("rope"):
             scale_BTK = query_scale(table, positions_BT) * table.logit_scale
@@ -99,10 +118,3 @@ class Attention(nnx.Module):
         q_BTNH, k_BSKH = q_BTNH.astype(dtype), k_BSKH.astype(dtype)
         out_BTNH = attend(self.config, q_BTNH, k_BSKH, v_BSKH, table, segment_ids_BT)
         return project(out_BTNH, self.out)
-
-    def _shift_keys(self, k_BSKH: jax.Array, positions_BT: jax.Array) -> jax.Array:
-        """Mixes into each key the previous token's, per head, within the document."""
-        previous_BSKH = jnp.pad(k_BSKH, ((0, 0), (1, 0), (0, 0), (0, 0)))[:, :-1]
-        previous_BSKH = jnp.where((positions_BT > 0)[:, :, None, None], previous_BSKH, 0)
-        share_K1 = jax.nn.sigmoid(self.shift[...])[:, None].astype(k_BSKH.dtype)
-        return (1 - share_K1) * k_BSKH + share_K1 * previous_BSKH

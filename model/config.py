@@ -47,6 +47,10 @@ class ModelConfig:
         several repeated over those. No default: a run that does not say its base does not start.
       window: tokens a query sees, itself included (None: all before it); one, or several repeated
         over the layers. In one layer, a control whose effective context is known.
+      blind: the first and the last of the distances over which no attention is paid, counted as
+        `window` counts them, the query itself being 1: answers at these distances, and no others,
+        are out of sight. A control whose hole is known. One layer only, since two could relay; it
+        runs as plain float32 XLA over whole rows on every device, whatever `attention` says.
       mla: makes attention multi-head latent attention; its sizes then stand in for head_dim
         (their sum, qk_nope_head_dim + qk_rope_head_dim) and num_kv_heads (num_heads).
       tie_embeddings: use the embedding matrix for the output too.
@@ -54,9 +58,13 @@ class ModelConfig:
       norm_epsilon: added to the mean square in RMSNorm.
       shift_keys: mix into each key the previous token's, by a learned share per head that starts
         at half, so that an induction head fits in one layer ("smeared keys", Olsson et al. 2022)
-        and small models learn retrieval in minutes.
+        and small models learn retrieval in minutes. With mla both parts of a key are mixed, the
+        part that heads share by a share of its own. No architecture that others run has it: such
+        a model cannot be exported, and does in one layer what takes theirs two.
       align_query_key: start each key projection equal to its (first) query projection, the
-        k = q + noise of Men et al. 2024; without it small models stay at chance for long.
+        k = q + noise of Men et al. 2024; without it small models stay at chance for long. With
+        mla it is the queries that start as the keys. It bears on the answer: all heads start at
+        phase 0, that is in one window of distances, and a single edge may come from that start.
       attention: which kernel computes it: "auto" (the device's own where it can) or "xla" (plain
         XLA on every device; slower, for comparison or where the device's own is refused).
       compute_dtype: of matrix products; rotation, softmax, norms and loss are always float32.
@@ -75,6 +83,7 @@ class ModelConfig:
     mlp_dim: Count
     rotary: Pattern
     window: Count | tuple[Count | None, ...] | None = None
+    blind: tuple[Count, Count] | None = None
     mla: MlaConfig | None = None
     tie_embeddings: bool = True
     qk_norm: bool = False
@@ -92,6 +101,17 @@ class ModelConfig:
             raise ValueError(
                 f"num_heads={self.num_heads} must be a multiple of num_kv_heads={self.num_kv_heads}"
             )
+        if self.blind is not None:
+            low, high = self.blind
+            if not 2 <= low <= high:  # a query sees at least itself
+                raise ValueError(
+                    f"blind={self.blind} must be the first and the last distance, at least 2"
+                )
+            if self.num_layers > 1:
+                raise ValueError(
+                    f"blind needs num_layers=1, got {self.num_layers}: two layers relay what one "
+                    "cannot see"
+                )
         if self.mla is not None:
             query_key = self.mla.qk_nope_head_dim + self.mla.qk_rope_head_dim
             for name, expected in (("head_dim", query_key), ("num_kv_heads", self.num_heads)):
@@ -99,9 +119,13 @@ class ModelConfig:
                     raise ValueError(
                         f"with mla, {name} must be {expected}, got {getattr(self, name)}"
                     )
-            for name in ("qk_norm", "shift_keys", "align_query_key"):
-                if getattr(self, name):
-                    raise ValueError(f"mla has no {name}; set model.{name}=false")
+            if self.qk_norm:
+                raise ValueError("mla has no qk_norm; set model.qk_norm=false")
+            if self.align_query_key and self.mla.q_lora_rank is not None:
+                raise ValueError(
+                    "with mla, align_query_key needs queries without a latent of their own; "
+                    "set model.mla.q_lora_rank=none"
+                )
         # Here, where the head's size is known: from now on the config, and so the run, holds the
         # numbers that a variant of the user's own file gave, and no longer the file.
         own = rotary_lib.recorded(self.rotary, self.rope_head_dim)

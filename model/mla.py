@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from model.attention import attend, project, query_scale
+from model.attention import attend, project, query_scale, shift_keys
 from model.config import ModelConfig
 from model.layers import RMSNorm, linear, normal_param
 from model.positions import PositionTable, rotate
@@ -42,6 +42,15 @@ class LatentAttention(nnx.Module):
         self.out = normal_param(
             rngs, (N, U, D), ("heads", None, "embed"), fan_in=2 * config.num_layers * N * U
         )
+        if config.align_query_key:
+            # The latent's norm comes in between, and is left out: it scales a key as a whole.
+            nope_DNH = jnp.einsum("DC,CNH->DNH", self.latent_down[...], self.key_up[...])
+            rope_DNP = jnp.broadcast_to(self.key_rope[...][:, None], (D, N, P))
+            query_DNX = jnp.concatenate([nope_DNH, rope_DNP], axis=-1)
+            self.query = nnx.Param(query_DNX, axes=("embed", "heads", None))
+        if config.shift_keys:
+            self.shift = nnx.Param(jnp.zeros(N), axes=("heads",))
+            self.shift_rope = nnx.Param(jnp.zeros(1), axes=(None,))
         self.config = config
 
     def __call__(
@@ -65,6 +74,9 @@ class LatentAttention(nnx.Module):
         k_BSNH = linear(latent_BSC, self.key_up[...])
         v_BSNU = linear(latent_BSC, self.value_up[...])
         k_rope_BS1P = linear(x_BTD, self.key_rope[...])[:, :, None, :]
+        if self.config.shift_keys:
+            k_BSNH = shift_keys(k_BSNH, self.shift, positions_BT)
+            k_rope_BS1P = shift_keys(k_rope_BS1P, self.shift_rope, positions_BT)
 
         with jax.named_scope("rope"):
             # Unlike DeepSeek's code, the two parts of a head may have scales of their own (YaRN's

@@ -6,6 +6,7 @@ does not grow with depth and a sweep can `vmap` over members.
 
 import dataclasses
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -154,6 +155,32 @@ def hidden(
       segment_ids_BT: int32, document of each token; attention never crosses documents.
     """
     return _module(config, params)(table, tokens_BT, positions_BT, segment_ids_BT)
+
+
+def without_heads(params: Params, heads: Iterable[tuple[int, int]]) -> Params:
+    """The network with some of its attention heads taken out: what they find goes nowhere.
+
+    Args:
+      params: of one member; left as they are.
+      heads: (layer, query head) pairs, from 0.
+
+    Returns:
+      Parameters that differ in the heads' rows of the output projection, which are 0.
+
+    Raises:
+      ValueError: if there is no such head.
+    """
+    attention = params["blocks"]["attention"]
+    out_LNUD = attention["out"]
+    L, N = out_LNUD.shape[:2]
+    for layer, head in heads:
+        if not (0 <= layer < L and 0 <= head < N):
+            raise ValueError(
+                f"no head {head} in layer {layer}: layers are 0 to {L - 1}, heads 0 to {N - 1}"
+            )
+        out_LNUD = jnp.asarray(out_LNUD).at[layer, head].set(0)
+    blocks = {**params["blocks"], "attention": {**attention, "out": out_LNUD}}
+    return {**params, "blocks": blocks}
 
 
 def output_matrix(config: ModelConfig, params: Params) -> jax.Array:

@@ -63,8 +63,9 @@ class Member:
 
     @property
     def base(self) -> float | None:
-        """The base of its variant; None for a control, which has none or a window."""
-        return None if self.config.model.window else getattr(self.config.model.rotary, "base", None)
+        """The base of its variant; None for a control, which has none, a window or a hole."""
+        model = self.config.model
+        return None if model.window or model.blind else getattr(model.rotary, "base", None)
 
     @functools.cached_property
     def stable_base(self) -> float | None:

@@ -11,7 +11,7 @@ import evaluate as cli
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
 from data.task import Document
-from evals import rows, runner
+from evals import rows, runner, text
 from evals import score as score_lib
 from evals.estimate import effective_context
 from experiment.checkpoint import Checkpoints, DataState
@@ -36,7 +36,13 @@ CONFIG = ExperimentConfig(
         mlp_dim=16,
         rotary=Rope(base=10000.0),
     ),
-    data=DataConfig(source="retrieval", vocab_size=640, context_length=96, batch_size=1),
+    data=DataConfig(
+        source="retrieval",
+        vocab_size=640,
+        context_length=96,
+        batch_size=1,
+        retrieval_tasks=("kv",),
+    ),
     train=TrainConfig(num_steps=4, learning_rate=1e-3),
     evals=EvalConfig(tasks=("kv", "perplexity"), documents=3),
 )
@@ -72,7 +78,7 @@ def make_run(path, config, tokenizer_bytes, steps=(4,)):
 
 MEMBERS = {
     "base=10": with_model(rotary=Rope(base=10.0)),
-    "base=10000": CONFIG,
+    "base=10000": dataclasses.replace(CONFIG, data=dataclasses.replace(CONFIG.data, seed=1)),
     "rotary=nope": with_model(rotary=Nope()),
     "wider": with_model(mlp_dim=24),
 }
@@ -160,6 +166,23 @@ def test_every_member_gets_the_rows_it_gets_alone(sweep, monkeypatch):
     assert tens["distance"].tolist() == thousands["distance"].tolist()
     assert np.abs(tens["nll"] - thousands["nll"]).max() > 1e-3
     assert set(kv["chance"]) == {1 / 64} and set(kv["step"]) == {4}
+
+
+def test_rows_of_training_are_asked_of_each_data_seed(sweep, monkeypatch):
+    """Of the member of the other seed they are others; documents no model saw are the same."""
+    monkeypatch.setattr(text, "prepared", lambda asked, *, task: sweep)  # its tokenizer is ours
+    seen = []
+
+    def score(config, candidates, documents, *args, **kwargs):
+        seen.append((len(candidates), documents[0].tokens.tolist()))
+        return score_lib.score(config, candidates, documents, *args, **kwargs)
+
+    monkeypatch.setattr(runner, "score", score)
+    evaluate([sweep], tasks=["step1"], documents=1)
+    # base=10 and nope, the other seed, the other network.
+    (two, rows_of_0), (one, rows_of_1), (wider, rows_of_wider) = seen
+    assert (two, one, wider) == (2, 1, 1)
+    assert rows_of_0 == rows_of_wider != rows_of_1
 
 
 def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokenizer_bytes):

@@ -28,6 +28,8 @@ ALLOWED = {
     "configs": {"experiment", "model", "data"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
     | {"theory", "experiment", "model", "data"},
+    "studies": {"numpy", "jax", "rich", "matplotlib", "jinja2", "markupsafe", "configs", "evals"}
+    | {"training", "experiment", "theory", "reporting", "model", "data"},
     "training": {"numpy", "jax", "optax", "rich", "model", "data", "experiment"},
     "train": {"training", "evals", "experiment", "configs"},
     "sweep": {"training", "evals", "experiment", "configs"},
@@ -163,6 +165,7 @@ FLOORS = (
     {"configs"},
     {"theory"},
     {"reporting"},
+    {"studies"},
     {"train", "sweep", "evaluate", "report", "tpu", "benchmarks"},
 )
 

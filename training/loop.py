@@ -16,7 +16,6 @@ from experiment import distributed
 from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
 from model import kernels, transformer
-from training import optimizer
 from training.interrupts import Interrupts
 from training.log import StageLog
 from training.members import (
@@ -25,6 +24,7 @@ from training.members import (
     open_state,
     shardings_of,
     unstack,
+    with_fresh_moments,
 )
 from training.plan import Plan, write_records
 from training.step import compile_step, is_lone_cpu
@@ -63,10 +63,6 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
     target = abstract_state(config, num_members, mesh)
     shardings = shardings_of(target)
     checkpoints, state, data_state = open_state(plan, target)
-    init_moments = optimizer.direction(config.train).init
-    if num_members > 1:
-        init_moments = jax.vmap(init_moments)
-    init_moments = jax.jit(init_moments, out_shardings=shardings.opt_state)
     logs = []
     if distributed.is_primary_host():
         logs = [MetricsLog(run, config, after_step=step) for run in plan.runs]
@@ -89,7 +85,7 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
 
             # Compile. A stage is a run of its own: its moments begin at zero.
             if step == stage.start > 0:
-                state = state._replace(opt_state=init_moments(state.params))
+                state = with_fresh_moments(state, config, num_members, shardings)
             member = member_arrays(stages)
             step_fn = compile_step(config, num_members, mesh, shardings)
             name = label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")

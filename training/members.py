@@ -1,7 +1,7 @@
 """The members of a sweep as one training state: stacked in front, made, restored, taken apart."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -10,13 +10,15 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiment.checkpoint import Checkpoints, DataState
-from experiment.config import ExperimentConfig
+from experiment.config import ExperimentConfig, TrainConfig
 from experiment.mesh import put
 from experiment.stages import Stage, at
 from model import sharding
 from model.positions import position_table, stack_tables
 from model.transformer import Params
+from training import optimizer
 from training.plan import Plan
+from training.programs import program, program_of
 from training.step import MemberArrays, State, init_state
 
 
@@ -91,17 +93,34 @@ def first_state(
     configs: Sequence[ExperimentConfig], shardings: State, params: Sequence[Params] = ()
 ) -> State:
     """The state before the first update: fresh, or with the parameters of other runs."""
-    make_state = functools.partial(init_state, configs[0])
-    make_state = make_state if len(configs) == 1 else jax.vmap(make_state)
     seeds = stack([np.uint32(config.seed) for config in configs])
     # Made where it will lie: no host ever holds parameters that only fit on all devices together.
-    state = jax.jit(make_state, out_shardings=shardings)(seeds)
+    make_state = program(_init, program_of(configs[0]), len(configs), out_shardings=shardings)
+    state = make_state(seeds)
     return state._replace(params=put(stack(params), shardings.params)) if params else state
+
+
+def _init(config: ExperimentConfig, num_members: int) -> Callable[[Any], State]:
+    make_state = functools.partial(init_state, config)
+    return make_state if num_members == 1 else jax.vmap(make_state)
 
 
 def shardings_of(target: State) -> State:
     """Where each array of an abstract state lies."""
     return jax.tree.map(lambda leaf: leaf.sharding, target)
+
+
+def with_fresh_moments(
+    state: State, config: ExperimentConfig, num_members: int, shardings: State
+) -> State:
+    """The state at the beginning of a stage: its parameters, and moments at zero."""
+    init = program(_moments, config.train, num_members, out_shardings=shardings.opt_state)
+    return state._replace(opt_state=init(state.params))
+
+
+def _moments(config: TrainConfig, num_members: int) -> Callable[[Params], Any]:
+    init = optimizer.direction(config).init
+    return init if num_members == 1 else jax.vmap(init)
 
 
 def unstack(tree: Any, num_members: int, shardings: Any) -> Iterator[Any]:
@@ -113,7 +132,8 @@ def unstack(tree: Any, num_members: int, shardings: Any) -> Iterator[Any]:
     # One program per member, waited for: apart, the slices of many arrays may meet in another order
     # on another host, and wait for one another forever.
     for index in range(num_members):
-        take = jax.jit(
-            lambda tree, index=index: jax.tree.map(lambda x: x[index], tree), out_shardings=one
-        )
-        yield jax.block_until_ready(take(tree))
+        yield jax.block_until_ready(program(_take, index, out_shardings=one)(tree))
+
+
+def _take(index: int) -> Callable[[Any], Any]:
+    return lambda tree: jax.tree.map(lambda x: x[index], tree)

@@ -59,7 +59,7 @@ def make_plan(
 
     Args:
       configs: equal, in each stage, but for the rotary variant, the window and the learning rate,
-        and for the seed and the run started from.
+        and for the seed (not the data's) and the run started from.
       runs: where each goes; a finished or unfinished run of the same config is continued.
       overrides: those given for each member, for its config.json; none for all of them.
       open_data: from a stage's data config to its rows; a caller that has rows in memory gives
@@ -69,21 +69,33 @@ def make_plan(
       ValueError: for anything the user has to mend; in all processes, if in one.
     """
     with distributed.refusing_together():
-        plan = _checked(configs, runs, open_data)._replace(overrides=overrides or [()] * len(runs))
+        overrides = overrides or [()] * len(runs)
+        plan = _checked(configs, runs, overrides, open_data)
     # The disk may show a checkpoint to one host before another.
     return plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
 
 
 def _checked(
-    configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory], open_data: OpenData
+    configs: Sequence[ExperimentConfig],
+    runs: Sequence[RunDirectory],
+    overrides: Sequence[Sequence[str]],
+    open_data: OpenData,
 ) -> Plan:
     metrics.check_trackers(configs[0].train.tracking)
-    configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
+    configs = [
+        run.pinned(config, given)
+        for run, config, given in zip(runs, configs, overrides, strict=True)
+    ]
     for run, config in zip(runs, configs, strict=True):
         run.check_resumable(config)
     stages = list(zip(*map(split, configs), strict=True))
     shapes = abstract_params(configs[0].model)
-    for stage, *_ in stages:
+    for stage, *others in stages:
+        if any(other.config.data != stage.config.data for other in others):
+            raise ValueError(
+                f"stage {stage.number}: members that train together read the same rows, and these "
+                "differ in data; give data.seed, or train them apart"
+            )
         make_mesh(stage.config, len(configs))  # refuses one that does not fit the devices
         difference = shape_difference(abstract_params(stage.config.model), shapes)
         if difference:
@@ -109,7 +121,7 @@ def _checked(
     if tokenizers:
         _check_tokenizers(tokenizers, configs[0].model.vocab_size)
     mesh = make_mesh(configs[0], len(configs))
-    return Plan(configs, runs, (), stages, data, mesh, start_step, params)
+    return Plan(configs, runs, overrides, stages, data, mesh, start_step, params)
 
 
 def _check_tokenizers(paths: dict[str, Path], room: int) -> None:

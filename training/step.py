@@ -17,6 +17,7 @@ from model.loss import token_nll
 from model.positions import PositionTable
 from model.transformer import Params
 from training import optimizer
+from training.programs import program, program_of
 
 
 class State(NamedTuple):
@@ -151,9 +152,19 @@ def compile_step(
       mesh: that is set where the program is called.
       shardings: of the state.
     """
-    step = over_members(functools.partial(train_step, config), num_members, mesh)
     # Scalars go everywhere: a host can only read what its own devices hold.
     everywhere = NamedSharding(mesh, PartitionSpec())
     # The state is donated: the new one is written over the old one, or both would have to fit into
     # memory, parameters and two moments each. Whoever needs it later copies it first.
-    return jax.jit(step, donate_argnums=0, out_shardings=(shardings, everywhere))
+    return program(
+        _step,
+        program_of(config),
+        num_members,
+        mesh,
+        out_shardings=(shardings, everywhere),
+        donate=0,
+    )
+
+
+def _step(config: ExperimentConfig, num_members: int, mesh: Mesh) -> Callable:
+    return over_members(functools.partial(train_step, config), num_members, mesh)

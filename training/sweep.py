@@ -1,8 +1,10 @@
 """A grid of members, trained group by group.
 
-Members that differ only in arrays (rotary variant, window, seed, learning rate, the run they start
-from), in every stage, train together in one compiled program, on identical batches and, for equal
-seeds, from identical parameters. Members whose shapes differ train one group after another.
+Members that differ only in arrays (rotary variant, window, learning rate, the run they start from),
+in every stage, train together in one compiled program, on identical batches and, for equal seeds,
+from identical parameters. Seeds train one after another through that program, each on rows of its
+own; with `data.seed` given they read the same rows, and train together. Members whose shapes differ
+train one group after another.
 """
 
 import dataclasses
@@ -19,9 +21,9 @@ from experiment import distributed, overrides
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, is_same_sweep, read_sweep
 from experiment.stages import split
-from model.rotary.nope import Nope
 from training import loop
 from training.plan import make_plan
+from training.programs import program_of
 from training.validation import Ask
 
 
@@ -34,16 +36,14 @@ class SweepMember(NamedTuple):
 
 
 def shared_part(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
-    """Each stage of `config`, all that may differ within one compiled program set to one value."""
+    """Each stage of `config`, all in which members that train together may differ set to one value.
+
+    They read the same batches: the data's seed stays.
+    """
+    start = config.start_from and "a run"
     return tuple(
-        dataclasses.replace(
-            stage.config,
-            seed=0,
-            start_from=config.start_from and "a run",
-            model=dataclasses.replace(stage.config.model, rotary=Nope(), window=None),
-            train=dataclasses.replace(stage.config.train, learning_rate=1.0),
-        )
-        for stage in split(config)
+        dataclasses.replace(program_of(each.config), start_from=start, data=each.config.data)
+        for each in split(config)
     )
 
 
@@ -67,12 +67,12 @@ def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMe
             raise ValueError(
                 f"two members are called {one.name}: every listed value must be different"
             )
-        # Fresh parameters are all that a seed decides, and these members have none.
+        # Fresh parameters are all that a seed decides here, and these members have none.
         same = dataclasses.replace(one.config, seed=other.config.seed) == other.config
         if one.config.start_from and same:
             raise ValueError(
                 f"{one.name} and {other.name} would be the same run: with start_from no parameter "
-                "depends on seed; vary data.seed"
+                "depends on seed; leave data.seed to it, or list values of data.seed"
             )
     return members
 
@@ -113,14 +113,21 @@ def train_sweep(
             )
         if only is not None and not 0 <= only < len(members):
             raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
+        chosen = members if only is None else [members[only]]
+        # Before they are grouped: members of an old sweep read one seed's rows, and go on together.
+        runs = {member.name: RunDirectory(workdir / member.name) for member in chosen}
+        chosen = [
+            member._replace(config=runs[member.name].pinned(member.config, member.overrides))
+            for member in chosen
+        ]
     groups: dict[tuple[ExperimentConfig, ...], list[SweepMember]] = {}
-    for member in members if only is None else [members[only]]:
+    for member in chosen:
         groups.setdefault(shared_part(member.config), []).append(member)
     # All groups before the first is trained: the last one's mistake must not wait for hours.
     plans = [
         make_plan(
             [member.config for member in group],
-            [RunDirectory(workdir / member.name) for member in group],
+            [runs[member.name] for member in group],
             overrides=[member.overrides for member in group],
         )
         for group in groups.values()
@@ -132,12 +139,18 @@ def train_sweep(
 
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
     if len(groups) > 1:
+        shapes = {tuple(map(program_of, shared)) for shared in groups}
+        seeds = {stage.data.seed for stage, *_ in groups}
         console.print(
-            f"{len(members)} members of {len(groups)} shapes: "
-            "one program a shape, one after another"
+            f"{len(members)} members, {_plural(len(shapes), 'shape')}, "
+            f"{_plural(len(seeds), 'data seed')}: one program a shape, one after another"
         )
     for plan, ask in zip(plans, asks, strict=True):
         console.print(f"training {', '.join(run.name for run in plan.runs)}", highlight=False)
         if not loop.train(plan, command=command, ask=ask):
             return False
     return True
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

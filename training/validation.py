@@ -17,6 +17,7 @@ from experiment.mesh import host_rows, make_global_batch, one_device_mesh
 from experiment.stages import Stage
 from model.transformer import Params
 from training.members import unstack
+from training.programs import program, program_of
 from training.step import MemberArrays, State, loss_fn, over_members
 
 NUM_BATCHES = 8  # of held-out rows: enough that losses of two steps differ by more than chance
@@ -47,14 +48,10 @@ class Validation:
         self._data, self._mesh, self._batch_size = data, mesh, config.data.batch_size
         self._configs, self._shardings, self._ask = [s.config for s in stages], shardings, ask
 
-        def nats_and_targets(params: Params, member: MemberArrays, batch) -> jax.Array:
-            # Apart, to be added up: batches have different numbers of targets.
-            nats = loss_fn(params, config.model, member.table, batch, jnp.ones(()))
-            return jnp.stack([nats, batch["loss_mask"].sum()])
-
         everywhere = NamedSharding(mesh, PartitionSpec())
-        program = over_members(nats_and_targets, num_members, mesh)
-        self._nats_and_targets = jax.jit(program, out_shardings=everywhere)
+        self._nats_and_targets = program(
+            _nats_and_targets, program_of(config), num_members, mesh, out_shardings=everywhere
+        )
 
     def __call__(self, params: Params, member: MemberArrays) -> dict[str, Any]:
         """Scalars by name, one number or one per member."""
@@ -83,3 +80,13 @@ class Validation:
         with jax.set_mesh(one_device_mesh()):
             found = self._ask(self._configs, whole, Tokenizer(self._data.tokenizer_path))
         return {f"val_{name}": np.array([each[name] for each in found]) for name in found[0]}
+
+
+def _nats_and_targets(config: ExperimentConfig, num_members: int, mesh: Mesh) -> Callable:
+    """Sums over a batch, apart, to be added up: batches have different numbers of targets."""
+
+    def of_member(params: Params, member: MemberArrays, batch) -> jax.Array:
+        nats = loss_fn(params, config.model, member.table, batch, jnp.ones(()))
+        return jnp.stack([nats, batch["loss_mask"].sum()])
+
+    return over_members(of_member, num_members, mesh)

@@ -32,6 +32,7 @@ class Step1(Task):
     """
 
     kind = "likelihood"
+    of_training = True
     compared = False  # the first training rows are others at another length
     plot = Plot(
         name="step1",

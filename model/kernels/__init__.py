@@ -16,5 +16,6 @@ of its own for CPUs.
 
 from model.kernels.choice import Choice, attention, choose
 from model.kernels.conformance import check
+from model.kernels.xla import reference
 
-__all__ = ["Choice", "attention", "check", "choose"]
+__all__ = ["Choice", "attention", "check", "choose", "reference"]

@@ -25,6 +25,8 @@ def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
     Raises:
       ValueError: if they differ by more than rounding, or the kernel refuses such heads.
     """
+    if config.blind is not None:
+        return "attention: reference (model.blind)"
     N, K, H = config.num_heads, config.num_kv_heads, config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
     dtype = jnp.dtype(config.compute_dtype)

@@ -18,17 +18,23 @@ def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
     return parts.attention(blocks.PARTS, q_BTNH, k_BSKH, v_BSKU, shard, window)
 
 
-def reference(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
+def reference(
+    q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, blind: tuple[int, int] | None = None
+) -> jax.Array:
     """One softmax over whole rows, in float32 and full precision: what every kernel must equal.
 
     Start reading here. Query t sees key s if it comes no later, fewer than `window` tokens before,
-    and in the same document; every query sees at least itself.
+    and in the same document; every query sees at least itself. Here alone keys may be hidden at
+    distances, too: the first and the last in `blind`, the query's own being 1.
     """
     T, N = q_BTNH.shape[1:3]
     q_BTNH, k_BSKH, v_BSKU = (x.astype(jnp.float32) for x in (q_BTNH, k_BSKH, v_BSKU))
     k_BSNH, v_BSNU = (jnp.repeat(x, N // x.shape[2], axis=2) for x in (k_BSKH, v_BSKU))
     distance_TS = jnp.arange(T)[:, None] - jnp.arange(T)
     mask_BTS = (distance_TS >= 0) & (distance_TS < window)
+    if blind is not None:
+        low, high = blind
+        mask_BTS &= (distance_TS + 1 < low) | (distance_TS + 1 > high)
     mask_BTS &= segment_ids_BT[:, :, None] == segment_ids_BT[:, None, :]
     logits_BNTS = jnp.einsum("BTNH,BSNH->BNTS", q_BTNH, k_BSNH, precision="highest")
     weights_BNTS = jax.nn.softmax(jnp.where(mask_BTS[:, None], logits_BNTS, -jnp.inf))

@@ -26,6 +26,18 @@ def test_nested_numbers_keep_their_types(tiny):
     assert config.data == tiny.data
 
 
+def test_a_seed_is_the_rows_too_unless_their_own_is_given(tiny):
+    def seeds(*given):
+        config = overrides.apply(tiny, given)
+        return config.seed, config.data.seed
+
+    assert seeds("data.batch_size=4", "seed=3") == (3, 3)
+    assert seeds("seed=3", "data.seed=0") == seeds("data.seed=0", "seed=3") == (3, 0)
+    assert seeds("data.seed=2") == (0, 2) and seeds("train.num_steps=5") == (0, 0)
+    # A member's own seed and one for all: the last one counts, for both.
+    assert seeds("seed=3", "seed=4") == (4, 4)
+
+
 def test_objects_lists_and_optional_values(tiny):
     config = overrides.apply(
         tiny,

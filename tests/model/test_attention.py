@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from model.attention import Attention
+from model.attention import Attention, shift_keys
 from model.config import ModelConfig
 from model.positions import cos_sin, position_table
 from model.rotary.nope import Nope
@@ -94,6 +94,7 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
         return (1 - share) * key(s, head) + share * previous
 
     out_TD = np.zeros((len(x_TD), D))
+    blind = config.blind or (0, 0)
     for t in range(len(x_TD)):
         for head in range(N):
             group = head // (N // config.num_kv_heads)
@@ -108,6 +109,7 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
                 for s in range(t + 1)
                 if segment_ids_T[s] == segment_ids_T[t]
                 and (config.window is None or t - s < config.window)
+                and not blind[0] <= t - s + 1 <= blind[1]
             ]
             q = turned(q, positions_T[t])
             logits = [scale * (q @ turned(mixed_key(s, group), positions_T[s])) for s in seen]
@@ -137,6 +139,8 @@ LATE = [*range(9, 9 + T)], [1] * T  # around the trained context, where log-n st
         {"rotary": Rope(base=50.0, log_n="extrapolate")},
         {"rotary": Warm(base=50.0)},
         {"window": 3},
+        {"blind": (3, 4)},
+        {"blind": (2, 2), "window": 4},
         {"qk_norm": True},
         {"shift_keys": True},
         {"align_query_key": True},
@@ -173,7 +177,7 @@ def test_shift_keys_starts_at_half():
     """sigmoid(0): each key is the mean of its token's and the one before."""
     layer = Attention(dataclasses.replace(BASIC, shift_keys=True), rngs=nnx.Rngs(params=0))
     k_BSKH = jnp.arange(4 * K * H, dtype=jnp.float32).reshape(1, 4, K, H)
-    shifted = layer._shift_keys(k_BSKH, jnp.array([[0, 1, 0, 1]]))
+    shifted = shift_keys(k_BSKH, layer.shift, jnp.array([[0, 1, 0, 1]]))
     np.testing.assert_allclose(shifted[0, 0], k_BSKH[0, 0] / 2)
     np.testing.assert_allclose(shifted[0, 1], (k_BSKH[0, 0] + k_BSKH[0, 1]) / 2)
     np.testing.assert_allclose(shifted[0, 2], k_BSKH[0, 2] / 2)  # a new document: nothing before

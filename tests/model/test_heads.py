@@ -21,6 +21,8 @@ from theory.predictions import predict
 BASES = (10.0, 10.0, 10.0, 1e4)
 ONE_SLOW = "[[rope(base=10),rope(base=10),rope(base=10),rope(base=1e4)]]"
 
+init = jax.jit(transformer.init, static_argnums=0)
+
 
 def config(pattern: str, **changes) -> ModelConfig:
     sizes = {
@@ -86,10 +88,10 @@ def test_one_slow_head_among_fast_ones_equals_the_reference(pattern, log_n):
     np.testing.assert_allclose(ours, expected, atol=2e-5 * np.abs(expected).max())
 
 
-def hidden(model: ModelConfig, table) -> np.ndarray:
+def hidden(model: ModelConfig, table, params=None) -> np.ndarray:
     tokens_BT = np.random.default_rng(1).integers(0, 64, (2, 20))
     positions_BT = np.tile(np.arange(20), (2, 1))
-    params = transformer.init(model, 0)
+    params = init(model, 0) if params is None else params
     inputs = tokens_BT, positions_BT, np.ones_like(tokens_BT)
     return np.asarray(jax.jit(transformer.hidden, static_argnums=0)(model, params, table, *inputs))
 
@@ -168,3 +170,47 @@ def test_the_key_that_latent_heads_share_cannot_rotate_in_two_ways():
         overrides.apply(latent, ["model.rotary=[[rope(base=10),rope(base=100)]]"])
     equal = overrides.apply(latent, ["model.rotary=[[rope(base=10),rope(base=10)]]"])
     assert position_table(equal.model, 8).cycles_hi.shape[1] == 1
+
+
+def fewer_heads(params: transformer.Params, kept: dict[str, list[list[int]]]):
+    """`params` whose heads are, in each layer, those that `kept` lists for a parameter's heads."""
+    attention = dict(params["blocks"]["attention"])
+    for name, layers in kept.items():
+        axis = 0 if name == "out" else 1
+        leaf = np.asarray(attention[name])
+        attention[name] = np.stack(
+            [np.take(leaf[layer], heads, axis) for layer, heads in enumerate(layers)]
+        )
+    return {**params, "blocks": {**params["blocks"], "attention": attention}}
+
+
+def test_without_heads_is_the_network_that_never_had_them():
+    """Layer 0 loses key head 2 with its queries 4 and 5, layer 1 key head 0 with 0 and 1."""
+    full, smaller = config("rope(base=10)"), config("rope(base=10)", num_heads=6, num_kv_heads=3)
+    params = init(full, 0)
+    queries, keys = [[0, 1, 2, 3, 6, 7], [2, 3, 4, 5, 6, 7]], [[0, 1, 3], [1, 2, 3]]
+    kept = fewer_heads(params, {"query": queries, "out": queries, "key": keys, "value": keys})
+    masked = transformer.without_heads(params, [(0, 4), (0, 5), (1, 0), (1, 1)])
+    table = position_table(full, 32)
+    expected = hidden(smaller, table, kept)
+    np.testing.assert_allclose(hidden(full, table, masked), expected, atol=1e-5)
+    assert np.abs(hidden(full, table, params) - expected).max() > 0.01
+
+
+def test_without_heads_of_latent_attention():
+    full = find_config("mla_tiny").model
+    smaller = dataclasses.replace(full, num_heads=1, num_kv_heads=1)
+    params = init(full, 0)
+    names = ("query_up", "key_up", "value_up", "out")
+    kept = fewer_heads(params, {name: [[0], [1]] for name in names})
+    table = position_table(full, 32)
+    masked = transformer.without_heads(params, [(0, 1), (1, 0)])
+    np.testing.assert_allclose(hidden(full, table, masked), hidden(smaller, table, kept), atol=1e-5)
+
+
+@pytest.mark.parametrize("head", [(2, 0), (0, 8), (-1, 0)])
+def test_a_head_that_is_not_there_is_named(head):
+    params = transformer.abstract_params(config("rope(base=10)"))
+    message = f"no head {head[1]} in layer {head[0]}: layers are 0 to 1, heads 0 to 7"
+    with pytest.raises(ValueError, match=message):
+        transformer.without_heads(params, [head])

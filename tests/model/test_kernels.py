@@ -93,6 +93,22 @@ def test_a_window_of_one_sees_itself_only():
     np.testing.assert_array_equal(visible([1, 1, 1], window=1), np.eye(3))
 
 
+def test_blind_distances_count_the_query_itself():
+    """Distance 1 is the query's own token, as for a window."""
+    zeros, values = np.zeros((1, 5, 1, 5), np.float32), np.eye(5, dtype=np.float32)[:, None]
+    out_BTNH = kernels.reference(zeros, zeros, values[None], np.ones((1, 5)), NO_WINDOW, (2, 3))
+    np.testing.assert_array_equal(
+        out_BTNH[0, :, 0] > 0,
+        [
+            [1, 0, 0, 0, 0],
+            [0, 1, 0, 0, 0],
+            [0, 0, 1, 0, 0],
+            [1, 0, 0, 1, 0],
+            [1, 1, 0, 0, 1],
+        ],
+    )
+
+
 def test_equal_segment_ids_far_apart_are_one_document():
     """Only ids decide: the pipeline never repeats one within a row."""
     np.testing.assert_array_equal(visible([1, 2, 1])[2], [1, 0, 1])
@@ -451,6 +467,11 @@ def test_only_known_kernels():
 def test_the_check_announces_plain_xla():
     config = dataclasses.replace(CONFIG, attention="xla")
     assert kernels.check(config, 2, 32) == "attention: xla (model.attention=xla)"
+
+
+def test_the_control_with_a_hole_runs_the_reference():
+    blind = dataclasses.replace(CONFIG, blind=(5, 9))
+    assert kernels.check(blind, 2, 32) == "attention: reference (model.blind)"
 
 
 def test_a_kernel_that_jax_no_longer_has_is_refused(monkeypatch):

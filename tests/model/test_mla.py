@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from model import rotary, transformer
 from model.config import MlaConfig, ModelConfig
-from model.positions import position_table
+from model.mla import LatentAttention
+from model.positions import cos_sin, position_table
 
 V, D, L, N, F = 96, 32, 2, 4, 48
 A, C, H, P, U = 12, 10, 8, 4, 6
@@ -259,6 +261,75 @@ def test_without_the_rope_part_it_is_plain_attention():
     np.testing.assert_allclose(got, norm(x, 1.0) @ p["output"].T, atol=1e-4)
 
 
+def test_shifted_keys_are_the_formula():
+    """Two packed documents, one query, head and key at a time, in float64."""
+    model = dataclasses.replace(config("direct queries"), num_layers=1, shift_keys=True)
+    layer = nnx.eval_shape(lambda: LatentAttention(model, rngs=nnx.Rngs(params=0)))
+    random = np.random.default_rng(0)
+    shapes = nnx.to_pure_dict(nnx.state(layer))
+    p = jax.tree.map(lambda leaf: random.normal(size=leaf.shape) / np.sqrt(leaf.shape[0]), shapes)
+    p["latent_norm"]["scale"] = np.ones(C)
+    nnx.update(layer, jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), p))
+    x_TD = random.normal(size=(12, D))
+    positions, documents = [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6], [1] * 5 + [2] * 7
+    inv_freq = 500.0 ** (-2 * np.arange(P // 2) / P)
+    latent_TC = x_TD @ p["latent_down"]
+    latent_TC /= np.sqrt((latent_TC**2).mean(-1, keepdims=True) + EPSILON)
+
+    def turned(x, t):
+        z = (x[: P // 2] + 1j * x[P // 2 :]) * np.exp(1j * positions[t] * inv_freq)
+        return np.concatenate([z.real, z.imag])
+
+    def mixed(keys_T, t, shift):
+        share = 1 / (1 + np.exp(-shift))
+        previous = keys_T[t - 1] if positions[t] else 0
+        return (1 - share) * keys_T[t] + share * previous
+
+    expected_TD = np.zeros((12, D))
+    for t, head in np.ndindex(12, N):
+        q = x_TD[t] @ p["query"][:, head]
+        q = np.concatenate([q[:H], turned(q[H:], t)])
+        seen = [s for s in range(t + 1) if documents[s] == documents[t]]
+        logits = []
+        for s in seen:
+            k_nope = mixed(latent_TC @ p["key_up"][:, head], s, p["shift"][head])
+            k_rope = mixed(x_TD @ p["key_rope"], s, p["shift_rope"][0])
+            logits.append(q @ np.concatenate([k_nope, turned(k_rope, s)]) / np.sqrt(H + P))
+        weights = np.exp(logits) / np.exp(logits).sum()
+        expected_TD[t] += weights @ (latent_TC[seen] @ p["value_up"][:, head]) @ p["out"][head]
+
+    row = jax.tree.map(lambda x: x[0], position_table(model, 40))
+    positions_BT = jnp.array([positions])
+    rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)
+    x_BTD = jnp.asarray(x_TD, jnp.float32)[None]
+    got_BTD = jax.jit(layer)(x_BTD, row, rotation, positions_BT, jnp.array([documents]))
+    np.testing.assert_allclose(got_BTD[0], expected_TD, atol=1e-5)
+
+
+def test_align_query_key_starts_queries_as_what_keys_are():
+    """Both parts are equal, the unrotated one up to the norm of the token's latent."""
+    model = dataclasses.replace(config("direct queries"), num_layers=1)
+    tricks = dict(align_query_key=True, shift_keys=True)
+    p, plain = (
+        nnx.to_pure_dict(nnx.state(LatentAttention(one, rngs=nnx.Rngs(params=3))))
+        for one in (dataclasses.replace(model, **tricks), model)
+    )
+    x_TD = np.random.default_rng(1).normal(size=(5, D))
+    q_TNX = np.einsum("td,dnx->tnx", x_TD, p["query"])
+    latent_TC = x_TD @ p["latent_down"]
+    scale_T11 = np.sqrt((latent_TC**2).mean(-1) + EPSILON)[:, None, None]
+    k_TNH = np.einsum("tc,cnh->tnh", latent_TC / scale_T11[..., 0], p["key_up"])
+    np.testing.assert_allclose(q_TNX[..., :H], scale_T11 * k_TNH, atol=1e-5)
+    for head in range(N):
+        np.testing.assert_allclose(q_TNX[:, head, H:], x_TD @ p["key_rope"], atol=1e-5)
+    # Half of a key is the previous token's.
+    assert not p["shift"].any() and not p["shift_rope"].any()
+    # The options move nothing else: members stay comparable with and without them.
+    for name in ("latent_down", "key_rope", "key_up", "value_up", "out"):
+        np.testing.assert_array_equal(p[name], plain[name])
+    assert np.abs(p["query"] - plain["query"]).max() > 0.1
+
+
 def test_sizes_are_counted_beside_plain_attention():
     # Two layers. MLA caches 10 + 4 numbers, plain attention 2 x 4 heads x 6.
     # Attention of a layer: 32*12 + 12 + 12*4*12 + 32*10 + 10 + 32*4 + 10*4*(8+6) + 4*6*32
@@ -275,7 +346,8 @@ def test_sizes_are_counted_beside_plain_attention():
     [
         ({"head_dim": 8}, "head_dim must be 12, got 8"),
         ({"num_kv_heads": 2}, "num_kv_heads must be 4, got 2"),
-        ({"shift_keys": True}, "mla has no shift_keys"),
+        ({"qk_norm": True}, "mla has no qk_norm"),
+        ({"align_query_key": True}, "set model.mla.q_lora_rank=none"),
     ],
 )
 def test_what_mla_cannot_do_is_said(change, message):

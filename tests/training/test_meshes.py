@@ -27,7 +27,13 @@ PLAIN = (
     "model.window=[none,20]",
 )
 # Two members that differ in all that members may.
-OTHER = ("model.rotary.base=10", "model.window=9", "train.learning_rate=1e-3", "seed=1")
+OTHER = (
+    "model.rotary.base=10",
+    "model.window=9",
+    "train.learning_rate=1e-3",
+    "seed=1",
+    "data.seed=0",
+)
 MLA = ("model.window=[20,none]",)
 MODELS = {
     "plain": ("tiny", [PLAIN]),

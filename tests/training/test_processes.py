@@ -130,7 +130,13 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
 
 def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path, run_script):
     """Two members of a sweep, each on one of two processes; one process then finishes both."""
-    arguments = [*arguments, "train.num_steps=300", "train.save_every=300", "seed=0,1"]
+    arguments = [
+        *arguments,
+        "train.num_steps=300",
+        "train.save_every=300",
+        "seed=0,1",
+        "data.seed=0",
+    ]
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     command = ("sweep.py", *arguments, "--workdir")
     meshed = (*command, stopped, "mesh.sweep=2", "mesh.data=1")

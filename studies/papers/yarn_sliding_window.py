@@ -3,11 +3,6 @@ r"""YaRN's sliding-window perplexities (Peng et al., arXiv 2309.00071 and their 
 Question: which stretch of the frequencies keeps perplexity falling with the window beyond the
 trained context, without training and after a little of it?
 
-Found: over windows of long documents, stride 256: without fine-tuning, NTK-aware scaling keeps a
-lower perplexity than position interpolation; after fine-tuning interpolation is ahead of NTK-aware,
-and YaRN of both, on Llama models and on Mistral 7B. Dynamic NTK works exceptionally well on models
-that were not fine-tuned at all. (The post shows charts, no numbers.)
-
 Commands: a parent, measured as it is under every variant, then continued at four times its length
 under each. (YaRN's own fine-tuning took 400 steps, 0.1% of the pretraining data.)
 
@@ -27,11 +22,10 @@ Cost: cpu 1.1e13 FLOP, about 2 minutes; gpu 1.7e16 FLOP, about 3 minutes; paper 
 
 Confirms: untrained at four times the length, NTK-aware and dynamic NTK below interpolation and
 below nothing done; trained there, YaRN below interpolation below NTK-aware.
-Refutes: another order by more than the paired intervals.
 """
 
 from configs.changes import change, each
-from configs.experiments import scales
+from studies.papers import scales
 
 
 def stretched(base: str, length: int, ramp: str = "") -> tuple[str, ...]:
@@ -46,9 +40,15 @@ def stretched(base: str, length: int, ramp: str = "") -> tuple[str, ...]:
     )
 
 
-configs = scales.card(
+cards = scales.at_each_scale(
     "yarn_sliding_window",
     "Which stretch keeps perplexity falling with the window?",
+    source="Over windows of long documents, stride 256: without fine-tuning, NTK-aware "
+    "scaling keeps a lower perplexity than position interpolation; after fine-tuning "
+    "interpolation is ahead of NTK-aware, and YaRN of both, on Llama models and on "
+    "Mistral 7B. Dynamic NTK works exceptionally well on models that were not fine- "
+    "tuned at all. (The post shows charts, no numbers.)",
+    refuted_if="Another order by more than the paired intervals.",
     cpu=change(
         scales.CPU,
         model=dict(rotary=dict(base=1000.0)),

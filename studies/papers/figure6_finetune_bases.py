@@ -3,11 +3,6 @@
 Question: is there a base below which a model fine-tuned for a longer context cannot retrieve over
 it, and is it the smallest base with B_m >= 0 at all those distances (their Eq. 18)?
 
-Found: Llama 2 7B (Figure 6) and Baichuan 2 7B (Figure 9), fine-tuned at 32768 tokens with bases
-around the bound of 6.4e5 (Table 2; 6.3e5 by `python -m theory bound --length 32k`): perplexity
-hardly differs, LongEval's accuracy falls off below the bound. Base 2e5 has the lowest perplexity
-and a very low accuracy.
-
 Commands: a parent at a short context, continued at eight times its length with six bases.
 
     python train.py figure6_finetune_bases_cpu --workdir runs/figure6_finetune_bases_cpu/parent
@@ -21,16 +16,21 @@ Cost: cpu 1.7e13 FLOP, about 3 minutes; gpu 2.8e16 FLOP, about 5 minutes; paper 
 Confirms: accuracy at the far end of the trained length passes half-way to its ceiling between the
 largest base below the bound and the smallest above it (1000 and 10000 for 512 tokens and heads of
 64: the bound is 3439), with perplexities within 2% of each other.
-Refutes: a base below the bound retrieves over the whole length (by the quarter period, base 1000
-would: 1266 tokens), or one above it does not, having learned the task at short distances.
 """
 
 from configs.changes import change, each
-from configs.experiments import scales
+from studies.papers import scales
 
-configs = scales.continued(
+cards = scales.continued(
     "figure6_finetune_bases",
     "Below which base does a model fine-tuned for length not retrieve over it?",
+    source="Llama 2 7B (Figure 6) and Baichuan 2 7B (Figure 9), fine-tuned at 32768 tokens "
+    "with bases around the bound of 6.4e5 (Table 2; 6.3e5 by `python -m theory bound "
+    "--length 32k`): perplexity hardly differs, LongEval's accuracy falls off below "
+    "the bound. Base 2e5 has the lowest perplexity and a very low accuracy.",
+    refuted_if="A base below the bound retrieves over the whole length (by the quarter period, "
+    "base 1000 would: 1266 tokens), or one above it does not, having learned the task "
+    "at short distances.",
     cpu=change(
         scales.CPU_SHORT,
         evals=dict(lengths=(512,)),

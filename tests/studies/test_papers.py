@@ -1,4 +1,4 @@
-"""The cards: three scales each, whose members, stages, commands and stated costs are right."""
+"""The cards of papers: three scales each, whose members, stages, commands and costs are right."""
 
 import importlib
 import pkgutil
@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
-import configs.experiments
 import evals
+import studies.papers
 from configs import find_config
 from experiment import overrides
 from experiment.checkpoint import shape_difference
@@ -18,18 +18,23 @@ from experiment.stages import split
 from model import rotary
 from model.transformer import abstract_params
 from settings.expressions import split_commas
+from studies.card import Card
 from training.sweep import make_members, shared_part
 
 CARDS = [
     name
-    for _, name, _ in pkgutil.iter_modules(configs.experiments.__path__)
+    for _, name, _ in pkgutil.iter_modules(studies.papers.__path__)
     if name != "scales"  # what the cards start from
 ]
 SCALES = ("cpu", "gpu", "paper")
 
 
-def card(name: str):
-    return importlib.import_module(f"configs.experiments.{name}")
+def doc(name: str) -> str:
+    return importlib.import_module(f"studies.papers.{name}").__doc__ or ""
+
+
+def cards(name: str) -> list[Card]:
+    return importlib.import_module(f"studies.papers.{name}").cards
 
 
 def flops(config: ExperimentConfig) -> float:
@@ -53,8 +58,8 @@ def flops(config: ExperimentConfig) -> float:
 
 def commands(name: str) -> list[list[str]]:
     """The command lines of a card, split into words."""
-    doc = card(name).__doc__.replace("\\\n", "")
-    return [shlex.split(line) for line in re.findall(r"^    (python .*)$", doc, re.MULTILINE)]
+    text = doc(name).replace("\\\n", "")
+    return [shlex.split(line) for line in re.findall(r"^    (python .*)$", text, re.MULTILINE)]
 
 
 def test_every_experiment_has_a_card():
@@ -74,11 +79,12 @@ def test_every_experiment_has_a_card():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CARDS)
 def test_a_card_has_three_scales_that_train(name):
-    module = card(name)
-    assert [config.name for config in module.configs] == [f"{name}_{scale}" for scale in SCALES]
-    for heading in ("Question", "Found", "Commands", "Cost", "Confirms", "Refutes"):
-        assert len(re.findall(rf"^{heading}: ", module.__doc__, re.MULTILINE)) == 1, heading
-    for config in module.configs:
+    assert [card.name for card in cards(name)] == [f"{name}_{scale}" for scale in SCALES]
+    for heading in ("Question", "Commands", "Cost", "Confirms"):
+        assert len(re.findall(rf"^{heading}: ", doc(name), re.MULTILINE)) == 1, heading
+    for card in cards(name):
+        assert card.source and card.refuted_if
+        config = card.config
         members = [(config.name, config)]
         if config.members:
             members += [(n, member) for n, _, member in make_members(config, [])]
@@ -97,10 +103,10 @@ def test_a_card_has_three_scales_that_train(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CARDS)
 def test_a_card_states_what_its_scales_cost(name):
-    stated = re.findall(r"([\d.]+e\d+) FLOP", card(name).__doc__)
+    stated = re.findall(r"([\d.]+e\d+) FLOP", doc(name))
     assert len(stated) == 3
-    for text, config in zip(stated, card(name).configs, strict=True):
-        assert float(text) == pytest.approx(flops(config), rel=0.06), config.name
+    for text, card in zip(stated, cards(name), strict=True):
+        assert float(text) == pytest.approx(flops(card.config), rel=0.06), card.name
 
 
 @pytest.mark.parametrize("name", CARDS)

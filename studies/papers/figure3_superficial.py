@@ -3,10 +3,6 @@
 Question: is a model, extended with a small base, blind beyond a short distance while its perplexity
 stays low far past its context?
 
-Found: Llama 2 7B, fine-tuned at 32768 tokens with base 500 instead of 10000, keeps a low perplexity
-up to 128k tokens, yet fails at LongEval and at the needle from 1k tokens on, less than the 4096 it
-was pretrained with (Figure 3; Section 5.4 explains it by B_m < 0).
-
 Commands: a parent at a short context, continued at eight times its length with three bases.
 
     python train.py figure3_superficial_cpu --workdir runs/figure3_superficial_cpu/parent
@@ -22,16 +18,20 @@ Confirms: at four times the trained length the small base's perplexity has risen
 large base's, and is within 5% of it at the trained length, while its effective context (kv) ends
 near its quarter period (15 tokens for base 10; theory's length is 5), below the 64 tokens of the
 parent; the large base's is past a quarter of the trained length.
-Refutes: the small base retrieves beyond the parent's context, or its perplexity explodes past the
-trained length as the unchanged base's may.
 """
 
 from configs.changes import change, each
-from configs.experiments import scales
+from studies.papers import scales
 
-configs = scales.continued(
+cards = scales.continued(
     "figure3_superficial",
     "Does a small base keep perplexity low where it no longer retrieves?",
+    source="Llama 2 7B, fine-tuned at 32768 tokens with base 500 instead of 10000, keeps a "
+    "low perplexity up to 128k tokens, yet fails at LongEval and at the needle from "
+    "1k tokens on, less than the 4096 it was pretrained with (Figure 3; Section 5.4 "
+    "explains it by B_m < 0).",
+    refuted_if="The small base retrieves beyond the parent's context, or its perplexity explodes "
+    "past the trained length as the unchanged base's may.",
     cpu=change(
         scales.CPU_SHORT,
         evals=dict(lengths=(64, 512, 2048)),

@@ -16,7 +16,9 @@ from configs.demo import configs as demo
 from configs.paper_2b import configs as paper_2b
 from configs.scaling import scale_7b
 from data.config import DataConfig
+from experiment import overrides
 from experiment.config import ExperimentConfig, TrainConfig
+from studies.card import Card, Member
 
 CPU = change(*demo, members=())
 GPU = change(
@@ -92,22 +94,36 @@ CPU_LONGER = (
 GPU_LONGER = (*extent(context_length=4096, batch_size=16, num_steps=400), *GPU_CONTINUED)
 
 
-def card(name: str, question: str, **scales: ExperimentConfig) -> list[ExperimentConfig]:
-    """The configs of a card: `NAME_cpu`, `NAME_gpu` and `NAME_paper`."""
+def at_each_scale(
+    name: str, question: str, *, source: str, refuted_if: str, **scales: ExperimentConfig
+) -> list[Card]:
+    """The cards `NAME_cpu`, `NAME_gpu` and `NAME_paper`, of configs with their members."""
     return [
-        change(config, name=f"{name}_{scale}", question=question)
+        Card(
+            name=f"{name}_{scale}",
+            question=question,
+            shared=change(config, members=()),
+            members=tuple(
+                Member(name=member, overrides=tuple(own))
+                for member, own in overrides.named(config.members)
+            )
+            or (Member(name="alone"),),
+            source=source,
+            refuted_if=refuted_if,
+        )
         for scale, config in scales.items()
     ]
 
 
-def continued(name: str, question: str, **scales: ExperimentConfig) -> list[ExperimentConfig]:
-    """A card whose members go on from the parent it trains, at eight times the parent's length.
+def continued(name: str, question: str, *, source: str, refuted_if: str, **scales) -> list[Card]:
+    """Cards whose members go on from the parent they train, at eight times the parent's length.
 
     The paper's scale trains no parent: its members are what they are.
     """
     longer = {"cpu": CPU_LONGER, "gpu": GPU_LONGER, "paper": ()}
-    found = []
-    for config, changes in zip(card(name, question, **scales), longer.values(), strict=True):
-        start = (f"start_from=runs/{config.name}/parent", *changes) if changes else ()
-        found.append(change(config, members=tuple((*start, *own) for own in config.members)))
-    return found
+    for scale, config in scales.items():
+        if changes := longer[scale]:
+            start = (f"start_from=runs/{name}_{scale}/parent", *changes)
+            members = tuple((*start, *own) for own in config.members)
+            scales[scale] = change(config, members=members)
+    return at_each_scale(name, question, source=source, refuted_if=refuted_if, **scales)

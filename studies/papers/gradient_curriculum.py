@@ -4,11 +4,6 @@ Question: does the base whose loss on the first batch is lowest, before any upda
 at the longer length; and is it what the scaling law asks for (`scaled_base`, Liu et al., arXiv
 2310.05209)?
 
-Found: Llama 3 8B (8192 tokens, base 5e5) taken to 65k, 262k and 1048k tokens in stages, each base
-by the law. At 262k to 1048k, NTK's base or the law's had lower step-1 perplexities (first batch of
-4M tokens) than bases chosen by hand in the manner of LWM, and needed fewer tokens to reach a low
-one. No table is given; the post does not state its steps per stage either; those here are ours.
-
 Commands: one run of three stages; then its last stage with five other variants, from the same
 checkpoint, whose first-batch losses are scanned (gpu: step 1800, length 8192, bases from 2e4;
 paper: step 40, length 1048576, bases from 1e7).
@@ -26,14 +21,12 @@ Cost: cpu 1.8e13 FLOP, about 3 minutes; gpu 2.5e16 FLOP, about 4 minutes; paper 
 
 Confirms: the order of the members by first-batch loss is their order by perplexity after training
 at the full length, and the law's base is within the intervals of the best.
-Refutes: another order; or the law's base trains worse than an unchanged one. Men et al. lead one to
-expect that the order by effective context (kv) is another than by perplexity.
 """
 
 from configs.changes import change, each
-from configs.experiments import scales
 from experiment.config import EvalConfig
 from model.rotary.scaled_base import ScaledBase
+from studies.papers import scales
 
 
 def law(original: int, target: int, base: str) -> str:
@@ -56,9 +49,17 @@ GPU_LAST = scales.extent(context_length=8192, batch_size=8, num_steps=200)
 PAPER_MIDDLE = ("data.context_length=262144", "data.batch_size=16")
 PAPER_LAST = scales.extent(context_length=1048576, batch_size=4, num_steps=20)
 
-configs = scales.card(
+cards = scales.at_each_scale(
     "gradient_curriculum",
     "Does the first batch's loss choose the base of a longer context?",
+    source="Llama 3 8B (8192 tokens, base 5e5) taken to 65k, 262k and 1048k tokens in "
+    "stages, each base by the law. At 262k to 1048k, NTK's base or the law's had "
+    "lower step-1 perplexities (first batch of 4M tokens) than bases chosen by hand "
+    "in the manner of LWM, and needed fewer tokens to reach a low one. No table is "
+    "given; the post does not state its steps per stage either; those here are ours.",
+    refuted_if="Another order; or the law's base trains worse than an unchanged one. Men et al. "
+    "lead one to expect that the order by effective context (kv) is another than by "
+    "perplexity.",
     cpu=change(
         scales.CPU,
         # Half of the pairs complete a cycle in 64 tokens, as 56% do in Llama 3's 8192.

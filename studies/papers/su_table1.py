@@ -3,12 +3,6 @@ r"""Su's tables of NTK with mixed bases (2023, kexue.fm/archives/9706): 8 times 
 Question: how much of what a model predicts at its trained length is left at eight times the length,
 under each way of stretching its frequencies, without any training there?
 
-Found: a 100M model of 512 tokens, share of next tokens right at 4096. Repeated text / other text:
-nothing done 24.17 / 23.16 (49.41 at 512); position interpolation 15.04 / 13.54; NTK 51.28 / 39.27;
-NTK-fixed 51.86 / 39.61; NTK-mixed 53.09 / 40.12. Pretrained with log-n scaling, NTK-mixed gets
-68.91 / 45.41 (Table 1); with log-n beyond the trained length only, 59.11 / 42.38 (Table 2). The
-lag of his repeated text is not stated; the task `repeated` has two.
-
 Commands: two members, without and with log-n scaling in training; then seven variants on them.
 
     python sweep.py su_table1_cpu --workdir runs/su_table1_cpu
@@ -26,18 +20,25 @@ are not stated.)
 
 Confirms: his order. Text that is not repeated: interpolation < nothing < NTK <= NTK-fixed <=
 NTK-mixed, each with log-n better than without; and repeated text better than other text under NTK.
-Refutes: another order, by more than the intervals, in a model that copies at its trained length.
 """
 
 from configs.base_125m import configs as base_125m
 from configs.changes import change, each
-from configs.experiments import scales
+from studies.papers import scales
 
 TASKS = ("repeated", "repeated(lag=trained)", "repeated(lag=half)")
 
-configs = scales.card(
+cards = scales.at_each_scale(
     "su_table1",
     "Which stretch keeps next tokens right at eight times the trained length?",
+    source="A 100M model of 512 tokens, share of next tokens right at 4096. Repeated text / "
+    "other text: nothing done 24.17 / 23.16 (49.41 at 512); position interpolation "
+    "15.04 / 13.54; NTK 51.28 / 39.27; NTK-fixed 51.86 / 39.61; NTK-mixed 53.09 / "
+    "40.12. Pretrained with log-n scaling, NTK-mixed gets 68.91 / 45.41 (Table 1); "
+    "with log-n beyond the trained length only, 59.11 / 42.38 (Table 2). The lag of "
+    "his repeated text is not stated; the task `repeated` has two.",
+    refuted_if="Another order, by more than the intervals, in a model that copies at its trained "
+    "length.",
     cpu=change(
         scales.CPU,
         # As large a share of the pairs is short of a cycle within 128 tokens as in a head of 128

@@ -1,0 +1,56 @@
+"""Studies: many runs that answer one question, run to their end by one command.
+
+    python -m studies run capability --only C1,C2 --seeds 0,1,2
+    python -m studies status capability
+
+`run` starts a worker a core, and is stopped and started again at will: what is finished lies in
+`studies/STUDY/rows`, what is not goes on from its last checkpoint under the work directory.
+"""
+
+import sys
+from pathlib import Path
+
+from settings.commands import Parser
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--seeds {text} must be whole numbers, like 0,1,2") from None
+
+
+def main() -> int:
+    """Command line of studies."""
+    parser = Parser(prog="python -m studies", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, help_text in (
+        ("run", "do what is missing"),
+        ("status", "what is done and what is missing"),
+    ):
+        command = commands.add_parser(name, help=help_text)
+        command.add_argument("study", help="a folder of studies/")
+        command.add_argument("--only", default="", metavar="CARDS", help="some cards, by commas")
+        command.add_argument("--seeds", default="0", metavar="N,N", help="default 0")
+        command.add_argument("--workdir", metavar="DIR", help="default runs/studies/STUDY")
+        if name == "run":
+            command.add_argument("--cores", type=int, metavar="N", help="default: all")
+    arguments = parser.parse_args()
+    # After parsing: --help needs none of JAX.
+    from studies import driver
+    from studies.queue import Queue, make_job
+
+    try:
+        only = [name for name in arguments.only.split(",") if name]
+        workdir = Path(arguments.workdir) if arguments.workdir else None
+        job = make_job(arguments.study, only, _numbers(arguments.seeds), workdir)
+        if arguments.command == "run":
+            return 0 if driver.run(job, num_workers=arguments.cores) else 130
+        print(driver.status(Queue(job)))
+    except ValueError as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""C10: one slow head among fast ones: does it answer what is far, and the others nothing of it?
+
+Cost: 8M tokens are four minutes of one core for each member and seed.
+"""
+
+from studies.capability.recipe import LONG, heads, octaves, when_run
+from studies.card import Card, Claim, Measurement, Member
+
+
+def member(name: str, *bases: str) -> Member:
+    """One layer, a base for each head."""
+    variants = ",".join(f"rope(base={base})" for base in bases)
+    return Member(name=name, overrides=(*heads(len(bases)), f"model.rotary=[[{variants}]]"))
+
+
+cards = [
+    Card(
+        name="C10",
+        question="Does one slow head among fast ones answer what is far?",
+        shared=LONG,
+        members=(
+            member("one-slow", "10", "10", "10", "1e4"),
+            member("none-slow", "10", "10", "10", "10"),
+        ),
+        tokens=8_000_000,
+        measurements=(
+            Measurement(),
+            Measurement(name="last head masked", masked_heads=((0, 3),)),
+            Measurement(name="last head alone", masked_heads=((0, 0), (0, 1), (0, 2))),
+        ),
+        claims=(
+            Claim(
+                text="Without its slow head the model sees less far, by half an octave or more.",
+                refuted=when_run(
+                    ("one-slow",),
+                    lambda whole, masked: octaves(whole) - octaves(masked) < 0.5,
+                    measurements=("whole", "last head masked"),
+                ),
+            ),
+            Claim(
+                text="The slow head answers what is far: L50 falls by more without it than without "
+                "one of four fast heads.",
+                refuted=when_run(
+                    ("one-slow", "none-slow"),
+                    lambda slow, without_slow, fast, without_fast: (
+                        octaves(slow) - octaves(without_slow)
+                        < octaves(fast) - octaves(without_fast)
+                    ),
+                    measurements=("whole", "last head masked"),
+                ),
+            ),
+        ),
+        refuted_if="masking the slow head changes nothing far away",
+    )
+]

@@ -1,0 +1,191 @@
+"""Runs a study: a worker a core, until nothing is missing."""
+
+import json
+import os
+import queue as queues
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from rich.console import Console
+
+from studies import forecasts
+from studies.piece import expected_seconds
+from studies.queue import Job, Queue, only_one
+
+# One thread each: two cores share nothing then, and neither waits for the other.
+_ENVIRONMENT = {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # 2 MiB pages: a step's scratch memory is taken anew each time (Makefile).
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+
+
+class Worker:
+    """A process of `studies.worker`; what it says goes into `events`, with its number."""
+
+    def __init__(self, number: int, job: Job, core: int | None, events: queues.Queue):
+        record = job._asdict() | {"workdir": str(job.workdir), "rows": str(job.rows)}
+        self.log_path = job.workdir / f"worker{number}.log"
+        arguments = json.dumps(record), "none" if core is None else str(core)
+        environment = os.environ if core is None else {**_ENVIRONMENT, **os.environ}
+        with self.log_path.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "studies.worker", *arguments],
+                stdin=subprocess.PIPE,  # ends with this process, however that ends
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
+                start_new_session=True,  # Ctrl-C comes here, and from here to all
+            )
+        self._number, self._events = number, events
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self._events.put((self._number, json.loads(line)))
+        self._events.put((self._number, {"exit": self.process.wait()}))
+
+
+def cores() -> list[int]:
+    """Those this process may use; none listed where the system does not say."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return []
+
+
+def run(job: Job, *, num_workers: int | None = None, console: Console | None = None) -> bool:
+    """Does what is missing of a study; whether nothing is missing at the end.
+
+    Args:
+      job: what to do.
+      num_workers: at most; None: as many as there are cores, and one for an accelerator.
+      console: where progress goes.
+
+    Raises:
+      ValueError: for anything to be mended, before compute is spent or at the worker that met it.
+    """
+    console = console or Console(stderr=True)
+    queue = Queue(job)
+    forecasts.check(job)
+    job.workdir.mkdir(parents=True, exist_ok=True)
+    with only_one(job.workdir / "lock") as held:
+        if not held:
+            raise ValueError(f"{job.workdir} is being worked on by another run; wait for it")
+        pieces = queue.pending(together=False)
+        if not pieces:
+            console.print(f"nothing is missing of {job.study}")
+            return True
+        available = cores() or [None] * (os.cpu_count() or 1)
+        if has_accelerator():
+            available = [None]
+        chosen = available[: min(num_workers or len(available), len(pieces))]
+        return _Progress(queue, console).follow(chosen)
+
+
+def has_accelerator() -> bool:
+    """Whether JAX would compute on something else than CPUs; asked in a process of its own, for
+    devices belong to the process that first asks for them."""
+    code = "import jax, sys; sys.exit(jax.default_backend() != 'cpu')"
+    return subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 1
+
+
+class _Progress:
+    """The workers while they work, and what is said of them."""
+
+    def __init__(self, queue: Queue, console: Console):
+        self._queue, self._console = queue, console
+        self._events: queues.Queue[tuple[int, dict[str, Any]]] = queues.Queue()
+        self._told = False
+
+    def follow(self, chosen: list[Any]) -> bool:
+        """Until all workers have ended; they are told to stop when this process is."""
+        job = self._queue.job
+        workers = [Worker(n, job, core, self._events) for n, core in enumerate(chosen)]
+        before = {number: signal.signal(number, self._stop) for number in _STOPPING}
+        errors, running, told_at = [], set(range(len(workers))), 0.0
+        try:
+            self._console.print(f"{job.study}: {len(workers)} workers; {left(self._queue)}")
+            while running:
+                if (self._told or errors) and time.monotonic() > told_at + 10:
+                    told_at = time.monotonic()
+                    for number in running:
+                        workers[number].process.terminate()
+                try:
+                    number, event = self._events.get(timeout=0.5)
+                except queues.Empty:
+                    continue
+                if "exit" in event:
+                    running.discard(number)
+                    if event["exit"] and not errors:
+                        errors.append(f"a worker failed; see {workers[number].log_path}")
+                elif "error" in event:
+                    errors.append(event["error"])
+                else:
+                    self._say(event)
+        finally:
+            for worker in workers:
+                worker.process.terminate()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if errors:
+            raise ValueError(errors[0])
+        return not self._queue.pending(together=False)
+
+    def _stop(self, number: int, frame) -> None:
+        if not self._told:
+            self._console.print("stopping: workers save, at the next update")
+        self._told = True
+
+    def _say(self, event: dict[str, Any]) -> None:
+        if "begin" in event:
+            self._console.print(f"  {event['begin']}", highlight=False)
+        elif "stopped" in event:
+            self._console.print(f"  {event['stopped']}: saved, to be gone on with")
+        else:
+            what = f"{event['done']} at {event['tokens'] / 1e6:.3g}M tokens: L50 {event['l50']}"
+            final = f", {event['final']}" if event["final"] else ""
+            self._console.print(f"{what}{final}; {left(self._queue)}", highlight=False)
+
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+def left(queue: Queue) -> str:
+    """How much is left, in words."""
+    done = sum(map(queue.is_done, queue.runs))
+    text = f"{done} of {len(queue.runs)} runs done"
+    seconds = seconds_left(queue)
+    return f"{text}, about {seconds / 3600:.1f} core-hours left" if seconds else text
+
+
+def seconds_left(queue: Queue) -> float:
+    """Core-seconds to the budget of every unfinished run, by what finished rows took."""
+    measured = expected = rest = 0.0
+    for run in queue.runs:
+        found = queue.rows_of(run)
+        measured += sum(row.core_seconds for row in found)
+        expected += sum(expected_seconds(run, level) for level in range(len(found)))
+        if not queue.is_done(run):
+            # To the budget: whether it takes twice of it nobody knows yet.
+            end = max(len(run.levels) - 1, len(found) + 1) if len(run.levels) > 1 else 1
+            rest += sum(expected_seconds(run, level) for level in range(len(found), end))
+    return rest * (measured / expected if measured else 1.0)
+
+
+def status(queue: Queue) -> str:
+    """What is done and what is missing, card by card."""
+    lines = [left(queue)]
+    for name in queue.job.cards:
+        ofs = [run for run in queue.runs if run.card.name == name]
+        done = sum(map(queue.is_done, ofs))
+        begun = sum(bool(queue.rows_of(run)) for run in ofs) - done
+        lines.append(f"  {name}: {done} of {len(ofs)} runs done, {begun} begun")
+    return "\n".join(lines)

@@ -1,0 +1,315 @@
+"""A piece of work: members of one shape and one seed, trained through one doubling and measured.
+
+What lies in the work directory of a study, for each run:
+
+    CARD/MEMBER,seed=K/trunk-N/    constant learning rate up to step N, where a decay begins
+    CARD/MEMBER,seed=K/whole-S/    the same run with its decay, S steps in all; measured, then gone
+
+A trunk is gone once the next one has been made of it.
+"""
+
+import dataclasses
+import functools
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from configs.changes import change
+from data.tokenizer import Tokenizer
+from evals import kinds, runner
+from evals.estimate import effective_context
+from evals.rows import Rows
+from experiment.checkpoint import restore_params
+from experiment.config import ExperimentConfig
+from experiment.metrics import flops_per_token
+from experiment.run import RunDirectory
+from experiment.stages import split
+from model import transformer
+from model.transformer import Params
+from studies import doublings
+from studies.card import Card, Measurement
+from studies.doublings import Reached
+from studies.rows import Answers, Counts, Row, run_name
+from training import loop
+from training.plan import make_plan
+
+# FLOP/s of a core, for how often to save before anything was measured.
+_CORE_FLOPS = 5e10
+_SECONDS_BETWEEN_SAVES = 60
+
+
+class Run(NamedTuple):
+    """One member with one seed.
+
+    Attributes:
+      card: what it belongs to.
+      member: its name.
+      seed: of initialisation and data.
+      levels: its config after each doubling.
+    """
+
+    card: Card
+    member: str
+    seed: int
+    levels: tuple[ExperimentConfig, ...]
+
+    @property
+    def path(self) -> str:
+        """Under the work directory of the study."""
+        return f"{self.card.name}/{run_name(self.member, self.seed)}"
+
+    def tokens(self, level: int) -> int:
+        """It is trained on up to the end of a doubling."""
+        stage = split(self.levels[level])[-1]
+        data, steps = stage.config.data, stage.end - stage.start
+        return stage.tokens_before + steps * data.batch_size * data.context_length
+
+
+class Piece(NamedTuple):
+    """Runs of one shape, data and seed, and the number of the doubling to come."""
+
+    runs: tuple[Run, ...]
+    level: int
+
+    @property
+    def name(self) -> str:
+        """As the screen says it."""
+        card, *_ = {run.card.name for run in self.runs}
+        members = "+".join(run.member for run in self.runs)
+        tokens = self.runs[0].tokens(self.level)
+        return f"{card} {members} seed {self.runs[0].seed} to {tokens / 1e6:.3g}M tokens"
+
+
+def runs_of(card: Card, seeds: Sequence[int]) -> list[Run]:
+    """Every member with every seed; `seed` and `data.seed` alike.
+
+    Raises:
+      ValueError: if an override of a member is wrong.
+    """
+    found = []
+    for seed in seeds:
+        for member, config in card.configs().items():
+            data = dataclasses.replace(config.data, seed=seed)
+            seeded = dataclasses.replace(config, seed=seed, data=data)
+            found.append(Run(card, member, seed, tuple(doublings.levels(card, seeded))))
+    return found
+
+
+def work(
+    piece: Piece, workdir: Path, before: Sequence[Sequence[Row]], spent: Callable[[], float]
+) -> list[Row] | None:
+    """Trains and measures a piece; None if a signal stopped it. What was trained is kept.
+
+    Args:
+      piece: what to do.
+      workdir: of the study.
+      before: of each run, the rows of the doublings before.
+      spent: core-seconds that went into this piece so far.
+
+    Raises:
+      ValueError: for anything the user has to mend.
+    """
+    folders = [workdir / run.path for run in piece.runs]
+    configs = [run.levels[piece.level] for run in piece.runs]
+    trunks = []
+    if piece.runs[0].card.tokens is not None:
+        trunks = [doublings.trunk(config) for config in configs]
+        made = [
+            _at(folder, "trunk", config) for folder, config in zip(folders, trunks, strict=True)
+        ]
+        for folder, target, config in zip(folders, made, trunks, strict=True):
+            _grow(folder, target, config)
+        if not _train(trunks, made, evaluate=False):
+            return None
+        for folder, trunk, config in zip(folders, made, configs, strict=True):
+            fork(trunk, _at(folder, "whole", config), config)
+    whole = [_at(folder, "whole", config) for folder, config in zip(folders, configs, strict=True)]
+    if not _train(configs, whole, evaluate=True):
+        return None
+    found = []
+    for run, earlier, directory in zip(piece.runs, before, whole, strict=True):
+        row = _row(run, piece.level, earlier, _measure(run, directory))
+        last = directory.read_metrics()[-1]
+        losses = {name: last[name] for name in ("loss", "val_loss") if last.get(name) is not None}
+        found.append(dataclasses.replace(row, losses=losses))
+    seconds = round(spent() / len(found), 1)
+    return [dataclasses.replace(row, core_seconds=seconds) for row in found]
+
+
+def clean(run: Run, workdir: Path, row: Row) -> None:
+    """Deletes what a finished row no longer needs: the decayed copy; at a run's end, all of it."""
+    folder = workdir / run.path
+    if row.final:
+        shutil.rmtree(folder, ignore_errors=True)
+    for path in folder.glob("whole-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _at(folder: Path, kind: str, config: ExperimentConfig) -> RunDirectory:
+    return RunDirectory(folder / f"{kind}-{config.train.num_steps}")
+
+
+def _grow(folder: Path, target: RunDirectory, config: ExperimentConfig) -> None:
+    """Begins a trunk where the last one ended, if there is one; deletes the others."""
+    trunks = {int(path.name.partition("-")[2]): path for path in folder.glob("trunk-*[0-9]")}
+    shorter = [n for n in trunks if n < config.train.num_steps]
+    if shorter and not target.path.exists():
+        fork(RunDirectory(trunks[max(shorter)]), target, config)
+    for steps in shorter:
+        shutil.rmtree(trunks[steps])
+
+
+def fork(source: RunDirectory, target: RunDirectory, config: ExperimentConfig) -> None:
+    """A new run of `config` at `target` that has come as far as `source`, bit for bit.
+
+    `config` must have trained alike so far: then going on with it ends as a run of it from scratch.
+    A target that exists is left alone.
+    """
+    if target.path.exists():
+        return
+    part = RunDirectory(target.path.with_name(target.path.name + ".part"))
+    shutil.rmtree(part.path, ignore_errors=True)
+    part.write_config(config, ())
+    step = source.find_step()
+    shutil.copytree(source.checkpoints_path / str(step), part.checkpoints_path / str(step))
+    for name in (source.tokenizer_path.name, source.metrics_path.name):
+        if (source.path / name).exists():
+            shutil.copyfile(source.path / name, part.path / name)
+    part.path.rename(target.path)
+
+
+def expected_seconds(run: Run, level: int) -> float:
+    """What a doubling would cost a core of 50 GFLOP/s, measuring left out."""
+    before = 0
+    train = run.levels[level].train
+    if run.card.tokens is not None and level:
+        before = doublings.constant_steps(run.levels[level - 1].train)
+    steps = split(run.levels[level])[-1].end - before if level else train.num_steps
+    return steps * _seconds_per_step(run.levels[level])
+
+
+def _seconds_per_step(config: ExperimentConfig) -> float:
+    tokens = config.data.batch_size * config.data.context_length
+    return flops_per_token(config) * tokens / _CORE_FLOPS
+
+
+def _train(
+    configs: Sequence[ExperimentConfig], runs: Sequence[RunDirectory], *, evaluate: bool
+) -> bool:
+    """Whether it came to its end; the loss on held-out rows is taken there, if it is asked for."""
+    config = configs[0]
+    num_steps = config.train.num_steps
+    kept = dict(
+        save_every=max(1, round(_SECONDS_BETWEEN_SAVES / _seconds_per_step(config))),
+        keep=1,
+        log_every=max(1, num_steps // 100),
+        eval_every=num_steps if evaluate else 0,
+        eval_tasks=(),
+    )
+    configs = [change(config, train=kept) for config in configs]
+    return loop.train(make_plan(configs, runs))
+
+
+def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
+    """All that the card measures of a finished run, with the answers' own rows."""
+    params, step = restore_params(directory)
+    config = directory.config_at(step)
+    tokenizer = Tokenizer(directory.tokenizer_path)
+    found = []
+    for measurement in run.card.measurements:
+        loaded = runner.Loaded(
+            directory.name,
+            config,
+            tokenizer,
+            masked(params, measurement),
+            step,
+            (config.model.rotary,),
+        )
+        options = runner.Options(
+            tasks=measurement.tasks or None, lengths=measurement.lengths or None
+        )
+        group = runner.Group([loaded], options, lambda text: None)
+        for asked in group.questions:
+            (answered,) = group.ask(asked, lambda documents: None)
+            kind = kinds.of(answered)
+            answers = Answers(
+                measurement=measurement.name,
+                task=asked.task.expression,
+                length=asked.length,
+                value=float(kind.value(answered)),
+                counts=Counts.of(answered) if asked.task.kind == "retrieval" else None,
+            )
+            found.append((answers, answered))
+    return found
+
+
+def masked(params: Params, measurement: Measurement) -> Params:
+    """`params` with the heads that a measurement masks contributing nothing."""
+    return transformer.without_heads(params, measurement.masked_heads)
+
+
+def reached(answers: Answers, answered: Rows) -> Reached:
+    """What decides whether a run goes on."""
+    found = effective_context.estimate(answered)
+    l50 = found.l50
+    if found.verdict.startswith(">"):
+        l50 = float("inf")
+    return Reached(l50, answers.value, found.ceiling)
+
+
+def _row(
+    run: Run, level: int, before: Sequence[Row], measured: Sequence[tuple[Answers, Rows]]
+) -> Row:
+    config = run.levels[level]
+    decisive = [pair for pair in measured if pair[0].counts is not None]
+    now = reached(*decisive[0]) if decisive else Reached(*[float("nan")] * 3)
+    earlier = [Reached(row.l50, row.mean_accuracy, row.ceiling) for row in before]
+    return Row(
+        card=run.card.name,
+        member=run.member,
+        seed=run.seed,
+        tokens=run.tokens(level),
+        final=doublings.ended([*earlier, now], len(run.levels)),
+        config=config,
+        answers=tuple(answers for answers, _ in measured),
+        **now._asdict(),
+        losses={},
+        made_by=made_by(),
+        core_seconds=0.0,
+    )
+
+
+def made_by() -> dict[str, Any]:
+    """The code and the machine."""
+    return {
+        "commit": _commit(),
+        "estimator": estimator(),
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "device": jax.devices()[0].device_kind,
+    }
+
+
+def estimator() -> int:
+    """The version of what reads the counts."""
+    return getattr(effective_context, "ESTIMATOR", 1)
+
+
+@functools.cache
+def _commit() -> str | None:
+    """Of the code that runs, with a + where files differ from it; None outside of git."""
+    root = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    # Rows of a study are written while it runs: they are no change of the code.
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", "*.py")
+    commit = git("rev-parse", "--short=12", "HEAD")
+    return commit + "+" * bool(changed) if commit else None

@@ -1,0 +1,164 @@
+"""What of a study is still to be done, and who does it.
+
+Rows alone decide it. Locks keep two workers from one run; a killed worker's are gone with it.
+"""
+
+import contextlib
+import fcntl
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from settings.expressions import nearest
+from studies import folder, load_cards, rows
+from studies.card import Card
+from studies.piece import Piece, Run, estimator, runs_of
+from studies.rows import Row
+from training.sweep import shared_part
+
+
+class Job(NamedTuple):
+    """What a study is asked to do.
+
+    Attributes:
+      study: its name.
+      cards: names, in the order in which they are done.
+      seeds: of each member; all cards are done with the first one before the next.
+      workdir: where runs lie while they are trained.
+      rows: where finished rows lie.
+    """
+
+    study: str
+    cards: tuple[str, ...]
+    seeds: tuple[int, ...]
+    workdir: Path
+    rows: Path
+
+
+def make_job(
+    study: str, only: Sequence[str] = (), seeds: Sequence[int] = (0,), workdir: Path | None = None
+) -> Job:
+    """The job that a command line describes.
+
+    Raises:
+      ValueError: for a study or a card that does not exist, with the nearest name.
+    """
+    cards = load_cards(study)
+    for name in only:
+        if name not in cards:
+            raise ValueError(f"study {study} has no card {name!r}; {nearest(name, cards)}")
+    chosen = tuple(only or cards)
+    workdir = Path("runs/studies") / study if workdir is None else workdir
+    return Job(study, chosen, tuple(seeds), workdir, folder(study) / "rows")
+
+
+class Queue:
+    """The runs of a job, their finished rows, and pieces of what is missing."""
+
+    def __init__(self, job: Job, cards: dict[str, Card] | None = None):
+        """Reads all rows of the job's cards.
+
+        Args:
+          job: what is to be done.
+          cards: by name; None: those of the study.
+
+        Raises:
+          ValueError: if a row is damaged or not of its card as it is today.
+        """
+        cards = load_cards(job.study) if cards is None else cards
+        self.job = job
+        self.runs = [
+            run for seed in job.seeds for name in job.cards for run in runs_of(cards[name], [seed])
+        ]
+        self._rows: dict[Path, Row] = {}
+        for name in job.cards:
+            self._check_rows(cards[name])
+
+    def _check_rows(self, card: Card) -> None:
+        found = [rows.read(path) for path in sorted((self.job.rows / card.name).glob("*.json.gz"))]
+        for row in found:
+            ofs = [run for run in runs_of(card, [row.seed]) if run.member == row.member]
+            configs = {run.tokens(n): each for run in ofs for n, each in enumerate(run.levels)}
+            if row.tokens not in configs:
+                raise ValueError(
+                    f"{row.name} is of no run of card {card.name} as it is now; delete that row, "
+                    "or restore the card's members and budget"
+                )
+            rows.check(row, card, configs[row.tokens], estimator())
+
+    def rows_of(self, run: Run) -> list[Row]:
+        """The finished rows of a run, as far as none is missing before them."""
+        found = []
+        for level in range(len(run.levels)):
+            row = self._row(run, level)
+            if row is None:
+                break
+            found.append(row)
+            if row.final:
+                break
+        return found
+
+    def _row(self, run: Run, level: int) -> Row | None:
+        path = self.job.rows / rows.file_name(
+            run.card.name, run.member, run.seed, run.tokens(level)
+        )
+        if path not in self._rows and path.exists():
+            self._rows[path] = rows.read(path)
+        return self._rows.get(path)
+
+    def is_done(self, run: Run) -> bool:
+        """Whether a run is trained no further."""
+        found = self.rows_of(run)
+        return bool(found and found[-1].final)
+
+    def pending(self, *, together: bool) -> list[Piece]:
+        """What is to be done next of every unfinished run: seed by seed, card by card, and in a
+        card what is least trained first.
+
+        Args:
+          together: runs of one shape and seed as one piece, for devices that train several in the
+            time of one.
+        """
+        waiting = [(run, len(self.rows_of(run))) for run in self.runs if not self.is_done(run)]
+        seeds, cards = self.job.seeds, self.job.cards
+        waiting.sort(key=lambda w: (seeds.index(w[0].seed), cards.index(w[0].card.name), w[1]))
+        groups: dict[Any, list[tuple[Run, int]]] = {}
+        for run, level in waiting:
+            key = run.card.name, level, run.seed, shared_part(run.levels[level])
+            groups.setdefault(key if together else run.path, []).append((run, level))
+        return [
+            Piece(tuple(run for run, _ in group), level)
+            for group in groups.values()
+            for level in {level for _, level in group}
+        ]
+
+    @contextlib.contextmanager
+    def claim(self, *, together: bool) -> Iterator[Piece | None]:
+        """The first piece that nobody is at, locked while it is held; None if there is none."""
+        for piece in self.pending(together=together):
+            with contextlib.ExitStack() as locks:
+                free = all(locks.enter_context(self._lock(run)) for run in piece.runs)
+                # Another worker may have finished it since it was listed.
+                if free and all(len(self.rows_of(run)) == piece.level for run in piece.runs):
+                    yield piece
+                    return
+        yield None
+
+    @contextlib.contextmanager
+    def _lock(self, run: Run) -> Iterator[bool]:
+        path = self.job.workdir / "locks" / f"{run.path}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with only_one(path) as held:
+            yield held
+
+
+@contextlib.contextmanager
+def only_one(path: Path) -> Iterator[bool]:
+    """Whether this process holds the lock at `path`, as long as it is in here and lives."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

@@ -1,0 +1,153 @@
+"""A worker of a study: takes pieces until none is left. `studies.driver` starts it.
+
+    python -m studies.worker JOB CORE     JOB as JSON; CORE to be pinned to, or none
+
+It says what it does on stdout, one JSON object a line, and stops at the next update when it is sent
+SIGTERM or when stdin ends: nobody is left then to read what it says.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+# Long enough to be worth a start, short enough that little waits for a worker that has too much.
+PIECE_SECONDS = 20 * 60
+# A checkpoint of such models takes some megabytes.
+LEAST_BYTES = 2**28
+
+
+class Signals:
+    """Why training stops: told to, or for the next piece."""
+
+    def __init__(self):
+        self.told, self.over = False, False
+        signal.signal(signal.SIGTERM, self._note_told)
+        signal.signal(signal.SIGALRM, self._note_over)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: it tells all
+        threading.Thread(target=self._watch_stdin, daemon=True).start()
+
+    def _note_told(self, number: int, frame) -> None:
+        self.told = self.told or not self.over
+
+    def _note_over(self, number: int, frame) -> None:
+        self.over = True
+        signal.raise_signal(signal.SIGTERM)  # what the training loop listens to
+
+    def _watch_stdin(self) -> None:
+        sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def say(**event: object) -> None:
+    """Tells the driver."""
+    print(json.dumps(event), flush=True)
+
+
+def check_room(path: Path) -> None:
+    """Raises ValueError if the disk has no room for checkpoints."""
+    free = shutil.disk_usage(path).free
+    if free < LEAST_BYTES:
+        raise ValueError(
+            f"no room on the disk: {path} has {free / 2**20:.0f} MiB free, and checkpoints need "
+            f"{LEAST_BYTES / 2**20:.0f}; what is finished is kept, free some and run again"
+        )
+
+
+def main() -> int:
+    """Works until nothing is left, or a signal; 1 if something has to be mended first."""
+    record, core = json.loads(sys.argv[1]), sys.argv[2]
+    os.nice(19)
+    if core != "none":
+        os.sched_setaffinity(0, {int(core)})  # before threads are made: they inherit it
+    signals = Signals()
+
+    import jax
+
+    from studies.queue import Job, Queue
+
+    jax.config.update("jax_compilation_cache_dir", str(Path(record["workdir"]) / "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    paths = {name: Path(record[name]) for name in ("workdir", "rows")}
+    try:
+        work_off(Queue(Job(**record | paths)), signals)
+    except ValueError as error:
+        say(error=str(error))
+        return 1
+    except OSError as error:
+        say(error=f"{error}; what is finished is kept")
+        return 1
+    return 0
+
+
+def work_off(queue, signals: Signals) -> None:
+    """Takes piece after piece."""
+    import jax
+
+    together = jax.default_backend() != "cpu"
+    while not signals.told:
+        with queue.claim(together=together) as piece:
+            if piece is not None:
+                work_on(queue, piece, signals)
+            elif not queue.pending(together=together):
+                return
+        if piece is None:  # others are at all that is left, and may come back with more
+            time.sleep(1)
+
+
+def work_on(queue, piece, signals: Signals) -> None:
+    """One piece, or as much of it as there is time for."""
+    from studies import piece as pieces
+    from studies import rows
+
+    workdir = queue.job.workdir
+    check_room(workdir)
+    say(begin=piece.name, runs=[run.path for run in piece.runs])
+    begun, start = spent_before(workdir, piece), time.process_time()  # of all threads
+
+    def spent() -> float:
+        return begun + time.process_time() - start
+
+    before = [queue.rows_of(run) for run in piece.runs]
+    signals.over = False
+    signal.alarm(PIECE_SECONDS)
+    try:
+        found = pieces.work(piece, workdir, before, spent)
+    finally:
+        signal.alarm(0)
+        note_spent(workdir, piece, spent())
+    if found is None:
+        signals.told = signals.told or not signals.over
+        say(stopped=piece.name)
+        return
+    for run, row in zip(piece.runs, found, strict=True):
+        rows.write(queue.job.rows, row)
+        pieces.clean(run, workdir, row)
+        say(done=run.path, tokens=row.tokens, l50=str(row.l50), final=row.final)
+
+
+def spent_before(workdir: Path, piece) -> float:
+    """Core-seconds of a piece that was begun before, without those of a worker that was killed."""
+    path = _spent_path(workdir, piece)
+    return float(path.read_text()) if path.exists() else 0.0
+
+
+def note_spent(workdir: Path, piece, seconds: float) -> None:
+    """For when the piece is gone on with."""
+    path = _spent_path(workdir, piece)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{seconds:.1f}")
+
+
+def _spent_path(workdir: Path, piece) -> Path:
+    run = piece.runs[0]
+    return workdir / run.path / f"seconds-{run.tokens(piece.level)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""The capability study: its vectors and sizes are those it says, its claims mark what they say."""
+
+import math
+
+import numpy as np
+import pytest
+
+import studies
+from model.transformer import count_params
+from studies.capability.recipe import octaves
+from studies.card import Measured
+from theory.decay import first_violation, full_period, quarter_period
+
+CARDS = studies.load_cards("capability")
+
+
+def inv_freq(card: str, member: str) -> np.ndarray:
+    config = CARDS[card].configs()[member]
+    return config.model.rotary_table(config.data.context_length).inv_freq[0, 0]
+
+
+def test_five_vectors_have_one_quarter_period_and_other_theory_lengths():
+    """What Men et al.'s length says of each, and what no one-number summary of a base can tell."""
+    vectors = {name: inv_freq("C2", name) for name in "BAEDC"}
+    assert {len(vector) for vector in vectors.values()} == {32}
+    for vector in vectors.values():
+        assert quarter_period(vector) == pytest.approx(14.617, abs=1e-3)
+        assert vector.max() <= 1
+    assert [first_violation(vector) for vector in vectors.values()] == [3, 5, 3, 15, 15]
+    assert [int(np.isclose(v, v.min()).sum()) for v in vectors.values()] == [1, 1, 8, 16, 32]
+
+
+def test_heads_of_all_sizes_turn_their_slowest_pair_alike():
+    vectors = [inv_freq("C3", name) for name in CARDS["C3"].configs()]
+    assert [2 * len(vector) for vector in vectors] == [16, 32, 64, 128]
+    assert [full_period(vector) for vector in vectors] == pytest.approx([58.47] * 4, abs=0.01)
+
+
+def test_parameters_are_equal_where_the_card_says_so():
+    sizes = {name: count_params(c.model)["total"] for name, c in CARDS["C11"].configs().items()}
+    # The shifted keys' share is one number a head.
+    assert sizes["1x64"] + 1 == sizes["2x32"] and sizes["1x64"] + 3 == sizes["4x16"]
+    assert sizes["1x256"] + 3 == sizes["4x64"]
+
+
+def test_rows_are_equal_where_lengths_differ():
+    configs = CARDS["C5"].configs().values()
+    assert len({(c.train.num_steps, c.data.batch_size) for c in configs}) == 1
+    assert sorted({c.data.context_length for c in configs}) == [128, 256, 512]
+
+
+def test_the_slow_head_is_the_one_that_is_masked():
+    config = CARDS["C10"].configs()["one-slow"]
+    slow = config.model.rotary_table(256).inv_freq[0].min(axis=1)
+    masked, alone = (m.masked_heads for m in CARDS["C10"].measurements[1:])
+    assert masked == ((0, int(slow.argmin())),)
+    assert sorted((*masked, *alone)) == [(0, 0), (0, 1), (0, 2), (0, 3)]
+
+
+class Found:
+    """L50s by member, or by (member, measurement); mean accuracy follows L50."""
+
+    def __init__(self, l50s: dict, forecasts: dict | None = None, longest: int = 253):
+        self.l50s, self.forecasts, self.longest = l50s, forecasts or {}, longest
+
+    def of(self, member: str, measurement: str = "whole", task: str = "kv") -> list[Measured]:
+        del task
+        l50 = self.l50s.get((member, measurement), self.l50s.get(member))
+        if l50 is None:
+            return []
+        accuracy = math.log2(min(l50, self.longest)) / math.log2(self.longest)
+        return [Measured(0, 1, True, 1.0, l50, 0.0, accuracy, self.longest)]
+
+    def forecast(self, member: str) -> float:
+        return self.forecasts[member]
+
+
+INF = math.inf
+SIZES = {f"head_dim={d}": x for d, x in zip((16, 32, 64, 128), (15, 21, 27, 33), strict=True)}
+BOTH = {f"base={b},pairs={n}": x * b for b in (10, 30) for n, x in ((4, 6), (16, 4), (32, 2.5))}
+
+# By card: what every one of its claims stands up to, and what refutes every one.
+CASES = {
+    "C1": (
+        {
+            "base=10,heads=1": 20,
+            "base=10,heads=8": INF,
+            "base=30,heads=1": 60,
+            "base=30,heads=4": INF,
+        },
+        {
+            "base=10,heads=1": 30,
+            "base=10,heads=8": 127,
+            "base=30,heads=1": 60,
+            "base=30,heads=4": 100,
+        },
+    ),
+    "C2": (
+        dict(B=3, A=18, E=20, D=23, C=25),
+        dict(B=20, A=18, E=23, D=20, C=21),
+    ),
+    "C3": (SIZES, dict.fromkeys(SIZES, 20)),
+    "C4": (BOTH, dict.fromkeys(BOTH, 20)),
+    "C5": (
+        {f"base={b},T={t}": 2 * b for b in (10, 30, 100) for t in (128, 256, 512)},
+        {f"base={b},T={t}": 100 * b / t for b in (10, 30, 100) for t in (128, 256, 512)},
+    ),
+    "C6": (
+        {"1x1,base=10,shifted": 19, "base=10,aligned+shifted": 50, "base=10,shifted": 60},
+        {"1x1,base=10,shifted": 30, "base=10,aligned+shifted": 50, "base=10,shifted": 40},
+    ),
+    "C7": (
+        {"base=10,aligned+shifted": 200, "base=1e4,aligned+shifted": INF},
+        {"base=10,aligned+shifted": 60, "base=1e4,aligned+shifted": INF},
+    ),
+    "C8": (
+        {
+            "base=10,heads=1": 20,
+            "base=10,heads=4": INF,
+            "base=1e4,heads=1": INF,
+            "base=1e4,heads=4": INF,
+        },
+        {
+            "base=10,heads=1": 20,
+            "base=10,heads=4": 22,
+            "base=1e4,heads=1": 20,
+            "base=1e4,heads=4": INF,
+        },
+    ),
+    "C10": (
+        {"one-slow": INF, ("one-slow", "last head masked"): 40, "none-slow": 90},
+        {
+            "one-slow": INF,
+            "none-slow": 90,
+            ("none-slow", "last head masked"): 60,
+        },
+    ),
+    "C11": (
+        {"1x64": 20, "4x16": 20, "1x256": 30, "4x64": INF},
+        {"1x64": 20, "4x16": 60, "1x256": 130, "4x64": INF},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_claims_stand_and_fall_as_they_say(name):
+    standing, falling = CASES[name]
+    forecasts = standing if name in ("C3", "C4") else None
+    for claim in CARDS[name].claims:
+        assert claim.refuted(Found(standing, forecasts)) is False, claim.text
+        assert claim.refuted(Found(falling, forecasts)) is True, claim.text
+        assert claim.refuted(Found({}, forecasts)) is None, claim.text
+
+
+def test_beyond_all_distances_counts_as_the_longest():
+    measured = Found(dict(a=INF), longest=128).of("a") + Found(dict(a=32), longest=128).of("a")
+    assert octaves(measured) == 6
