@@ -21,13 +21,18 @@ class Values(NamedTuple):
 
     Attributes:
       known: of the seeds that have it.
-      beyond: how many of these are the longest distance asked, and so less than the number.
+      beyond: which of these are the longest distance asked, and so less than the number.
       missing: how many seeds did not learn the task, and have none.
     """
 
     known: np.ndarray
-    beyond: int = 0
+    beyond: np.ndarray
     missing: int = 0
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Values":
+        """Of every seed, without a limit."""
+        return cls(np.array(values), np.zeros(len(values), bool))
 
 
 class Measure(NamedTuple):
@@ -37,24 +42,27 @@ class Measure(NamedTuple):
       name: with its unit.
       of: from a member to its values; None: it was not measured.
       ratios: whether differences are ratios: then logarithms are averaged, and drawn.
+      share: whether it lies in [0, 1].
     """
 
     name: str
     of: Callable[[Member], Values | None]
     ratios: bool = False
+    share: bool = False
 
     def interval(self, values: Values) -> summaries.Interval | None:
         """Of the mean over seeds; None where it would be of nothing, or of limits."""
-        if values.beyond or not len(values.known):
+        if values.beyond.any() or not len(values.known):
             return None
-        return summaries.over_seeds(values.known, ratios=self.ratios)
+        found = summaries.over_seeds(values.known, ratios=self.ratios)
+        return summaries.Interval(*np.clip(found, 0, 1).tolist()) if self.share else found
 
     def text(self, values: Values) -> str:
         """`12.3 [10.1, 15]`; what has no mean in words."""
         seeds = len(values.known) + values.missing
         found = NONE
-        if values.beyond:
-            found = f"> {values.known.max():.3g} in {values.beyond} of {seeds}"
+        if values.beyond.any():
+            found = f"> {values.known.max():.3g} in {values.beyond.sum()} of {seeds}"
         elif interval := self.interval(values):
             found = f"{interval.mean:.3g}"
             if len(values.known) > 1:
@@ -70,8 +78,8 @@ def measures(members: Sequence[Member]) -> list[Measure]:
         of_task = functools.partial(_estimated, task)
         found += [
             Measure(f"{task}: L50 (tokens)", functools.partial(_l50, task), ratios=True),
-            Measure(f"{task}: worst bin", functools.partial(of_task, "worst_accuracy")),
-            Measure(f"{task}: mean accuracy", functools.partial(of_task, "mean_accuracy")),
+            Measure(f"{task}: worst bin", functools.partial(of_task, "worst_accuracy"), share=True),
+            Measure(f"{task}: mean", functools.partial(of_task, "mean_accuracy"), share=True),
         ]
     found.append(Measure("training loss (nats)", _loss))
     for task in tasks(members, "likelihood")[:1]:
@@ -88,21 +96,21 @@ def _l50(task: str, member: Member) -> Values | None:
     if (estimate := member.estimates.get(task)) is None:
         return None
     learned = [seed for seed in estimate.seeds if seed.learned]
-    beyond = sum(seed.beyond for seed in learned)
+    l50, beyond = ([getattr(seed, name) for seed in learned] for name in ("l50", "beyond"))
     missing = estimate.num_seeds - len(learned)
-    return Values(np.array([seed.l50 for seed in learned]), beyond, missing)
+    return Values(np.array(l50), np.array(beyond, bool), missing)
 
 
 def _estimated(task: str, name: str, member: Member) -> Values | None:
     if (estimate := member.estimates.get(task)) is None:
         return None
-    return Values(np.array([getattr(seed, name) for seed in estimate.seeds]))
+    return Values.of([getattr(seed, name) for seed in estimate.seeds])
 
 
 def _loss(member: Member) -> Values | None:
     """Mean of the last tenth of training."""
     ends = [nats[-max(1, len(nats) // 10) :].mean() for _, nats in member.losses]
-    return Values(np.array(ends)) if ends else None
+    return Values.of(ends) if ends else None
 
 
 def _perplexity(task: str, member: Member) -> Values | None:
@@ -111,7 +119,7 @@ def _perplexity(task: str, member: Member) -> Values | None:
         return None
     rows = measured.rows
     of_seeds = [rows_lib.select(rows, seed=seed) for seed in np.unique(rows["seed"]).tolist()]
-    return Values(np.array([summaries.perplexity(each) for each in of_seeds]))
+    return Values.of([summaries.perplexity(each) for each in of_seeds])
 
 
 def table(members: Sequence[Member]) -> Table:
@@ -146,9 +154,12 @@ def _figure(members: Sequence[Member], axis: str, settings: Sequence[str]) -> Fi
             if values := measure.of(member):
                 _draw(ax, measure, member, x, values)
         ax.set_title(folded(measure.name), fontsize=10)
-        ax.set_xticks(range(len(names)), names, rotation=30 if len(names) > 4 else 0)
+        tilted = {"rotation": 30, "ha": "right"} if sum(map(len, names)) > 18 else {}
+        ax.set_xticks(range(len(names)), names, **tilted)
         ax.set_xlim(-0.6, len(names) - 0.4)
         ax.grid(visible=False, axis="x")
+        if measure.share:
+            ax.set_ylim(-0.03, 1.03)
         if measure.ratios:
             ax.set_yscale("log", base=2)
             ax.yaxis.set_major_formatter("{x:.4g}")
@@ -161,8 +172,9 @@ def _draw(ax: Axes, measure: Measure, member: Member, x: float, values: Values) 
     """A dot a seed, and the mean with its interval to the right of them."""
     color, text = member.look.color, f"{member.label}, {measure.name}: {measure.text(values)}"
     dots = {"ls": "none", "ms": 4, "alpha": 0.6, "color": color}
-    marker = "^" if values.beyond else "o"
-    tag(ax.plot([x] * len(values.known), values.known, marker=marker, **dots), member, text)
+    for marker, which in (("o", ~values.beyond), ("^", values.beyond)):
+        known = values.known[which]
+        tag(ax.plot([x] * len(known), known, marker=marker, **dots), member, text)
     interval = measure.interval(values)
     if interval and len(values.known) > 1:
         ends = [[interval.mean - interval.low], [interval.high - interval.mean]]
