@@ -1,7 +1,8 @@
 """DataConfig: which documents, cut how."""
 
 import dataclasses
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from data import tasks
 from settings.checks import Bounds, Count, Share, check
@@ -26,6 +27,9 @@ class DataConfig:
       retrieval_fraction: share of rows that are retrieval documents.
       retrieval_tasks: kinds of retrieval documents, drawn with equal weight: names of files in
         `data/tasks`, or a task of the user's own, `path/to/mine.py:Echo(n=2)`.
+      documents: version of the documents made on the spot and of the split of `local`. 2: answers
+        spread evenly over octaves of distance, as many at every length (see `data.tasks`). 1: as
+        before there were versions, which is what a recorded config without this field means.
       seed: decides row order and retrieval documents; not the initialisation. An override of the
         experiment's seed (`seed=1`) sets this one too, unless it is given (`data.seed=0`).
       on_bad_document: "error" stops at the first broken document, naming file and line; "skip"
@@ -33,6 +37,9 @@ class DataConfig:
       prepared_root: where tokenized data is kept and found again.
       num_workers: processes that build rows; 0 builds them in threads of the trainer.
     """
+
+    # What a recorded config means by leaving a field out, where that is not today's default.
+    absent: ClassVar[Mapping[str, Any]] = {"documents": 1}
 
     source: Literal["local", "jsonl", "redpajama", "retrieval"] = "local"
     path: str | None = None
@@ -43,6 +50,7 @@ class DataConfig:
     batch_size: Count
     retrieval_fraction: Share = 0.0
     retrieval_tasks: tuple[str, ...] = ("kv", "lagcopy", "lines")
+    documents: Literal[1, 2] = 2
     seed: int = 0
     on_bad_document: Literal["error", "skip"] = "error"
     prepared_root: str = "runs/data"

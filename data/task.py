@@ -118,6 +118,7 @@ class Task(abc.ABC):
       plot: a figure of curves of its own, which `curves` fills.
       shares: a table of its own, which `share_columns` fills.
       of_training: whether its documents are rows of training, which the data's seed decides.
+      since_version_2: parameters that documents of version 1 do not have.
       num_choices: as many answers are equally likely to a model that knows the format and nothing
         of the past.
     """
@@ -128,6 +129,7 @@ class Task(abc.ABC):
     plot: ClassVar[Plot | None] = None
     shares: ClassVar[Shares | None] = None
     of_training: ClassVar[bool] = False
+    since_version_2: ClassVar[tuple[str, ...]] = ()
     num_choices: ClassVar[float] = math.inf
 
     def __post_init__(self):
@@ -151,6 +153,10 @@ class Task(abc.ABC):
 
     def check(self, asked: Asked) -> None:
         """Raises ValueError if it cannot ask at this length, with the length that would do."""
+        if asked.data.documents == 1 and (new := render("", self, self.since_version_2)):
+            raise ValueError(
+                f"{self.expression} needs data.documents=2; documents of version 1 have no {new}"
+            )
         if asked.length < (least := self.least_length(asked)):
             raise ValueError(
                 f"{self.expression} does not fit length={asked.length}; the shortest that works "
@@ -245,6 +251,16 @@ def possible(low: int, high: int, wanted: tuple[int, int] | None) -> tuple[int, 
             f"there are {low} to {high}"
         )
     return max(low, wanted[0]), min(high, wanted[1])
+
+
+def evenly(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
+    """int64 `[count]` in low ... high, ends included, ascending: evenly over octaves.
+
+    One from each of `count` equal stretches of the logarithm, so that an octave holds its share
+    not on average only. A distance d stands for the logarithms from d to d + 1.
+    """
+    shares = (np.arange(count) + random.random(count)) / count
+    return np.minimum(low * ((high + 1) / low) ** shares, high).astype(np.int64)
 
 
 def distances(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:

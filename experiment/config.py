@@ -174,7 +174,7 @@ def to_dict(value: Any) -> Any:
 
 
 def from_dict(value: Any) -> Any:
-    """The inverse of `to_dict`.
+    """The inverse of `to_dict`. A field left out is `absent` of its class, or else the default.
 
     Raises:
       ValueError: if the JSON names a class outside this repository's packages, one that does not
@@ -199,4 +199,4 @@ def from_dict(value: Any) -> Any:
     unknown = set(fields) - {field.name for field in dataclasses.fields(cls)}
     if unknown:
         raise ValueError(f"{path} has no field {sorted(unknown)[0]!r} (a newer ropewalk's config?)")
-    return typing.cast(type, cls)(**fields)
+    return typing.cast(type, cls)(**getattr(cls, "absent", {}) | fields)

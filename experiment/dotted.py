@@ -93,7 +93,7 @@ def _parse(text: str, hint: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         raise ValueError(f"{where} is an object; set one of its fields: {where}.FIELD=VALUE")
     value: Any = text
-    if hint in (int, float, bool):
+    if hint in (int, float, bool) or not all(isinstance(word, str) for word in arguments):
         with contextlib.suppress(ValueError, SyntaxError):  # a word is refused below
             value = ast.literal_eval(text.title() if hint is bool else text)
     if wrong := problem(value, hint):

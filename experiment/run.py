@@ -130,21 +130,34 @@ class RunDirectory:
         """The shell lines that trained and evaluated the run, as typed, oldest first."""
         return [row["command"] for row in read_json_lines(self.commands_path)]
 
+    def kept(self, config: ExperimentConfig, given: Sequence[str]) -> ExperimentConfig:
+        """`config` as its command was meant when this run was started.
+
+        Before `data.documents` there was one version of them, and `seed` did not reach the rows.
+        What the command names itself, by its overrides `given`, is taken at its word.
+        """
+        if not (self.path / "config.json").exists():
+            return config
+        started = self.config.data
+        if "documents" in self._record["config"]["data"]:
+            return config
+        meant = {"documents": started.documents}
+        if config.data.seed == config.seed:
+            meant["seed"] = started.seed
+        named = {override.partition("=")[0] for override in given}
+        meant = {name: value for name, value in meant.items() if f"data.{name}" not in named}
+        return dataclasses.replace(config, data=dataclasses.replace(config.data, **meant))
+
     def pinned(self, config: ExperimentConfig, given: Sequence[str] = ()) -> ExperimentConfig:
         """`config` with what its command leaves open as it was when the run here was started.
 
-        - The step in its `start_from`: wherever the parent is by now.
-        - `data.seed` of a run made when `seed` did not reach the rows, unless `given` names it.
+        That is the step in its `start_from`, wherever the parent is by now, and what is `kept`.
 
         Raises:
           ValueError: as `find_start` does.
         """
         started = self.config if (self.path / "config.json").exists() else None
-        if started and "documents" not in self._record["config"]["data"]:
-            named = {override.partition("=")[0] for override in given}
-            if "data.seed" not in named and config.data.seed == config.seed:
-                data = dataclasses.replace(config.data, seed=started.data.seed)
-                config = dataclasses.replace(config, data=data)
+        config = self.kept(config, given)
         if config.start_from is None:
             return config
         # Else a parent that trains on would give its child other parameters at every resume.

@@ -134,7 +134,7 @@ def cell_text(measured: Measurement) -> str:
         return f"{measured.value:.3f}"
     if measured.estimate.verdict == NOT_LEARNED:
         return "not\nlearned"
-    return str(measured.estimate).partition(", isotonic")[0].replace(" [", "\n[")
+    return str(measured.estimate).replace(" [", "\n[").replace(", dips", ",\ndips")
 
 
 def matrix(members: Sequence[Member], task: str, length: int) -> Figure:

@@ -88,14 +88,16 @@ def _caption(members: Sequence[Member]) -> str:
 
 
 def _measured(member: Member, task: str) -> dict[str, str]:
-    estimate, revival = member.estimates.get(task), NONE
-    if estimate and not math.isnan(estimate.revival):
-        revival = f"{estimate.revival:.2f} at {estimate.revival_distance:.0f}"
+    estimate, dip = member.estimates.get(task), NONE
+    if estimate and estimate.dips:
+        dip = f"{estimate.dip:.2f} at {estimate.dip_distance:.0f}, then {estimate.revival:.2f}"
     return {
         "effective context [95% CI]": str(estimate or "not evaluated"),
+        "worst bin": estimate.worst_text if estimate else NONE,
+        "mean": estimate.mean_text if estimate else NONE,
+        "dip": dip,
         "L85": estimate.l85_text if estimate else NONE,
         "ceiling": f"{estimate.ceiling:.2f}" if estimate else NONE,
-        "revival": revival,
     }
 
 

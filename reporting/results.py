@@ -24,8 +24,15 @@ empty where a number does not exist for its task.
     l50, l50_low, l50_high    tokens, with the 95% interval; 0 and inf where it leaves what was
                       asked. One seed of several: without an interval
     l85, l85_low, l85_high    the same where accuracy is 0.85 of the way from chance to ceiling
-    isotonic_l50      L50 with no shape of the fall assumed, tokens
-    revival, revival_distance    best accuracy beyond the first fall, and where, tokens
+    worst, worst_low, worst_high    accuracy of the worst bin (an eighth of an octave, or wider to
+                      have 30 trials), with the 95% interval of the least accuracy of all bins
+    worst_first, worst_last    its distances, tokens
+    mean_accuracy, mean_accuracy_low, mean_accuracy_high    over distances, all counting the same.
+                      One seed of several: without intervals
+    dip, dip_distance    lowest accuracy before it surely comes back, and where, tokens; empty where
+                      it does not: with a dip, L50 alone does not describe the curve
+    revival, revival_distance    what it comes back to, and where, tokens
+    floor             accuracy at all distances beyond the first fall
     effective_length  longest context up to which the score exceeds 0.85 of that at the shortest
                       one evaluated, tokens; of all lengths of the task; 0 if none
     visual_edge       longest distance with half of the answers right, tokens; median over lengths
@@ -56,12 +63,23 @@ from reporting.members import Member
 
 _OF_ESTIMATE = (
     *("ceiling", "verdict", "l50", "l50_low", "l50_high", "l85", "l85_low", "l85_high"),
-    *("isotonic_l50", "revival", "revival_distance"),
+    *("mean_accuracy", "mean_accuracy_low", "mean_accuracy_high"),
+    *("dip", "dip_distance", "revival", "revival_distance", "floor"),
 )
+_OF_WORST = {  # columns of its fields
+    "accuracy": "worst",
+    "ci_low": "worst_low",
+    "ci_high": "worst_high",
+    "low": "worst_first",
+    "high": "worst_last",
+}
+_INTERVALS = [
+    f"{name}_{end}" for name in ("l50", "l85", "worst", "mean_accuracy") for end in ("low", "high")
+]
 COLUMNS = (
     *("member", "task", "kind", "length", "schedule", "rotary", "trained_rotary", "base"),
     *("trained_length", "step", "seed", "seeds", "documents", "answers", "score", "chance"),
-    *(*_OF_ESTIMATE, "effective_length", "visual_edge"),
+    *(*_OF_ESTIMATE, *_OF_WORST.values(), "effective_length", "visual_edge"),
     *("nll", "perplexity", "bits_per_byte", "word_perplexity", "book_perplexity"),
     *("window_mean_nll", "context_gain", "context_gain_length", "first_loss", "first_loss_error"),
     *("theory_length", "quarter_period", "full_period"),
@@ -104,9 +122,7 @@ def lines(member: Member) -> Iterator[dict[str, Any]]:
                 rows = rows_lib.select(measured.rows, seed=seed)
                 score = thresholds.mean_accuracy(rows)
                 seeds = {"seed": seed, "seeds": 1, "answers": len(rows["task"]), "score": score}
-                no_interval = dict.fromkeys(
-                    ("l50_low", "l50_high", "l85_low", "l85_high"), math.nan
-                )
+                no_interval = dict.fromkeys(_INTERVALS, math.nan)
                 yield _common(member, measured) | _of_estimate(estimate) | seeds | no_interval
 
 
@@ -135,7 +151,8 @@ def _common(member: Member, measured: Measurement) -> dict[str, Any]:
 
 def _of_estimate(estimate: Estimate) -> dict[str, Any]:
     fields = {"l50_low": "ci_low", "l50_high": "ci_high"}
-    return {name: getattr(estimate, fields.get(name, name)) for name in _OF_ESTIMATE}
+    found = {name: getattr(estimate, fields.get(name, name)) for name in _OF_ESTIMATE}
+    return found | {name: getattr(estimate.worst, field) for field, name in _OF_WORST.items()}
 
 
 def _of_all_lengths(member: Member) -> dict[tuple[str, str], dict[str, Any]]:

@@ -85,6 +85,8 @@ def _context(measured: Measurement) -> dict[str, str]:
     """Effective context beside what theory says."""
     return {
         "effective context\n[95% CI]": measured.text,
+        "worst bin": measured.estimate.worst_text.replace(" at ", "\nat "),
+        "mean": measured.estimate.mean_text.replace(" [", "\n["),
         "ceiling": f"{measured.estimate.ceiling:.2f}",
         "theory\nlength": str(measured.theory.first_violation or "none"),
         "quarter\nperiod": f"{measured.theory.quarter_period:.0f}",

@@ -74,7 +74,11 @@ def problem(value: Any, hint: Any) -> str:
     if origin is typing.Literal:
         if value in arguments:
             return ""
-        hint_text = nearest(value, arguments) if isinstance(value, str) else f"(valid: {arguments})"
+        hint_text = (
+            nearest(value, arguments)
+            if isinstance(value, str)
+            else f"(valid: {str(arguments)[1:-1]})"
+        )
         return f"one of its words, got {value!r}; {hint_text}"
     if origin is tuple:
         if not isinstance(value, tuple):

@@ -116,7 +116,7 @@ def split_commas(text: str) -> list[str]:
 
 def nearest(name: str, valid: Iterable[str]) -> str:
     """`did you mean X? (valid: ...)`, for error messages."""
-    valid = sorted(valid)
+    valid = sorted(map(str, valid))
     close = difflib.get_close_matches(name, valid, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}(valid: {', '.join(valid)})"

@@ -158,10 +158,10 @@ def test_every_member_gets_the_rows_it_gets_alone(sweep, monkeypatch):
     tens, thousands, nope, _ = (new for _, _, new in results)
     assert set(tens["rotary"]) == {"rope(base=10)"} and set(tens["base"]) == {10.0}
     assert set(nope["rotary"]) == {"nope"} and np.isnan(nope["base"]).all()
-    # kv at 96 asks for 24 keys a document; its documents are the same for all, their scores not.
+    # kv at 96 asks 16 times a document; its documents are the same for all, their scores not.
     kv = rows.select(tens, task="kv")
-    assert np.bincount(kv["document"]).tolist() == [24, 24, 24]
-    assert kv["query"].tolist() == list(range(24)) * 3
+    assert np.bincount(kv["document"]).tolist() == [16, 16, 16]
+    assert kv["query"].tolist() == list(range(16)) * 3
     assert set(kv["trained_length"]) == set(kv["length"]) == {96}
     assert tens["distance"].tolist() == thousands["distance"].tolist()
     assert np.abs(tens["nll"] - thousands["nll"]).max() > 1e-3
@@ -195,20 +195,20 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
         return {key: keys.count(key) for key in sorted(set(keys))}
 
     run = [tmp_path / "run"]
-    evaluate(run, tasks=["kv"], documents=2)
+    evaluate(run, tasks=["kv(answers=5)"], documents=2)
     evaluate(run, tasks=["lagcopy"], documents=1)
     before = evaluations()
-    assert before.pop(("kv", 96, 4, "rope(base=10000)")) == 48
-    evaluate(run, tasks=["kv"], documents=1)
-    evaluate(run, tasks=["kv"], documents=1, step=2)
-    evaluate(run, tasks=["kv"], documents=1, lengths=[64, 32])
-    evaluate(run, tasks=["kv"], documents=1, variants=["nope"])
+    assert before.pop(("kv(answers=5)", 96, 4, "rope(base=10000)")) == 10
+    evaluate(run, tasks=["kv(answers=5)"], documents=1)
+    evaluate(run, tasks=["kv(answers=5)"], documents=1, step=2)
+    evaluate(run, tasks=["kv(answers=5)"], documents=1, lengths=[64, 32])
+    evaluate(run, tasks=["kv(answers=5)"], documents=1, variants=["nope"])
     assert evaluations() == before | {
-        ("kv", 32, 4, "rope(base=10000)"): 8,
-        ("kv", 64, 4, "rope(base=10000)"): 16,
-        ("kv", 96, 2, "rope(base=10000)"): 24,
-        ("kv", 96, 4, "nope"): 24,
-        ("kv", 96, 4, "rope(base=10000)"): 24,
+        ("kv(answers=5)", 32, 4, "rope(base=10000)"): 5,
+        ("kv(answers=5)", 64, 4, "rope(base=10000)"): 5,
+        ("kv(answers=5)", 96, 2, "rope(base=10000)"): 5,
+        ("kv(answers=5)", 96, 4, "nope"): 5,
+        ("kv(answers=5)", 96, 4, "rope(base=10000)"): 5,
     }
 
 
@@ -301,7 +301,7 @@ def test_a_window_of_33_tokens_has_an_effective_context_of_32(
     found = rows.read(tmp_path / "window" / "results.jsonl")
     assert (found["exact_match"] == (found["distance"] <= 32)).all()
     estimate = effective_context.estimate(found)
-    assert 31 < estimate.ci_low <= estimate.l50 <= estimate.ci_high < 35
+    assert 30 < estimate.ci_low <= estimate.l50 <= estimate.ci_high < 35
     assert estimate.ceiling == pytest.approx(1, abs=0.02)
     out = capsys.readouterr().out
     window, unlimited = (line for line in out.splitlines() if " kv " in line)
@@ -377,8 +377,12 @@ def test_help_teaches(capsys):
         cli.main(["--help"])
     assert stop.value.code == 0
     out = capsys.readouterr().out
-    assert "  kv\n      Key-value recall" in out and "examples:" in out and "NOT_LEARNED" in out
-    assert "  lagcopy(text=random|natural|control, lag=None)\n" in out
+    assert (
+        "  kv(pairs=32, per_octave=3.0, answers=None)\n      Key-value recall" in out
+        and "examples:" in out
+        and "NOT_LEARNED" in out
+    )
+    assert "  lagcopy(answers=16, text=random|natural|control, lag=None)\n" in out
     options = cli._parser()._option_string_actions
     assert len(options) >= 9 and all(f"{option}" in out for option in options)
 

@@ -1,10 +1,13 @@
 """Tasks that can be trained on, one file each: documents that ask for something said earlier.
 
-    kv        k1 v1 k2 v2 k1 [v1] k3 v3 k2 [v2] k3 [v3]      every key twice; its value is asked
-    lagcopy   a b c d a [b  c  d  a  b  c  d]                one text again and again
+    kv        k1 v1 k2 v2 . k1 [v1] k3 v3 . . k2 [v2]        pairs, and some of them again
+    lagcopy   a b c d a  b [c] d [a] b  c  d                 one text again and again
     lines     line red-fox: ... <12345>   line old-map: ... <67890>   line red-fox: ... <[12345]>
 
-(in [brackets]: answers). The splits never share a document.
+(in [brackets]: answers). The splits never share a document. Rows of different lengths are to be
+comparable, so questions are spread evenly over octaves of distance and their number is a parameter
+(`data.documents=2`; in version 1 every key came twice, every copied id was asked, and half of the
+distances were spread over tokens).
 """
 
 import pkgutil

@@ -7,23 +7,32 @@ import dataclasses
 
 import numpy as np
 
-from data.task import Asked, Document, Draw, Task, distances, possible
+from data.task import Asked, Document, Draw, Task, distances, evenly, possible
 from data.tokenizer import Tokenizer
+from settings.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lagcopy(Task):
-    """See the module."""
+    """See the module. Lags are spread evenly over octaves.
+
+    Attributes:
+      answers: ids asked of those that the past determines, drawn at random: a short lag leaves
+        many more of them than a long one, and is not to count for more.
+    """
 
     kind = "retrieval"
     order = 1
+    since_version_2 = ("answers",)
+
+    answers: Count = 16
 
     def least_length(self, asked: Asked) -> int:
         """Two copies of two ids."""
         return 4
 
     def document(self, asked: Asked, draw: Draw) -> Document:
-        """Random pieces repeated to fill the length; every id that the past determines is asked.
+        """Random pieces repeated to fill the length.
 
         A text no longer than the alphabet holds no piece twice, so one piece of context is enough.
         """
@@ -32,11 +41,16 @@ class Lagcopy(Task):
         copies = np.resize(fillers[np.concatenate(blocks)[:lag]], length)
         tokens = np.append(asked.tokenizer.bos_id, copies)
         # That the text starts again is news, so its second copy is asked from its second id on.
-        return copied(tokens, np.arange(lag + 2, length + 1), lag)
+        determined = np.arange(lag + 2, length + 1)
+        if asked.data.documents == 1 or len(determined) <= self.answers:
+            return copied(tokens, determined, lag)
+        drawn = draw.random.choice(determined, self.answers, replace=False)
+        return copied(tokens, np.sort(drawn), lag)
 
     def _lag(self, asked: Asked, draw: Draw) -> int:
         nearest, farthest = possible(1, asked.length - 3, asked.distances)
-        return int(distances(draw.random, 1, nearest + 1, farthest + 1)[0])
+        spread = distances if asked.data.documents == 1 else evenly
+        return int(spread(draw.random, 1, nearest + 1, farthest + 1)[0])
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""

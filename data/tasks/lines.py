@@ -10,11 +10,10 @@ import functools
 import numpy as np
 
 from data import keys
-from data.task import Asked, Document, Draw, Task, distances, possible
+from data.task import Asked, Document, Draw, Task, distances, evenly, possible
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
-
-_QUERIES = 4  # of a document, at most
+from settings.checks import Count
 
 
 @functools.lru_cache(maxsize=8)
@@ -29,38 +28,42 @@ def _parts(tokenizer: Tokenizer) -> tuple[list[list[int]], int]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lines(Task):
-    """See the module. Nouns of evaluation are never seen in training."""
+    """See the module. Nouns of evaluation are never seen in training.
+
+    Attributes:
+      answers: lines asked again, where twice as many have room; spread evenly over octaves of
+        distance. The other lines fill the length, so longer documents have more keys.
+    """
 
     kind = "retrieval"
     order = 2
+    since_version_2 = ("answers",)
     num_choices = 90_000
+
+    answers: Count = 4
 
     def least_length(self, asked: Asked) -> int:
         """Two lines, and one of them again."""
         return 3 * _parts(asked.tokenizer)[1]
 
     def document(self, asked: Asked, draw: Draw) -> Document:
-        """Lines with keys of their own, then up to four lines that repeat some of them."""
+        """Lines with keys of their own, then lines that repeat some of them."""
         tokenizer, length, random = asked.tokenizer, asked.length, draw.random
         around, longest = _parts(tokenizer)
         nouns = NOUNS if asked.split == "train" else HELD_OUT_NOUNS
         names = keys.pairs(tokenizer, ADJECTIVES, nouns)
         _, lines = keys.drawn(asked, draw, names, around, range(10_000, 100_000), task="lines")
         # Room for the queries first: each may repeat the longest line of those that fit.
-        num_queries = min(_QUERIES, length // longest // 2)
+        num_queries = min(self.answers, length // longest // 2)
         room = length - num_queries * max(len(before + after) for before, after in lines)
         tokens = [tokenizer.bos_id]
         said = keys.write(tokens, lines, room, task="lines").tolist()
 
         unasked = np.array(said)
         answers = []
-        nearest, farthest = 1, length - 1
-        if asked.distances is not None:
-            # A line is chosen from where its repetition begins; its content is asked a head later.
-            head = len(lines[0][0]) - 1
-            low, high = possible(head + 1, length - 1, asked.distances)
-            nearest, farthest = max(low - head, 1), high - head
-        for wished in distances(random, num_queries, nearest, farthest).tolist():
+        # A line is chosen from where its repetition begins; its content is asked a head later.
+        head, last = len(lines[0][0]) - 1, len(tokens) - said[-1]
+        for wished in self._wished(asked, num_queries, head, last, random):
             chosen = int(np.argmin(np.abs(len(tokens) - unasked - wished)))
             before, after = lines[said.index(unasked[chosen])]
             tokens += before
@@ -68,3 +71,14 @@ class Lines(Task):
             tokens += after
             unasked = np.delete(unasked, chosen)
         return Document.of(tokens, answers)
+
+    def _wished(
+        self, asked: Asked, count: int, head: int, last: int, random: np.random.Generator
+    ) -> list[int]:
+        """Distances from where repetitions begin, in no order; `last` is that of the last line."""
+        low, high = possible(head + 1, asked.length - 1, asked.distances)
+        if asked.data.documents == 1:
+            nearest, farthest = (low - head, high - head) if asked.distances else (1, high)
+            return distances(random, count, max(nearest, 1), farthest).tolist()
+        wished = evenly(random, count, min(max(low, head + last), high), high) - head
+        return random.permutation(wished).tolist()

@@ -1,7 +1,7 @@
 """Bins of distance: half an octave each, and four fine bins within.
 
-Accuracy is shown by bins, and they decide where a fit ends. The fit itself reads fine bins, an
-eighth of an octave: half an octave would blur an edge that is sharper than that.
+Accuracy is shown by bins. What is estimated reads fine bins, an eighth of an octave: half an octave
+would blur an edge that is sharper than that, and hide a hole that is narrower.
 """
 
 import numpy as np
@@ -20,6 +20,12 @@ def fine_bin_number(distance: np.ndarray | int) -> np.ndarray:
 def bin_number(distance: np.ndarray | int) -> np.ndarray:
     """int `[...]`, the bin of each distance in tokens."""
     return fine_bin_number(distance) // FINE_PER_BIN
+
+
+def fine_bin_start(number: np.ndarray | int) -> np.ndarray:
+    """int `[...]`, the first distance of each fine bin, tokens: 1 of 0, 2 of 8, 28 of 38, ..."""
+    start = 2 ** (np.asarray(number) / (BINS_PER_OCTAVE * FINE_PER_BIN))
+    return np.ceil(start - 1e-6).astype(int)
 
 
 def bin_start(number: int) -> int:

@@ -1,26 +1,27 @@
 """Effective context: the distance at which a model stops finding what it needs.
 
-L50 is the distance at which accuracy has fallen half-way from its ceiling to chance, L85 the one
-at which it is still 0.85 of the way: `fit` says how they are found. Where the slowest pair of a
-small base has rotated full circle accuracy revives, so a fit over all distances (or a mean over
-depths) would misread it: only the first fall counts, seen from the short side; what revives beyond
-is reported and never fitted.
+L50 is the distance at which accuracy first falls half-way from its ceiling to chance, L85 the one
+at which it is still 0.85 of the way: `fall` says how they are found, with no shape assumed. One
+number does not say how low accuracy gets on the way or what comes back beyond, so the worst bin
+and the mean accuracy stand beside it, and a dip that is surely there is said wherever L50 is.
 
-A ceiling below chance + 0.5 is NOT_LEARNED: a model that cannot do the task next door has no
-effective context, not a short one.
+A ceiling that is not surely above chance + 0.5 is NOT_LEARNED: a model that cannot do the task
+next door has no effective context, not a short one.
 """
 
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 import evals
-from evals.estimate.bins import bin_start
-from evals.estimate.fit import Fit, first_fall, isotonic_crossing
+from evals.estimate import fall
+from evals.estimate.bins import bin_number, bin_start
+from evals.estimate.fall import Dip, Fall
+from evals.estimate.limits import limits, quantile
 from evals.estimate.trials import Trials
 from evals.rows import Rows
 
@@ -29,8 +30,11 @@ MEASURED = "MEASURED"
 
 _NAN = float("nan")
 
-# The isotonic check speaks up when it finds L50 farther off than this.
-_ISOTONIC_OCTAVES = 0.25
+# The ceiling must surely be this far above chance.
+_GATE = 0.5
+
+# Bins are joined until they have so many trials: fewer cannot be surely below anything.
+_FEWEST_TRIALS = 30
 
 # Fewer seeds than this have no shape that a bootstrap could read.
 _FEWEST_SEEDS_TO_RESAMPLE = 5
@@ -38,15 +42,15 @@ _FEWEST_SEEDS_TO_RESAMPLE = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bin:
-    """Accuracy over half an octave of distances, all seeds together.
+    """Accuracy over a range of distances, all seeds together.
 
     Attributes:
       distance: geometric mean of the trials' distances, tokens.
       low, high: shortest and longest distance of the bin, tokens, both included.
       trials: questions asked.
       accuracy: share of exact matches.
-      ci_low, ci_high: Wilson's 95% interval for as many independent trials as these, clustered in
-        documents, are worth.
+      ci_low, ci_high: 95% interval: Wilson's for as many independent trials as these, clustered in
+        documents, are worth. Of the worst bin it covers the least accuracy of all bins.
     """
 
     distance: float
@@ -59,6 +63,31 @@ class Bin:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Seed:
+    """One seed's own numbers, without intervals.
+
+    Attributes:
+      seed: its number.
+      learned: whether it passed the gate; if not, l50 is NaN.
+      ceiling: accuracy at short distances.
+      l50: tokens, clipped to the distances measured.
+      beyond: whether accuracy does not fall at any distance measured.
+      worst_accuracy: of its worst bin.
+      mean_accuracy: over distances.
+      dips: whether accuracy surely comes back after it fell.
+    """
+
+    seed: int
+    learned: bool
+    ceiling: float
+    l50: float = _NAN
+    beyond: bool = False
+    worst_accuracy: float
+    mean_accuracy: float
+    dips: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Estimate:
     """How far one model setting sees, on one task at one context length.
 
@@ -67,24 +96,31 @@ class Estimate:
       length: context length of the evaluation, tokens.
       trained_length: context length of the training, tokens.
       chance: accuracy of a guess.
-      ceiling: accuracy at short distances: the fitted one, or the observed one if NOT_LEARNED.
-      l50: distance in tokens where accuracy has fallen half-way from ceiling to chance; the
+      ceiling: accuracy at short distances, of the learned seeds if there are any.
+      l50: distance in tokens where accuracy has first fallen half-way from ceiling to chance; the
         longest (shortest) distance measured if the verdict is "> ..." ("< ..."), NaN if
         NOT_LEARNED. Over several seeds their geometric mean.
       ci_low, ci_high: 95% interval of l50; 0 and inf where it leaves the distances measured.
-      l85: distance in tokens where accuracy is still 0.85 of the way, clipped like l50. It
-        depends on the shape of the fall: twice as uncertain as l50, and only as good as the fit.
+      l85: distance in tokens where accuracy is still 0.85 of the way, clipped like l50. Where the
+        fall is gradual it is much less certain than l50.
       l85_low, l85_high: 95% interval of l85, open like that of l50.
-      isotonic_l50: l50 of the learned seeds with no shape of the fall assumed, clipped like l50.
-      verdict: "MEASURED", "NOT_LEARNED" (by more than half of the seeds), "> {longest}" or
-        "< {shortest}"; of l50.
-      bins: accuracy by distance.
-      revival: highest accuracy of a bin beyond the fit, NaN if none is out of the lowest quarter.
-      revival_distance: that bin's distance, tokens.
+      verdict: "MEASURED", "NOT_LEARNED" (by more than half of the seeds), "> {longest}" (no bin is
+        surely below half-way) or "< {shortest}"; of l50.
+      worst: the bin of least accuracy, of bins an eighth of an octave wide or, where they have
+        fewer than 30 trials, wider.
+      mean_accuracy: over distances, each counting the same: of all seeds.
+      mean_accuracy_low, mean_accuracy_high: its 95% interval.
+      bins: accuracy by distance, in half octaves.
+      dip, dip_distance: accuracy, and where (tokens), of a stretch of distances after which
+        accuracy surely comes back, by a quarter of the way from chance to ceiling or more: one
+        number does not describe such a curve. NaN if there is none. Of several seeds the deepest.
+      revival, revival_distance: what it comes back to, and where.
+      floor: accuracy at all distances beyond the first fall, NaN if there is none.
       shortest, longest: distances measured, tokens.
       num_documents: documents of each seed.
       num_seeds: seeds evaluated.
       num_learned: those that passed the gate; the others do not enter l50.
+      seeds: each seed's own numbers.
     """
 
     task: str
@@ -98,22 +134,34 @@ class Estimate:
     l85: float = _NAN
     l85_low: float = _NAN
     l85_high: float = _NAN
-    isotonic_l50: float = _NAN
     verdict: str
+    worst: Bin
+    mean_accuracy: float
+    mean_accuracy_low: float
+    mean_accuracy_high: float
     bins: tuple[Bin, ...]
+    dip: float = _NAN
+    dip_distance: float = _NAN
     revival: float = _NAN
     revival_distance: float = _NAN
+    floor: float = _NAN
     shortest: int
     longest: int
     num_documents: int
     num_seeds: int
     num_learned: int
+    seeds: tuple[Seed, ...]
 
     def __str__(self):
-        if self.verdict != MEASURED:
-            return self.verdict
-        text = self._interval(self.l50, self.ci_low, self.ci_high)
-        return f"{text}, isotonic {self.isotonic_l50:.3g}" if self.isotonic_disagrees else text
+        text = self.verdict
+        if self.verdict == MEASURED:
+            text = self._interval(self.l50, self.ci_low, self.ci_high)
+        return f"{text}, dips" if self.dips else text
+
+    @property
+    def dips(self) -> bool:
+        """Whether accuracy comes back after it fell: one number does not describe the curve."""
+        return not math.isnan(self.dip)
 
     @property
     def l85_text(self) -> str:
@@ -128,12 +176,18 @@ class Estimate:
         return self._interval(self.l85, self.l85_low, self.l85_high)
 
     @property
-    def isotonic_disagrees(self) -> bool:
-        """Whether the fall is no logistic curve: l50 with no shape assumed is a quarter octave off.
+    def worst_text(self) -> str:
+        """The worst bin's accuracy with its interval, and its distances."""
+        worst = self.worst
+        return f"{worst.accuracy:.2f} [{worst.ci_low:.2f}, {worst.ci_high:.2f}] at " + (
+            f"{worst.low}" if worst.low == worst.high else f"{worst.low}-{worst.high}"
+        )
 
-        With few documents it may be noise, and the interval of l50 is wide.
-        """
-        return abs(np.log2(self.isotonic_l50 / self.l50)) > _ISOTONIC_OCTAVES
+    @property
+    def mean_text(self) -> str:
+        """The mean accuracy with its interval."""
+        ends = f"[{self.mean_accuracy_low:.2f}, {self.mean_accuracy_high:.2f}]"
+        return f"{self.mean_accuracy:.2f} {ends}"
 
     @property
     def octaves(self) -> float:
@@ -151,20 +205,6 @@ class Estimate:
 def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
     """Effective context from the rows of one task, length and model setting.
 
-    All intervals come from one bootstrap. Documents are the unit within a seed, and all seeds saw
-    the same ones, so a resample of documents is shared by the seeds. Seeds are the unit outside:
-
-    - one seed: quantiles over resamples of documents;
-    - two to four: a t interval with S - 1 degrees of freedom on the mean of log2 L50. So few seeds
-      have only a handful of different resamples (three for two seeds), whose quantiles reach no
-      farther than the seeds themselves;
-    - five or more: hierarchical, quantiles over resamples of seeds and, within, of documents.
-
-    Which quantiles: a bootstrap over n units is too narrow by sqrt((n - 1) / n), and by the normal
-    in place of t. They are moved out by as much (the expanded percentile interval of Hesterberg,
-    "What teachers should know about the bootstrap", 2015, section 5.2). The noise of a seed's own
-    documents, which the resamples of seeds contain already, moves them in likewise.
-
     Args:
       rows: columns of `evals.rows`; of several rounds (`evals.estimate.sequential`), all of them.
       resamples: bootstrap resamples.
@@ -177,42 +217,15 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
     if not len(rows["task"]):
         raise ValueError("no rows to estimate from; evaluate first")
     names = ("task", "length", "trained_length", "rotary", "step", "chance")
-    task, length, trained_length, _, _, chance = (_only(rows, name) for name in names)
+    task, length, trained_length, *_ = (_only(rows, name) for name in names)
     kind = evals.parse(str(task)).kind
     if kind != "retrieval":
         raise ValueError(
             f"effective context is estimated from retrieval, and task {task} measures {kind}"
         )
+    lengths = int(length), int(trained_length)
     trials = Trials.of(rows)
-    seeds = trials.by_seed()
-    num_documents = trials.asked.shape[1]
-    random = np.random.Generator(np.random.Philox(seed))
-    drawn = random.multinomial(num_documents, np.full(num_documents, 1 / num_documents), resamples)
-    # Resample 0 is the data itself.
-    weights = np.concatenate([np.ones((1, num_documents)), drawn])
-    fits = [first_fall(each.weighted(weights)) for each in seeds]
-    learned = [
-        (each.summed(), fit)
-        for each, fit in zip(seeds, fits, strict=True)
-        if fit.observed_ceiling[0] >= chance + 0.5
-    ]
-    unlearned = Estimate(
-        task=str(task),
-        length=int(length),
-        trained_length=int(trained_length),
-        chance=float(chance),
-        ceiling=float(np.mean([fit.observed_ceiling[0] for fit in fits])),
-        verdict=NOT_LEARNED,
-        bins=_bins(trials.summed().weighted(weights)),
-        shortest=int(rows["distance"].min()),
-        longest=int(rows["distance"].max()),
-        num_documents=num_documents,
-        num_seeds=len(seeds),
-        num_learned=len(learned),
-    )
-    if 2 * len(learned) < len(seeds) or not learned:
-        return unlearned
-    return _with_distances(unlearned, learned, random)
+    return estimate_trials(trials, task=str(task), lengths=lengths, resamples=resamples, seed=seed)
 
 
 def _only(rows: Rows, name: str) -> Any:
@@ -222,142 +235,255 @@ def _only(rows: Rows, name: str) -> Any:
     return values[0]
 
 
-def _with_distances(
-    unlearned: Estimate, learned: Sequence[tuple[Trials, Fit]], random: np.random.Generator
+def estimate_trials(
+    trials: Trials, *, task: str, lengths: tuple[int, int], resamples: int = 2000, seed: int = 0
 ) -> Estimate:
-    """The estimate once at least half of the seeds have learned.
+    """Effective context from counts: what `estimate` says of the rows that they were counted from.
+
+    One seed's interval of L50 is that of `fall.first_fall`. Seeds are the unit where there are
+    several, and documents come on top: all seeds saw the same ones, so a bootstrap resample of
+    documents is shared by the seeds.
+
+    - two to four seeds: a t interval with S - 1 degrees of freedom on the mean of log2 L50. So few
+      seeds have only a handful of different resamples (three for two seeds), whose quantiles reach
+      no farther than the seeds themselves;
+    - five or more: hierarchical, quantiles over resamples of seeds and, within, of documents, which
+      ones as in `fall.expanded`; the noise of a seed's own documents, which the resamples of seeds
+      contain already, moves them in likewise.
+
+    Neither is narrower than the seeds' own intervals are on average, and where a seed dips, or does
+    not fall, the lower end allows for the first place where it may have fallen.
 
     Args:
-      unlearned: what needs no fit.
-      learned: the seeds that did: trials `[fine bins]`, and the fits of data and resamples.
-      random: of the bootstrap.
+      trials: `[seeds, documents, fine bins]`, of `Trials.of` or `Trials.of_counts`.
+      task: its name.
+      lengths: context lengths of the evaluation and of the training, tokens.
+      resamples: bootstrap resamples.
+      seed: of the bootstrap.
     """
-    shortest, longest, chance = unlearned.shortest, unlearned.longest, unlearned.chance
-    fits = [fit for _, fit in learned]
-    limits = float(np.log2(max(shortest, 1))), float(np.log2(longest))
-    (l50, ci_low, ci_high), (l85, l85_low, l85_high) = (
-        _mean_and_interval(np.array(log_distance), limits, unlearned.num_documents, random)
-        for log_distance in ([fit.log_l50 for fit in fits], [fit.log_l85 for fit in fits])
+    random = np.random.Generator(np.random.Philox(seed))
+    readings = _read(trials, resamples, random)
+    learned = [each for each in readings if each.own.learned]
+    mean, mean_low, mean_high = _mean_and_interval(
+        np.array([each.mean_accuracy for each in readings]), trials.asked.shape[1], random
     )
-    isotonic = np.clip([_isotonic(trials, fit) for trials, fit in learned], *limits)
+    found = Estimate(
+        task=task,
+        length=lengths[0],
+        trained_length=lengths[1],
+        chance=trials.chance,
+        ceiling=float(np.mean([each.own.ceiling for each in learned or readings])),
+        verdict=NOT_LEARNED,
+        worst=_worst(trials.of_at_least(_FEWEST_TRIALS).summed()),
+        mean_accuracy=mean,
+        mean_accuracy_low=max(mean_low, 0.0),
+        mean_accuracy_high=min(mean_high, 1.0),
+        bins=_half_octaves(trials.summed()),
+        shortest=int(trials.low[0]),
+        longest=int(trials.high[-1]),
+        num_documents=trials.asked.shape[1],
+        num_seeds=len(readings),
+        num_learned=len(learned),
+        seeds=tuple(each.own for each in readings),
+    )
+    if 2 * len(learned) < len(readings) or not learned:
+        return found
+    return _with_distances(found, learned, random)
+
+
+class _Reading(NamedTuple):
+    """What one seed's trials say: its own numbers, and with resamples what intervals need."""
+
+    own: Seed
+    mean_accuracy: np.ndarray  # [1 + resamples], the data first
+    l50: Fall
+    l85: Fall
+    dip: Dip | None
+    floor: float
+
+
+def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_Reading]:
+    """Every seed's; all share the resamples of documents."""
+    num_documents = trials.asked.shape[1]
+    drawn = random.multinomial(num_documents, np.full(num_documents, 1 / num_documents), resamples)
+    weights = np.concatenate([np.ones((1, num_documents)), drawn])
+    joined = trials.of_at_least(_FEWEST_TRIALS)
+    found = []
+    for seed, fine, own in zip(trials.seeds, trials.by_seed(), joined.by_seed(), strict=True):
+        resampled = fine.weighted(weights)
+        ceiling = fall.ceiling(own, resampled)
+        l50, l85 = (fall.first_fall(own, resampled, ceiling, share) for share in (0.5, 0.85))
+        dip = fall.dip(own, ceiling)
+        mean_accuracy = _mean_accuracy(resampled)
+        learned = ceiling.low >= trials.chance + _GATE
+        shortest, longest = max(int(trials.low[0]), 1), int(trials.high[-1])
+        numbers = Seed(
+            seed=int(seed),
+            learned=learned,
+            ceiling=float(ceiling.accuracy[0]),
+            l50=float(np.clip(2 ** l50.log_distance[0], shortest, longest)) if learned else _NAN,
+            beyond=learned and bool(np.isinf(l50.log_distance[0])) and l50.log_distance[0] > 0,
+            worst_accuracy=_worst(own).accuracy,
+            mean_accuracy=float(mean_accuracy[0]),
+            dips=learned and dip is not None,
+        )
+        found.append(_Reading(numbers, mean_accuracy, l50, l85, dip, _floor(own, l50)))
+    return found
+
+
+def _mean_accuracy(resampled: Trials) -> np.ndarray:
+    """Of `[Z, fine bins]`: `[Z]`, every distance counting the same, whatever was asked there."""
+    accuracy = resampled.right / np.maximum(resampled.asked, 1)
+    # A bin of few questions may be in no document of a resample.
+    accuracy = np.where(resampled.asked > 0, accuracy, accuracy[0])
+    return accuracy @ (resampled.widths() / resampled.widths().sum())
+
+
+def _floor(trials: Trials, fall: Fall) -> float:
+    """Accuracy at all distances beyond those that the fall was fitted to."""
+    asked, right = (counts[:, fall.end + 1 :].sum() for counts in (trials.asked, trials.right))
+    return float(right / asked) if asked else _NAN
+
+
+def _with_distances(
+    found: Estimate, learned: Sequence[_Reading], random: np.random.Generator
+) -> Estimate:
+    """The estimate once at least half of the seeds have learned."""
+    limits = float(np.log2(max(found.shortest, 1))), float(np.log2(found.longest))
+    (l50, ci_low, ci_high), (l85, l85_low, l85_high) = (
+        _of_falls(falls, limits, found.num_documents, random)
+        for falls in ([each.l50 for each in learned], [each.l85 for each in learned])
+    )
     verdict = MEASURED
     if l50 >= limits[1]:
-        verdict = f"> {longest}"
+        verdict = f"> {found.longest}"
     elif l50 <= limits[0]:
-        verdict = f"< {shortest}"
-
-    ceiling = float(np.mean([fit.ceiling[0] for fit in fits]))
-    beyond = unlearned.bins[max(int(fit.last_bin[0]) for fit in fits) + 1 :]
-    revived = [each for each in beyond if each.ci_low > chance + 0.25 * (ceiling - chance)]
-    best = max(revived, key=lambda each: each.accuracy, default=None)
+        verdict = f"< {found.shortest}"
+    dips = [each.dip for each in learned if each.dip]
+    dip = min(dips, key=lambda dip: dip.accuracy, default=Dip(_NAN, _NAN, _NAN, _NAN))
+    floors = [each.floor for each in learned if not math.isnan(each.floor)]
     return dataclasses.replace(
-        unlearned,
-        ceiling=ceiling,
+        found,
         l50=2.0**l50,
         ci_low=2.0**ci_low,
         ci_high=2.0**ci_high,
         l85=2.0**l85,
         l85_low=2.0**l85_low,
         l85_high=2.0**l85_high,
-        isotonic_l50=2.0 ** float(isotonic.mean()),
         verdict=verdict,
-        revival=best.accuracy if best else _NAN,
-        revival_distance=best.distance if best else _NAN,
+        dip=dip.accuracy,
+        dip_distance=2.0**dip.log_distance,
+        revival=dip.revival,
+        revival_distance=2.0**dip.log_revival_distance,
+        floor=float(np.mean(floors)) if floors else _NAN,
     )
 
 
-def _mean_and_interval(
-    log_distance: np.ndarray,
+def _of_falls(
+    falls: Sequence[Fall],
     limits: tuple[float, float],
     num_documents: int,
     random: np.random.Generator,
 ) -> tuple[float, float, float]:
-    """Mean over seeds of log2 of a distance, and its 95% interval; see `estimate`.
+    """Mean over seeds of log2 of a distance, and its 95% interval; see `estimate_trials`.
 
     Args:
-      log_distance: `[seeds, 1 + resamples]`.
-      limits: log2 of the distances measured. Beyond them a fit is extrapolation: it only tells on
-        which side, and the interval's end is -inf or inf.
+      falls: of the seeds.
+      limits: log2 of the distances measured, beyond which nothing is known but the side: the
+        interval's end is -inf or inf.
       num_documents: of each seed.
     """
     low, high = limits
-    log_distance = np.clip(log_distance, low, high)
-    data, resampled = log_distance[:, 0], log_distance[:, 1:]
+    log_distance = np.clip([fall.log_distance for fall in falls], low, high)
+    own_low, own_high = (
+        np.clip([getattr(fall, end) for fall in falls], low, high) for end in ("low", "high")
+    )
+    centre, ci_low, ci_high = _mean_and_interval(log_distance, num_documents, random)
+    if len(falls) > 1 and any(fall.doubtful for fall in falls):
+        ci_low = min(ci_low, own_low.mean() - _t_half(own_low))
+    # What all seeds are unsure of, a shelf near half-way say, does not average out.
+    ci_low, ci_high = float(min(ci_low, own_low.mean())), float(max(ci_high, own_high.mean()))
+    if num_documents == 1:
+        return centre, -np.inf, np.inf
+    # A seed at the limit could be anywhere beyond it, and so could the mean.
+    data = log_distance[:, 0]
+    open_low = ci_low <= low or (data <= low).any()
+    open_high = ci_high >= high or (data >= high).any()
+    return centre, -np.inf if open_low else ci_low, np.inf if open_high else ci_high
+
+
+def _mean_and_interval(
+    values: np.ndarray, num_documents: int, random: np.random.Generator
+) -> tuple[float, float, float]:
+    """Mean over seeds and its 95% interval; see `estimate_trials`.
+
+    Args:
+      values: `[seeds, 1 + resamples]`, the data first.
+      num_documents: of each seed.
+    """
+    data, resampled = values[:, 0], values[:, 1:]
     num_seeds = len(data)
     # Rounding could put the mean of seeds that are all at a limit inside it.
     centre = float(np.clip(data.mean(), data.min(), data.max()))
     if num_documents == 1:
         return centre, -np.inf, np.inf
-
     if num_seeds == 1:
-        half = stats.t.ppf(0.975, num_documents - 1) * np.sqrt(num_documents / (num_documents - 1))
-        ends = np.quantile(resampled[0], stats.norm.cdf([-half, half]))
-    else:
-        # Seeds differ by their own luck with the documents too; what they share comes on top.
-        between = data.var(ddof=1) / num_seeds
-        shared = resampled.mean(0).var() - resampled.var(1).mean() / num_seeds
-        shared = max(shared * num_seeds / (num_seeds - 1), 0)
-        half = stats.t.ppf(0.975, num_seeds - 1) * np.sqrt(between + shared)
-        ends = np.array([centre - half, centre + half])
-        if num_seeds >= _FEWEST_SEEDS_TO_RESAMPLE:
-            seeds = random.integers(num_seeds, size=resampled.shape)
-            means = np.take_along_axis(resampled, seeds, axis=0).mean(0)
-            level = half / means.std() if means.std() else 0
-            ends = np.quantile(means, stats.norm.cdf([-level, level]))
-
-    # A seed at the limit could be anywhere beyond it, and so could the mean.
-    ci_low = -np.inf if ends[0] <= low or (data <= low).any() else float(ends[0])
-    ci_high = np.inf if ends[1] >= high or (data >= high).any() else float(ends[1])
-    return centre, ci_low, ci_high
+        low, high = np.quantile(resampled[0], fall.expanded(num_documents))
+        return centre, float(low), float(high)
+    # Seeds differ by their own luck with the documents too; what they share comes on top.
+    shared = resampled.mean(0).var() - resampled.var(1).mean() / num_seeds
+    shared = max(shared * num_seeds / (num_seeds - 1), 0)
+    half = _t_half(data, shared)
+    if num_seeds < _FEWEST_SEEDS_TO_RESAMPLE:
+        return centre, centre - float(half), centre + float(half)
+    seeds = random.integers(num_seeds, size=resampled.shape)
+    means = np.take_along_axis(resampled, seeds, axis=0).mean(0)
+    level = half / means.std() if means.std() else 0
+    low, high = np.quantile(means, stats.norm.cdf([-level, level]))
+    return centre, float(low), float(high)
 
 
-def _isotonic(trials: Trials, fit: Fit) -> float:
-    """log2 L50 of the data, `[fine bins]`, with no shape assumed, on the range that was fitted."""
-    # The ceiling as seen, not as fitted: nothing here depends on the shape.
-    half = trials.chance + 0.5 * (fit.observed_ceiling[0] - trials.chance)
-    fitted = np.arange(len(trials.bins)) <= fit.last_bin[0]
-    return isotonic_crossing(trials.within(fitted), half)
+def _t_half(values: np.ndarray, shared: float = 0.0) -> float:
+    """Half of the 95% t interval of the mean of `[seeds]`, which share a variance."""
+    reach = stats.t.ppf(0.975, len(values) - 1)
+    return float(reach * np.sqrt(values.var(ddof=1) / len(values) + shared))
 
 
-def _bins(trials: Trials) -> tuple[Bin, ...]:
-    """Accuracy by bin; `trials` `[Z, fine bins]`, the data and then its resamples."""
-    log_distance = (trials.asked[0] * trials.x) @ trials.in_bin / (trials.asked[0] @ trials.in_bin)
-    asked, right = trials.by_bin()
-    accuracy = right / np.maximum(asked, 1)
-    low, high = _wilson_interval(accuracy[0], _independent_trials(asked, accuracy))
+def _half_octaves(trials: Trials) -> tuple[Bin, ...]:
+    """Accuracy by bins of half an octave; `trials` `[documents, fine bins]`."""
+    joined = trials.joined(bin_number(trials.low))
     return tuple(
-        Bin(
-            distance=float(2 ** log_distance[i]),
-            low=bin_start(number),
-            high=bin_start(number + 1) - 1,
-            trials=round(asked[0, i]),
-            accuracy=float(accuracy[0, i]),
-            ci_low=float(low[i]),
-            ci_high=float(high[i]),
+        dataclasses.replace(each, low=bin_start(number), high=bin_start(number + 1) - 1)
+        for each, number in zip(
+            _bins(joined, quantile(0.025)), np.unique(bin_number(trials.low)).tolist(), strict=True
         )
-        for i, number in enumerate(trials.bins)
     )
 
 
-def _independent_trials(asked: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
-    """How many independent trials each bin's trials, clustered in documents, are worth: `[bins]`.
+def _worst(trials: Trials) -> Bin:
+    """The bin of least accuracy; `trials` `[documents, bins]`.
 
-    Questions of one document succeed together: the bootstrap says what that costs. Where all or
-    none succeed it says nothing, and the trials are taken as they are.
+    Each bin's own interval would be too high for it, as it is the least of many: so are both ends,
+    with limits that hold for all bins at once, the least of all bins.
     """
-    # Over the resamples that drew the bin; where few are taken, none may have.
-    drawn = asked[1:] > 0
-    num_drawn = np.maximum(drawn.sum(0), 1)
-    mean = np.sum(accuracy[1:] * drawn, 0) / num_drawn
-    variance = np.sum((accuracy[1:] - mean) ** 2 * drawn, 0) / num_drawn
-    n, p = asked[0], accuracy[0]
-    independent = variance * n <= p * (1 - p)
-    return np.where(independent, n, p * (1 - p) / np.where(independent, 1, variance))
+    bins = _bins(trials, quantile(0.025, len(trials.x)))
+    worst = min(bins, key=lambda each: each.accuracy)
+    low, high = min(each.ci_low for each in bins), min(each.ci_high for each in bins)
+    return dataclasses.replace(worst, ci_low=low, ci_high=high)
 
 
-def _wilson_interval(p: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of Wilson's 95% interval for accuracies p of n independent trials."""
-    z = stats.norm.ppf(0.975)
-    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    return np.maximum(centre - half, 0), np.minimum(centre + half, 1)
+def _bins(trials: Trials, z: float) -> list[Bin]:
+    """Each bin of `[documents, bins]`, with limits at z standard deviations."""
+    found = limits(trials.asked, trials.right, z)
+    return [
+        Bin(
+            distance=float(2 ** trials.x[i]),
+            low=int(trials.low[i]),
+            high=int(trials.high[i]),
+            trials=round(trials.asked[:, i].sum()),
+            accuracy=float(found.accuracy[i]),
+            ci_low=float(found.low[i]),
+            ci_high=float(found.high[i]),
+        )
+        for i in range(len(trials.x))
+    ]

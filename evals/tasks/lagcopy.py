@@ -41,6 +41,11 @@ class Lagcopy(lagcopy.Lagcopy):
     text: Literal["random", "natural", "control"] = "random"
     lag: Annotated[int, Bounds(at_least=2)] | None = None
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.text != "random" and self.answers != lagcopy.Lagcopy.answers:
+            raise ValueError("lagcopy(answers=...) is of random ids: half of other texts is asked")
+
     @property
     def kind(self) -> Literal["retrieval", "accuracy"]:
         """Natural text can be guessed: its accuracy means something beside the control's only."""

@@ -57,6 +57,8 @@ class Lines(lines.Lines):
         super().__post_init__()
         if self.cases is not None and self.template != "official":
             raise ValueError("lines(cases=...) holds official prompts: add template=official")
+        if self.template == "official" and self.answers != lines.Lines.answers:
+            raise ValueError("lines(answers=...) is of completions: an official prompt asks once")
 
     def least_length(self, asked: Asked) -> int:
         """Two lines and the question; a case has its own length."""

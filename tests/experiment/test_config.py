@@ -1,5 +1,6 @@
 """A config survives JSON, and JSON can only make configs."""
 
+import dataclasses
 import json
 
 import pytest
@@ -18,6 +19,13 @@ def test_the_schedule_is_named_by_its_import_path():
     record = to_dict(find_config("tiny"))["model"]["rotary"]
     assert record["class"] == "model.rotary.rope.Rope"
     assert record["base"] == 10000.0
+
+
+def test_a_config_from_before_a_field_means_what_it_meant():
+    config = find_config("tiny")
+    record = to_dict(config)
+    assert record["data"].pop("documents") == 2
+    assert from_dict(record).data == dataclasses.replace(config.data, documents=1)
 
 
 @pytest.mark.parametrize(

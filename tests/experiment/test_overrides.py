@@ -68,6 +68,7 @@ def test_objects_lists_and_optional_values(tiny):
         ("model.rotary=rop(base=3)", ["did you mean 'rope'"]),
         ("model.rotary=rope", ["rope needs base"]),
         ("model.rotary.base=0.5", ["above 1", "0.5"]),
+        ("data.documents=3", ["data.documents=3", "(valid: 1, 2)"]),
         ("data.source=jsnl", ["data.source=jsnl", "did you mean 'jsonl'"]),
         ("train.num_steps=1.5", ["train.num_steps=1.5", "whole number"]),
         ("train.num_steps=many", ["train.num_steps=many", "number"]),

@@ -146,6 +146,23 @@ def test_a_started_run_keeps_the_step_it_started_from(tiny, tmp_path):
         child.check_resumable(child.pinned(other))
 
 
+def test_a_run_from_before_a_field_goes_on_by_its_command(tiny, tmp_path):
+    """Documents had no version then: that is version 1, unless the command asks for another."""
+    run = RunDirectory(tmp_path / "run")
+    assert run.pinned(tiny).data.documents == 2
+    run.write_config(tiny, [])
+    record = json.loads((run.path / "config.json").read_text())
+    del record["config"]["data"]["documents"]
+    (run.path / "config.json").write_text(json.dumps(record))
+    run = RunDirectory(tmp_path / "run")
+    same = run.pinned(tiny, ["train.keep=3", "data.batch_size=4"])
+    assert same.data == dataclasses.replace(tiny.data, documents=1)
+    run.check_resumable(same)
+    other = run.pinned(tiny, ["data.documents=2"])
+    with pytest.raises(ValueError, match=r"data.documents=1, and this one has data.documents=2"):
+        run.check_resumable(other)
+
+
 def test_a_run_of_old_keeps_the_rows_its_seed_had(tiny, tmp_path):
     """Made when `seed=1` left the data's seed at 0; its config.json has no `data.documents`."""
     old, new = RunDirectory(tmp_path / "old"), RunDirectory(tmp_path / "new")
@@ -163,9 +180,8 @@ def test_a_run_of_old_keeps_the_rows_its_seed_had(tiny, tmp_path):
         old.check_resumable(old.pinned(overrides.apply(tiny, given), given))
     with pytest.raises(ValueError, match=r"seed=1, and this one has seed=2"):
         old.check_resumable(old.pinned(overrides.apply(tiny, ["seed=2"]), ["seed=2"]))
-    if hasattr(tiny.data, "documents"):
-        with pytest.raises(ValueError, match=r"data\.seed=0, and this one has data\.seed=1"):
-            new.check_resumable(new.pinned(again, ["seed=1"]))
+    with pytest.raises(ValueError, match=r"data\.seed=0, and this one has data\.seed=1"):
+        new.check_resumable(new.pinned(again, ["seed=1"]))
 
 
 def test_a_start_that_is_not_there_is_refused(tiny, tmp_path):

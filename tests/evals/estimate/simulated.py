@@ -1,6 +1,7 @@
 """Rows of simulated models whose accuracy by distance is known."""
 
 import numpy as np
+from scipy import stats
 
 from evals import rows
 
@@ -25,20 +26,39 @@ def simulate(
     Distances are half log-uniform, half uniform. With probability `together` a query's luck is
     its document's. `first` is the number of the first document.
     """
+
+    def luck(shape):
+        own = random.random(shape)
+        return np.where(random.random(shape) < together, random.random((shape[0], 1)), own)
+
+    return _rows(curves, random, luck, (documents, queries), (shortest, longest), first)
+
+
+def correlated(
+    curves, random, *, documents=64, queries=64, longest=256, shortest=2, rho=0.2
+) -> rows.Rows:
+    """Rows as of `simulate`; luck within a document has a Gaussian copula of correlation rho."""
+
+    def luck(shape):
+        normal = np.sqrt(rho) * random.normal(size=(shape[0], 1))
+        return stats.norm.cdf(normal + np.sqrt(1 - rho) * random.normal(size=shape))
+
+    return _rows(curves, random, luck, (documents, queries), (shortest, longest), 0)
+
+
+def _rows(curves, random, luck, shape, distances, first) -> rows.Rows:
+    shortest, longest = distances
     columns = {name: [] for name in ("seed", "document", "query", "distance", "exact_match")}
-    shape = (documents, queries)
     log_uniform = np.exp(random.uniform(np.log(shortest), np.log(longest + 1), shape))
     uniform = random.uniform(shortest, longest + 1, shape)
     distance = np.where(random.random(shape) < 0.5, log_uniform, uniform).astype(int)
     for seed, curve in enumerate(curves):
-        luck = random.random(shape)
-        luck = np.where(random.random(shape) < together, random.random((documents, 1)), luck)
         document, query = np.indices(shape)
         columns["seed"].append(np.full(shape, seed))
         columns["document"].append(first + document)
         columns["query"].append(query)
         columns["distance"].append(distance)
-        columns["exact_match"].append(luck < curve(distance))
+        columns["exact_match"].append(luck(shape) < curve(distance))
     result = {name: np.concatenate(parts).ravel() for name, parts in columns.items()}
     others = {
         "task": "kv",

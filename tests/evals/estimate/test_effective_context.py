@@ -5,6 +5,7 @@ import pytest
 
 from evals import rows
 from evals.estimate import effective_context
+from evals.estimate.trials import Trials
 from tests.evals.estimate.simulated import CHANCE, logistic, revived, simulate
 
 
@@ -21,7 +22,7 @@ def repeat(curve, *, times=60, **kwargs):
     [
         pytest.param(logistic(40, 3), 40, 0.1, {}, id="steep"),
         pytest.param(logistic(17, 20), 17, 0.05, {}, id="a step"),
-        pytest.param(logistic(60, 1), 60, 0.2, {}, id="shallow"),
+        pytest.param(logistic(60, 1), 60, 0.25, {}, id="shallow"),
         pytest.param(logistic(50, 3, ceiling=0.7), 50, 0.15, {}, id="ceiling below 1"),
         pytest.param(logistic(7, 6), 7, 0.1, {}, id="accurate only next door"),
         pytest.param(revived, 12, 0.1, {}, id="revival"),
@@ -94,37 +95,110 @@ def test_l85_may_be_measured_where_l50_is_not():
     assert found.l85_low > 0 and found.l85_text.startswith(f"{found.l85:.3g} [")
 
 
-def test_a_logistic_fall_agrees_with_the_isotonic_one():
-    found = effective_context.estimate(simulate([logistic(40, 4)], np.random.default_rng(23)))
-    assert found.isotonic_l50 == pytest.approx(40, rel=0.1)
-    assert not found.isotonic_disagrees
-    assert str(found).endswith("]")
-
-
-def test_a_fall_of_another_shape_is_flagged():
-    """All right up to 4, then a shelf of .45 to 200: half-way is crossed where the shelf begins.
-
-    The logistic has one slope, and puts the middle of its fall on the shelf.
-    """
+def test_a_shelf_below_half_way_does_not_move_the_fall():
+    """All right up to 4, then .45 to 200: half-way is crossed where the shelf begins."""
 
     def shelf(m):
         return np.where(m < 4, 1.0, np.where(m < 200, 0.45, CHANCE))
 
-    data = simulate([shelf], np.random.default_rng(24), documents=400)
-    found = effective_context.estimate(data, resamples=100)
-    assert found.l50 > 16
-    assert found.isotonic_l50 == pytest.approx(4, rel=0.2)
-    assert found.isotonic_disagrees
-    assert str(found).endswith(f", isotonic {found.isotonic_l50:.3g}")
+    found = effective_context.estimate(simulate([shelf], np.random.default_rng(24), documents=400))
+    assert found.l50 == pytest.approx(4, rel=0.2)
+    assert not found.dips
 
 
-def test_the_isotonic_check_does_not_see_revivals():
+def test_a_shelf_above_half_way_makes_no_crossing():
+    """Twenty noisy bins of .6, some of them below .5."""
+    for draw in range(10):
+        random = np.random.default_rng(draw)
+        data = simulate([lambda m: np.where(m < 12, 1.0, 0.6)], random, queries=64)
+        found = effective_context.estimate(data, resamples=20)
+        assert (found.verdict, found.dips) == ("> 256", False)
+        assert found.worst.accuracy < 0.55 and found.worst.ci_high > 0.6
+
+
+def test_what_comes_back_whole_does_not_move_the_fall():
     def revived_whole(m):
         return np.where((m < 12) | (m > 45), 0.95, CHANCE)
 
     data = simulate([revived_whole], np.random.default_rng(25), documents=256)
     found = effective_context.estimate(data, resamples=100)
-    assert found.isotonic_l50 == pytest.approx(12, rel=0.1)
+    assert found.l50 == pytest.approx(12, rel=0.1)
+    assert str(found).endswith("], dips")
+
+
+@pytest.mark.parametrize(("bottom", "high", "verdict"), [(0.1, 33, "MEASURED"), (0.4, 35, "> 256")])
+def test_a_known_hole_is_found_at_28(bottom, high, verdict):
+    """Right everywhere else. One to .40 is not surely below half-way: the interval says where."""
+
+    def hole(m):
+        return np.where((m >= 28) & (m <= high), bottom, 1.0)
+
+    found = effective_context.estimate(simulate([hole], np.random.default_rng(31), queries=64))
+    assert (found.verdict, found.dips) == (verdict, True)
+    assert 25.9 < found.ci_low <= 28
+    assert 28 <= found.worst.low <= found.worst.high <= high
+    assert found.worst.ci_low < bottom < found.worst.ci_high
+    assert found.dip == pytest.approx(bottom, abs=0.1) and 28 <= found.dip_distance <= high
+    if verdict == "MEASURED":
+        assert found.l50 == pytest.approx(27.5, rel=0.04)
+
+
+def test_the_floor_is_estimated_and_does_not_move_the_fall():
+    """.3 beyond the edge: half-way to chance is where the step is."""
+    data = simulate([lambda m: np.where(m < 40, 1.0, 0.3)], np.random.default_rng(32), queries=64)
+    found = effective_context.estimate(data)
+    assert found.l50 == pytest.approx(40, rel=0.05)
+    assert found.floor == pytest.approx(0.3, abs=0.04)
+    assert not found.dips
+
+
+def test_mean_accuracy_counts_every_distance_the_same():
+    """Right below 64 of 2 to 256, questions half of them log-uniform: 62 of 255 distances."""
+    random = np.random.default_rng(33)
+    covered = []
+    for _ in range(40):
+        data = simulate([lambda m: np.where(m < 64, 0.8, 0.2)], random, together=0.4)
+        found = effective_context.estimate(data, resamples=200)
+        covered.append(
+            found.mean_accuracy_low <= 0.8 * 62 / 255 + 0.2 * 193 / 255 <= found.mean_accuracy_high
+        )
+    assert np.mean(covered) >= 0.85
+    assert found.mean_accuracy_high - found.mean_accuracy_low < 0.15
+
+
+def test_the_interval_of_the_worst_bin_covers_the_least_of_many_equal_ones():
+    random = np.random.default_rng(34)
+    found = [
+        effective_context.estimate(
+            simulate([lambda m: np.full(m.shape, 0.8)], random, queries=64), resamples=2
+        ).worst
+        for _ in range(40)
+    ]
+    assert np.mean([each.accuracy for each in found]) < 0.72  # it is the least of forty
+    assert np.mean([each.ci_low <= 0.8 <= each.ci_high for each in found]) >= 0.9
+
+
+def test_counts_say_the_same_as_rows():
+    data = simulate([logistic(40, 3), logistic(50, 3)], np.random.default_rng(35))
+    whole = Trials.of(data)
+    ends = int(data["distance"].min()), int(data["distance"].max())
+    counted = Trials.of_counts(whole.counts(), distances=ends, chance=CHANCE)
+    found = effective_context.estimate_trials(counted, task="kv", lengths=(256, 256))
+    assert repr(found) == repr(effective_context.estimate(data))
+
+
+def test_each_seed_keeps_its_own_numbers():
+    curves = [logistic(20, 6), logistic(80, 6), np.ones_like, logistic(40, 4, CHANCE)]
+    data = simulate(curves, np.random.default_rng(36))
+    found = effective_context.estimate(data, resamples=50)
+    for number, own in enumerate(found.seeds):
+        alone = effective_context.estimate(rows.select(data, seed=number), resamples=50)
+        assert own.seed == number
+        assert own.learned == (alone.verdict != effective_context.NOT_LEARNED) == (number < 3)
+        np.testing.assert_allclose(own.l50, alone.l50)
+        assert own.mean_accuracy == pytest.approx(alone.mean_accuracy)
+        assert own.worst_accuracy == pytest.approx(alone.worst.accuracy)
+    assert [own.beyond for own in found.seeds] == [False, False, True, False]
 
 
 def test_a_dip_of_one_bin_ends_the_fit_too():
@@ -138,7 +212,6 @@ def test_a_dip_of_one_bin_ends_the_fit_too():
     data = simulate([narrow], np.random.default_rng(30), longest=125)
     found = effective_context.estimate(data, resamples=200)
     assert 15 < found.ci_low < found.l50 < found.ci_high < 23
-    assert not found.isotonic_disagrees
     assert found.revival == pytest.approx(0.83, abs=0.08)
     assert found.revival_distance == pytest.approx(54, rel=0.05)
 
@@ -302,7 +375,7 @@ def test_bins_are_half_octaves_with_wilson_intervals():
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_bin_that_no_resample_drew_is_taken_as_independent_trials():
+def test_a_bin_of_one_document_is_taken_as_independent_trials():
     """One document in forty has its one question at 9 tokens: Wilson's interval for 1 of 1."""
     data = simulate([np.ones_like], np.random.default_rng(12), documents=40, queries=1)
     data["distance"][:] = np.repeat([2, 9], [39, 1])

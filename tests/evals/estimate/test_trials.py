@@ -20,24 +20,61 @@ def trials():
 
 
 def test_questions_are_counted_by_seed_document_and_fine_bin(trials):
-    """Fine bins 8 (2), 16 (4) and 18 (5 tokens); bins 2 (2) and 4 (4 and 5 tokens)."""
     assert trials.asked.tolist() == 2 * [[[1, 0, 0], [0, 2, 1]]]
     assert trials.right.tolist() == [[[1, 0, 0], [0, 1, 1]], [[0, 0, 0], [0, 0, 0]]]
     assert trials.x == pytest.approx([1, 2, np.log2(5)])
-    assert trials.bins.tolist() == [2, 4]
-    assert trials.in_bin.tolist() == [[1, 0], [0, 1], [0, 1]]
+    assert (trials.low.tolist(), trials.high.tolist()) == ([2, 4, 5], [2, 4, 5])
+    assert (trials.seeds.tolist(), trials.documents.tolist()) == ([0, 1], [3, 7])
     assert trials.chance == 0.25
 
 
-def test_seeds_documents_and_bins_are_chosen_and_summed(trials):
+def test_counts_say_all_that_the_rows_did(trials):
+    counts = trials.counts()
+    assert counts["bin"].tolist() == 2 * [8, 16, 18]
+    assert counts["asked"].tolist() == 2 * [1, 2, 1]
+    assert counts["right"].tolist() == [1, 1, 1, 0, 0, 0]
+    again = Trials.of_counts(counts, distances=(2, 5), chance=0.25)
+    for field, value in vars(trials).items():
+        np.testing.assert_array_equal(getattr(again, field), value)
+
+
+def test_lines_of_counts_of_one_bin_add_up(trials):
+    counts = {name: np.tile(column, 2) for name, column in trials.counts().items()}
+    twice = Trials.of_counts(counts, distances=(2, 5), chance=0.25)
+    assert twice.asked.tolist() == (2 * trials.asked).tolist()
+
+
+def test_counts_without_a_column_or_a_line_are_refused(trials):
+    counts = trials.counts()
+    empty = {name: column[:0] for name, column in counts.items()}
+    with pytest.raises(ValueError, match="no counts"):
+        Trials.of_counts(empty, distances=(2, 5), chance=0.25)
+    del counts["right"]
+    with pytest.raises(ValueError, match="right is missing"):
+        Trials.of_counts(counts, distances=(2, 5), chance=0.25)
+
+
+def test_seeds_and_documents_are_chosen_and_summed(trials):
     first, second = trials.by_seed()
     assert first.right.tolist() == [[1, 0, 0], [0, 1, 1]] and second.right.sum() == 0
     assert trials.summed().asked.tolist() == [[2, 0, 0], [0, 4, 2]]
     weighted = first.weighted(np.array([[1, 1], [0, 2], [2, 0]]))
     assert weighted.asked.tolist() == [[1, 2, 1], [0, 4, 2], [2, 0, 0]]
-    assert [each.tolist() for each in weighted.by_bin()] == [
-        [[1, 3], [0, 6], [2, 0]],
-        [[1, 2], [0, 4], [2, 0]],
-    ]
-    near = weighted.within(np.array([[True, False], [True, True], [False, True]]))
-    assert near.asked.tolist() == [[1, 0, 0], [0, 4, 2], [0, 0, 0]]
+
+
+def test_neighbouring_bins_are_joined(trials):
+    joined = trials.joined(np.array([0, 1, 1]))
+    assert joined.asked.tolist() == 2 * [[[1, 0], [0, 3]]]
+    assert (joined.low.tolist(), joined.high.tolist()) == ([2, 4], [2, 5])
+    # Of the questions: two at 4 tokens and one at 5.
+    assert joined.x == pytest.approx([1, (2 * 2 + np.log2(5)) / 3])
+
+
+@pytest.mark.parametrize(("least", "asked"), [(1, [1, 2, 1]), (2, [4]), (9, [4])])
+def test_bins_are_joined_until_each_has_enough_trials(trials, least, asked):
+    """From the short side; what is left over joins the last."""
+    assert trials.of_at_least(least).asked.sum((0, 1)).tolist() == [2 * n for n in asked]
+
+
+def test_bins_stand_for_the_distances_up_to_the_next(trials):
+    assert trials.widths().tolist() == [2, 1, 1]

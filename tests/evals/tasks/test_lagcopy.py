@@ -21,7 +21,7 @@ def both(config, tokenizer, length, numbers, **options):
 
 
 def test_a_given_lag_repeats_to_the_end(prose_config, prompt_tokenizer):
-    task = Lagcopy(lag=7)
+    task = Lagcopy(lag=7, answers=30)
     for each in make_documents(task, prose_config, prompt_tokenizer, 30, range(5)):
         tokens = each.tokens.tolist()
         assert len(tokens) == 31 and tokens[1:24] == tokens[8:31]
