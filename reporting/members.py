@@ -181,6 +181,15 @@ def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:
     return tokens, loss
 
 
+def intervals_over(members: Sequence[Member]) -> str:
+    """What the 95% intervals of effective context are over; seeds need two."""
+    counts = {each.num_seeds for member in members for each in member.estimates.values()}
+    if max(counts, default=1) == 1:
+        return "documents (one seed)"
+    one = ", of documents alone where there is one seed" if 1 in counts else ""
+    return f"seeds and documents{one}"
+
+
 def task_order(names: Iterable[str]) -> list[str]:
     """Tasks in the page's order: as they say themselves, then by name."""
     return sorted(set(names), key=_task_order)

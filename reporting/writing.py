@@ -89,7 +89,7 @@ def _lead(members: Sequence[Member]) -> Drawing:
     """The leading figure: effective context against base."""
     task = next(iter(members_lib.tasks(members)), None)
     found = [f"{m.label}: {m.estimates[task]}" for m in members if task and task in m.estimates]
-    said = words("effective_context_said")
+    said = words("effective_context_said", over=members_lib.intervals_over(members))
     said = words(
         "effective_context",
         found="; ".join(found) or "Nothing measured yet",
