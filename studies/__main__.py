@@ -1,5 +1,6 @@
 """Studies: many runs that answer one question, run to their end by one command.
 
+    python -m studies forecast capability
     python -m studies run capability --only C1,C2 --seeds 0,1,2
     python -m studies status capability
 
@@ -27,17 +28,17 @@ def main() -> int:
     for name, help_text in (
         ("run", "do what is missing"),
         ("status", "what is done and what is missing"),
+        ("forecast", "compute what `run` wants to be known before it"),
     ):
         command = commands.add_parser(name, help=help_text)
         command.add_argument("study", help="a folder of studies/")
         command.add_argument("--only", default="", metavar="CARDS", help="some cards, by commas")
         command.add_argument("--seeds", default="0", metavar="N,N", help="default 0")
         command.add_argument("--workdir", metavar="DIR", help="default runs/studies/STUDY")
-        if name == "run":
-            command.add_argument("--cores", type=int, metavar="N", help="default: all")
+        command.add_argument("--cores", type=int, metavar="N", help="of `run`; default: all")
     arguments = parser.parse_args()
     # After parsing: --help needs none of JAX.
-    from studies import driver
+    from studies import driver, forecasts, load_cards
     from studies.queue import Queue, make_job
 
     try:
@@ -46,6 +47,11 @@ def main() -> int:
         job = make_job(arguments.study, only, _numbers(arguments.seeds), workdir)
         if arguments.command == "run":
             return 0 if driver.run(job, num_workers=arguments.cores) else 130
+        if arguments.command == "forecast":
+            cards = load_cards(arguments.study)
+            for line in forecasts.write(job.study, {name: cards[name] for name in job.cards}):
+                print(line)
+            return 0
         print(driver.status(Queue(job)))
     except ValueError as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")

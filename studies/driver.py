@@ -74,7 +74,7 @@ def run(job: Job, *, num_workers: int | None = None, console: Console | None = N
     """
     console = console or Console(stderr=True)
     queue = Queue(job)
-    forecasts.check(job)
+    forecasts.check(job, queue)
     job.workdir.mkdir(parents=True, exist_ok=True)
     with only_one(job.workdir / "lock") as held:
         if not held:

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data.files import write_atomically
-from evals.estimate.bins import FINE_PER_BIN, fine_bin_number
-from evals.estimate.trials import Trials
+from evals.estimate.bins import fine_bin_number
 from evals.rows import Rows
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.run import flatten, is_operational
@@ -37,7 +36,6 @@ class Counts(NamedTuple):
       chance: exact match of a guess.
       shortest, longest: distances asked, tokens.
       fine: int `[F]`, the fine bins that have questions.
-      x: `[F]`, mean log2 distance of their questions.
       asked, right: int `[documents, F]`, numbers of questions and of exact matches.
     """
 
@@ -45,7 +43,6 @@ class Counts(NamedTuple):
     shortest: int
     longest: int
     fine: np.ndarray
-    x: np.ndarray
     asked: np.ndarray
     right: np.ndarray
 
@@ -61,28 +58,26 @@ class Counts(NamedTuple):
             counted = np.bincount(cell, weights, minlength=math.prod(shape))
             return counted.reshape(shape).astype(int)
 
-        log_distance = np.log2(np.maximum(rows["distance"], 1))
         return cls(
             chance=float(rows["chance"][0]),
             shortest=int(rows["distance"].min()),
             longest=int(rows["distance"].max()),
             fine=fine,
-            x=np.bincount(place, log_distance) / np.bincount(place),
             asked=count(None),
             right=count(rows["exact_match"]),
         )
 
-    def trials(self) -> Trials:
-        """As `evals.estimate` reads them, `[1 seed, documents, F]`."""
-        bins, place = np.unique(self.fine // FINE_PER_BIN, return_inverse=True)
-        return Trials(
-            asked=self.asked[None].astype(float),
-            right=self.right[None].astype(float),
-            x=self.x,
-            bins=bins,
-            in_bin=np.equal.outer(place, np.arange(len(bins))).astype(float),
-            chance=self.chance,
-        )
+    def columns(self, seed: int) -> dict[str, np.ndarray]:
+        """As `evals.estimate.trials.Trials.of_counts` reads them; of several seeds, one after the
+        other."""
+        document, place = np.nonzero(self.asked)
+        return {
+            "seed": np.full(len(document), seed),
+            "document": document,
+            "bin": self.fine[place],
+            "asked": self.asked[document, place],
+            "right": self.right[document, place],
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -181,7 +176,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Counts):
         return {name: _plain(x) for name, x in value._asdict().items()}
     if isinstance(value, np.ndarray):
-        return (value.round(4) if value.dtype == float else value).tolist()
+        return value.tolist()
     if isinstance(value, dict):
         return {name: _plain(x) for name, x in value.items()}
     if isinstance(value, tuple):

@@ -12,7 +12,7 @@ import pytest
 from configs import find_config
 from configs.changes import change
 from evals import rows as answer_rows
-from evals.estimate.trials import Trials
+from evals.estimate.bins import fine_bin_number
 from studies import rows
 from studies.card import Card, Member
 from studies.rows import Answers, Counts, Row
@@ -69,11 +69,15 @@ def test_a_row_is_read_as_it_was_written(tmp_path):
     assert rows.read_all(tmp_path)[0].name == written.name
 
 
-def test_counts_are_what_the_estimator_counts_itself():
+def test_counts_are_what_the_answers_say():
     found = answered(documents=9, questions=40)
-    theirs, ours = Trials.of(found), Counts.of(found).trials()
-    for field in dataclasses.fields(Trials):
-        np.testing.assert_allclose(getattr(ours, field.name), getattr(theirs, field.name))
+    columns = Counts.of(found).columns(seed=3)
+    assert set(columns["seed"]) == {3}
+    assert columns["asked"].sum() == 360 and columns["right"].sum() == found["exact_match"].sum()
+    by_bin = fine_bin_number(found["distance"])
+    for document, fine, asked, right in zip(*list(columns.values())[1:], strict=True):
+        same = (found["document"] == document) & (by_bin == fine)
+        assert (asked, right) == (same.sum(), found["exact_match"][same].sum())
 
 
 def test_a_row_of_256_documents_is_small(tmp_path):
