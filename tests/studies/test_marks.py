@@ -4,6 +4,7 @@ was not run, not finished, not learned or still moving."""
 import dataclasses
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def row(edge: float, seed: int = 0, *, ceiling: float = 1.0, **fields) -> rows.R
     answers = rows.Answers(
         measurement="whole", task="kv(pairs=8)", length=128, value=0.0, counts=counts(edge, ceiling)
     )
-    given = dict(member="a", tokens=1000, final="converged", l50=edge, losses={}, made_by={})
+    given: dict[str, Any] = dict(member="a", tokens=1000, final="converged", made_by={})
     return rows.Row(
         card="card",
         seed=seed,
@@ -59,6 +60,8 @@ def row(edge: float, seed: int = 0, *, ceiling: float = 1.0, **fields) -> rows.R
         answers=(answers,),
         mean_accuracy=0.0,
         ceiling=ceiling,
+        l50=edge,
+        losses={},
         core_seconds=1.0,
         **given | fields,
     )
