@@ -75,7 +75,7 @@ def test_every_seed_is_a_dot_and_every_mean_a_bar(two_bases):
     panels = {ax.get_title(): ax for ax in figure.axes}
     l50 = panels["kv: L50 (tokens)"]
     dots = [line for line in l50.get_lines() if line.get_alpha()]
-    counts = [(line.get_marker(), len(line.get_ydata())) for line in dots]
+    counts = [(line.get_marker(), np.size(line.get_ydata())) for line in dots]
     assert counts == [("o", 3), ("^", 0), ("o", 1), ("^", 2)]
     assert len(l50.containers) == 1  # a mean that is a limit is not drawn
     assert len(panels["kv: mean"].containers) == 2
