@@ -20,6 +20,9 @@ from typing import Any, NamedTuple
 import jax
 
 from configs.changes import change
+from data.config import DataConfig
+from data.pipeline import TrainingData, open_data
+from data.prepare import prepare
 from data.tokenizer import Tokenizer
 from evals import kinds, runner
 from evals.estimate import effective_context
@@ -205,14 +208,25 @@ def _train(
     config = configs[0]
     num_steps = config.train.num_steps
     kept = dict(
-        save_every=max(1, round(_SECONDS_BETWEEN_SAVES / _seconds_per_step(config))),
+        save_every=min(
+            config.train.save_every,
+            max(1, round(_SECONDS_BETWEEN_SAVES / _seconds_per_step(config))),
+        ),
         keep=1,
         log_every=max(1, num_steps // 100),
         eval_every=num_steps if evaluate else 0,
         eval_tasks=(),
     )
     configs = [change(config, train=kept) for config in configs]
-    return loop.train(make_plan(configs, runs))
+    return loop.train(make_plan(configs, runs, open_data=_open_data))
+
+
+# A look at the thousands of files of a source takes as long as some training.
+_prepared = functools.cache(prepare)
+
+
+def _open_data(config: DataConfig) -> TrainingData:
+    return open_data(config, _prepared(config))
 
 
 def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
