@@ -47,10 +47,9 @@ class ModelConfig:
         several repeated over those. No default: a run that does not say its base does not start.
       window: tokens a query sees, itself included (None: all before it); one, or several repeated
         over the layers. In one layer, a control whose effective context is known.
-      blind: the first and the last of the distances over which no attention is paid, counted as
-        `window` counts them, the query itself being 1: answers at these distances, and no others,
-        are out of sight. A control whose hole is known. One layer only, since two could relay; it
-        runs as plain float32 XLA over whole rows on every device, whatever `attention` says.
+      blind: the first and the last of the distances, in tokens back from a query, at which it
+        sees nothing: a control whose hole is known. One layer only, since two could relay; it runs
+        as plain float32 XLA over whole rows on every device, whatever `attention` says.
       mla: makes attention multi-head latent attention; its sizes then stand in for head_dim
         (their sum, qk_nope_head_dim + qk_rope_head_dim) and num_kv_heads (num_heads).
       tie_embeddings: use the embedding matrix for the output too.
@@ -103,10 +102,8 @@ class ModelConfig:
             )
         if self.blind is not None:
             low, high = self.blind
-            if not 2 <= low <= high:  # a query sees at least itself
-                raise ValueError(
-                    f"blind={self.blind} must be the first and the last distance, at least 2"
-                )
+            if low > high:
+                raise ValueError(f"blind={self.blind} must be the first and the last distance")
             if self.num_layers > 1:
                 raise ValueError(
                     f"blind needs num_layers=1, got {self.num_layers}: two layers relay what one "

@@ -29,8 +29,8 @@ import numpy as np
 LONGEST = 2**17  # tokens: every distance is a row in memory
 
 _TOLERANCE = 1e-12  # of squared norms, up to 2R
-_STARTS, _STEPS = 48, 800
-_SOLVED = 8  # of the starts: those that have climbed highest
+_STARTS, _STEPS = 48, 1200
+_SOLVED = 6  # of the starts: those that have climbed highest
 _HARDEST, _HEADS = 6, 3  # distances of the worst part that are tried with so many other heads
 
 
@@ -155,6 +155,16 @@ def forecast(
         middle = (low + high) // 2
         low, high = (middle, high) if seen(middle) else (low, middle)
     return Forecast(l50=low, beyond=False, needed=least)
+
+
+def farthest(inv_freq_LNR: np.ndarray, *, num_others: int, longest: int) -> Forecast:
+    """The `forecast` of the layer that sees farthest; arguments and errors as there.
+
+    Layers count one by one: what one could make of another's output is not looked at.
+    """
+    different = np.unique(inv_freq_LNR, axis=0)
+    found = [forecast(each, num_others=num_others, longest=longest) for each in different]
+    return max(found, key=lambda each: each.l50)
 
 
 def _responses(inv_freq_R: np.ndarray, distances: np.ndarray) -> np.ndarray:
@@ -298,7 +308,7 @@ def _climb(f_NMW: np.ndarray, w_NSW: np.ndarray) -> np.ndarray:
     for step in range(_STEPS):
         w_NSW = w_NSW / np.maximum(1, np.linalg.norm(w_NSW, axis=2, keepdims=True))
         done = step / _STEPS
-        sharp_NSM = 3 * 100**done * (w_NSW @ f_NMW.transpose(0, 2, 1))
+        sharp_NSM = 0.3 * 1000**done * (w_NSW @ f_NMW.transpose(0, 2, 1))
         largest_SM = sharp_NSM.max(axis=0)
         of_head_NSM = np.exp(sharp_NSM - largest_SM)
         total_SM = of_head_NSM.sum(axis=0)

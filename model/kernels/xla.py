@@ -25,7 +25,7 @@ def reference(
 
     Start reading here. Query t sees key s if it comes no later, fewer than `window` tokens before,
     and in the same document; every query sees at least itself. Here alone keys may be hidden at
-    distances, too: the first and the last in `blind`, the query's own being 1.
+    distances t - s, too: those from the first to the last in `blind`.
     """
     T, N = q_BTNH.shape[1:3]
     q_BTNH, k_BSKH, v_BSKU = (x.astype(jnp.float32) for x in (q_BTNH, k_BSKH, v_BSKU))
@@ -34,7 +34,7 @@ def reference(
     mask_BTS = (distance_TS >= 0) & (distance_TS < window)
     if blind is not None:
         low, high = blind
-        mask_BTS &= (distance_TS + 1 < low) | (distance_TS + 1 > high)
+        mask_BTS &= (distance_TS < low) | (distance_TS > high)
     mask_BTS &= segment_ids_BT[:, :, None] == segment_ids_BT[:, None, :]
     logits_BNTS = jnp.einsum("BTNH,BSNH->BNTS", q_BTNH, k_BSNH, precision="highest")
     weights_BNTS = jax.nn.softmax(jnp.where(mask_BTS[:, None], logits_BNTS, -jnp.inf))
