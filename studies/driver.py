@@ -93,8 +93,9 @@ def run(job: Job, *, num_workers: int | None = None, console: Console | None = N
 def has_accelerator() -> bool:
     """Whether JAX would compute on something else than CPUs; asked in a process of its own, for
     devices belong to the process that first asks for them."""
-    code = "import jax, sys; sys.exit(jax.default_backend() != 'cpu')"
-    return subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 1
+    code = "import jax; print(jax.default_backend())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return done.stdout.strip() not in ("", "cpu")
 
 
 class _Progress:

@@ -10,6 +10,7 @@ A trunk is gone once the next one has been made of it.
 
 import dataclasses
 import functools
+import math
 import platform
 import shutil
 import subprocess
@@ -197,8 +198,14 @@ def expected_seconds(run: Run, level: int) -> float:
 
 
 def _seconds_per_step(config: ExperimentConfig) -> float:
-    tokens = config.data.batch_size * config.data.context_length
-    return flops_per_token(config) * tokens / _CORE_FLOPS
+    sizes = change(config, seed=0, data=dict(seed=0), train=dict(num_steps=1, warmup_steps=0))
+    return _seconds_per_step_of(sizes)
+
+
+@functools.cache
+def _seconds_per_step_of(sizes: ExperimentConfig) -> float:
+    tokens = sizes.data.batch_size * sizes.data.context_length
+    return flops_per_token(sizes) * tokens / _CORE_FLOPS
 
 
 def _train(
@@ -267,21 +274,19 @@ def masked(params: Params, measurement: Measurement) -> Params:
     return transformer.without_heads(params, measurement.masked_heads)
 
 
-def reached(answers: Answers, answered: Rows) -> Reached:
+def reached(answered: Rows) -> Reached:
     """What decides whether a run goes on."""
-    found = effective_context.estimate(answered)
-    l50 = found.l50
-    if found.verdict.startswith(">"):
-        l50 = float("inf")
-    return Reached(l50, answers.value, found.ceiling)
+    (seed,) = effective_context.estimate(answered).seeds
+    l50 = math.inf if seed.beyond else seed.l50
+    return Reached(l50, seed.mean_accuracy, seed.ceiling)
 
 
 def _row(
     run: Run, level: int, before: Sequence[Row], measured: Sequence[tuple[Answers, Rows]]
 ) -> Row:
     config = run.levels[level]
-    decisive = [pair for pair in measured if pair[0].counts is not None]
-    now = reached(*decisive[0]) if decisive else Reached(*[float("nan")] * 3)
+    decisive = [answered for answers, answered in measured if answers.counts is not None]
+    now = reached(decisive[0]) if decisive else Reached(math.nan, math.nan, math.nan)
     earlier = [Reached(row.l50, row.mean_accuracy, row.ceiling) for row in before]
     return Row(
         card=run.card.name,
@@ -302,16 +307,11 @@ def made_by() -> dict[str, Any]:
     """The code and the machine."""
     return {
         "commit": _commit(),
-        "estimator": estimator(),
+        "estimator": effective_context.ESTIMATOR,
         "jax": jax.__version__,
         "python": platform.python_version(),
         "device": jax.devices()[0].device_kind,
     }
-
-
-def estimator() -> int:
-    """The version of what reads the counts."""
-    return getattr(effective_context, "ESTIMATOR", 1)
 
 
 @functools.cache
