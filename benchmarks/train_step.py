@@ -53,7 +53,7 @@ def their_step(config: ExperimentConfig, batch: dict[str, np.ndarray]) -> Callab
             intermediate_size=model.mlp_dim,
             num_hidden_layers=model.num_layers,
             num_attention_heads=model.num_heads,
-            num_key_value_heads=model.num_kv_heads,
+            num_key_value_heads=model.kv_heads,
             head_dim=model.head_dim,
             tie_word_embeddings=model.tie_embeddings,
             max_position_embeddings=config.data.context_length,

@@ -27,7 +27,7 @@ def mesh_sizes(config: ExperimentConfig, num_members: int, num_devices: int) -> 
     # What is cut, by which axes, into how many parts by each device.
     for axes, name, value, parts in (
         (("sweep",), "members of the sweep", num_members, 1),
-        (("tensor",), "model.num_kv_heads", model.num_kv_heads, 1),
+        (("tensor",), "model.num_kv_heads", model.kv_heads, 1),
         (("tensor",), "model.mlp_dim", model.mlp_dim, 1),
         (("tensor",), "model.vocab_size", model.vocab_size, 1),
         (("fsdp",), "model.embed_dim", model.embed_dim, 1),

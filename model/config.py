@@ -39,7 +39,8 @@ class ModelConfig:
       embed_dim: width of the residual stream.
       num_layers: blocks.
       num_heads: query heads.
-      num_kv_heads: key/value heads; divides num_heads (grouped-query attention).
+      num_kv_heads: key/value heads, which divide num_heads (grouped-query attention); None: as
+        many as num_heads. `kv_heads` says how many there are.
       head_dim: features of a head. Keep it the same across sizes: the bound depends on it.
       mlp_dim: hidden width of the gated MLP.
       rotary: the variant of every layer, or several repeated over the layers (local and global
@@ -77,7 +78,7 @@ class ModelConfig:
     embed_dim: Count
     num_layers: Count
     num_heads: Count
-    num_kv_heads: Count
+    num_kv_heads: Count | None = None
     head_dim: Count
     mlp_dim: Count
     rotary: Pattern
@@ -96,7 +97,7 @@ class ModelConfig:
 
     def __post_init__(self):
         check(self)
-        if self.num_heads % self.num_kv_heads:
+        if self.num_heads % self.kv_heads:
             raise ValueError(
                 f"num_heads={self.num_heads} must be a multiple of num_kv_heads={self.num_kv_heads}"
             )
@@ -111,11 +112,13 @@ class ModelConfig:
                 )
         if self.mla is not None:
             query_key = self.mla.qk_nope_head_dim + self.mla.qk_rope_head_dim
-            for name, expected in (("head_dim", query_key), ("num_kv_heads", self.num_heads)):
-                if getattr(self, name) != expected:
-                    raise ValueError(
-                        f"with mla, {name} must be {expected}, got {getattr(self, name)}"
-                    )
+            sizes = (
+                ("head_dim", self.head_dim, query_key),
+                ("num_kv_heads", self.kv_heads, self.num_heads),
+            )
+            for name, given, expected in sizes:
+                if given != expected:
+                    raise ValueError(f"with mla, {name} must be {expected}, got {given}")
             if self.qk_norm:
                 raise ValueError("mla has no qk_norm; set model.qk_norm=false")
             if self.align_query_key and self.mla.q_lora_rank is not None:
@@ -135,6 +138,11 @@ class ModelConfig:
             raise ValueError("mla rotates one key for all heads; rotary cannot differ by head")
 
     @property
+    def kv_heads(self) -> int:
+        """How many key/value heads there are."""
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
     def rope_head_dim(self) -> int:
         """Features of a head that a variant sees: all, or MLA's rotated part."""
         return self.head_dim if self.mla is None else self.mla.qk_rope_head_dim
@@ -143,7 +151,7 @@ class ModelConfig:
         """The frequencies of every layer and head: see `model.rotary.table`."""
         sizes = rotary_lib.HeadSizes(
             num_layers=self.num_layers,
-            num_kv_heads=self.num_kv_heads,
+            num_kv_heads=self.kv_heads,
             head_dim=self.rope_head_dim,
             num_unrotated=self.head_dim - self.rope_head_dim,
         )

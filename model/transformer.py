@@ -214,7 +214,7 @@ def count_cached(config: ModelConfig) -> int:
     """
     if config.mla is not None:
         return config.num_layers * (config.mla.kv_lora_rank + config.mla.qk_rope_head_dim)
-    return config.num_layers * 2 * config.num_kv_heads * config.head_dim
+    return config.num_layers * 2 * config.kv_heads * config.head_dim
 
 
 def describe_size(config: ModelConfig) -> str:

@@ -125,7 +125,7 @@ def activations(
 
 def _layer_features(model: ModelConfig) -> tuple[int, int]:
     """Features per token of a layer's split matrix products, and of what lies between them."""
-    N, K, H, F = model.num_heads, model.num_kv_heads, model.head_dim, model.mlp_dim
+    N, K, H, F = model.num_heads, model.kv_heads, model.head_dim, model.mlp_dim
     value_dim = H if model.mla is None else model.mla.v_head_dim
     queries_keys = (N + K) * H
     products = queries_keys + K * value_dim + 2 * F

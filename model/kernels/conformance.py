@@ -27,7 +27,7 @@ def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
     """
     if config.blind is not None:
         return "attention: reference (model.blind)"
-    N, K, H = config.num_heads, config.num_kv_heads, config.head_dim
+    N, K, H = config.num_heads, config.kv_heads, config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
     dtype = jnp.dtype(config.compute_dtype)
     mesh = jax.sharding.get_abstract_mesh()
