@@ -1,5 +1,3 @@
-import math
-
 import mpmath
 import numpy as np
 import pytest
@@ -168,13 +166,3 @@ def test_scan_of_pairs_that_all_rest():
     ((start, values, error),) = decay.scan(np.zeros(3), 5, 12)
     assert start == 5 and error < 1e-12
     np.testing.assert_array_equal(values, np.full(7, 3.0))
-
-
-def test_the_arccos_bound_is_where_a_half_is_left_after_all_layers():
-    inv_freq = np.array([1.0, 0.1, 0.0])
-    for num_layers in (1, 2, 12):
-        length = decay.arccos_bound(inv_freq, num_layers)
-        assert math.cos(0.1 * length) ** num_layers == pytest.approx(0.5)
-    # One layer: base >= length / arccos ε.
-    assert decay.arccos_bound(np.array([1 / 500]), 1) == pytest.approx(500 * math.acos(0.5))
-    assert decay.arccos_bound(np.zeros(4), 3) == np.inf

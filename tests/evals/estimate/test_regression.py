@@ -1,5 +1,8 @@
 """Lines through simulated bases, and what scipy and refitting say of the same data."""
 
+# pyright: reportAttributeAccessIssue=false
+# (scipy's results have names that only running shows)
+
 import dataclasses
 
 import numpy as np
