@@ -111,7 +111,10 @@ def test_every_member_of_a_sweep_has_its_own(tiny, evaluated, tmp_path):
 
 
 def test_tasks_are_asked_of_every_member(tiny, tmp_path):
-    """The values are of evaluate.py's rows at that checkpoint, and none of these are written."""
+    """The values are of evaluate.py's rows at that checkpoint, and none of these are written.
+
+    Of as many documents as the config says, also where evaluate.py by itself asks more.
+    """
     asked = [*EVALUATED, "train.eval_tasks=[kv,perplexity]", "train.num_steps=4"]
     configs = [overrides.apply(tiny, [*asked, f"model.rotary.base={base}"]) for base in (10, 1e4)]
     runs = [RunDirectory(tmp_path / name) for name in "ab"]
@@ -121,7 +124,7 @@ def test_tasks_are_asked_of_every_member(tiny, tmp_path):
         assert not run.results_path.exists()
         by_step = {row["step"]: row for row in rows_of(run)}
         assert [step for step, row in by_step.items() if "val_kv" in row] == [3, 4]
-        options = runner.Options(tasks=["kv", "perplexity"], step=3)
+        options = runner.Options(tasks=["kv", "perplexity"], step=3, documents=8)
         ((_, _, rows),) = runner.evaluate([run.path], options)
         kv, text = rows["task"] == "kv", rows["task"] == "perplexity"
         assert by_step[3]["val_kv"] == pytest.approx(rows["exact_match"][kv].mean())
