@@ -17,8 +17,8 @@ options:
                               written as for --rotary), before any update; with --lengths, of rows
                               of that context
   --precision OCTAVES         ask on, near where accuracy falls, until every interval is this
-                              narrow: 0.1 is an upper end 7% above the lower (default: --documents,
-                              and no more)
+                              narrow: 0.25 is an upper end 19% above the lower (default:
+                              --documents, and no more)
   --step N[,N...]             checkpoints, or `stages`: the last of every stage of a run (default:
                               the newest)
 
@@ -35,8 +35,11 @@ examples:
 
 Rows are written to results.jsonl in each run directory and replace those of the same task, length,
 step and rotary variant. Effective context [95% CI]: the distance in tokens at which accuracy has
-fallen half-way from its ceiling (accuracy at short distances) to chance. NOT_LEARNED: the ceiling
-itself is too low to ask. "> 250": still right at the longest distance there is.
+first fallen half-way from its ceiling (accuracy at short distances) to chance. NOT_LEARNED: the
+ceiling itself is too low to ask. "> 250": surely below half-way at no distance asked. "dips":
+accuracy comes back after it fell, so that one number does not describe it. Worst bin: the least
+accuracy over an eighth of an octave of distances, or wider where it has fewer than 30 answers.
+Mean: accuracy, mean over all distances.
 """
 
 import argparse

@@ -29,8 +29,8 @@ import numpy as np
 LONGEST = 2**17  # tokens: every distance is a row in memory
 
 _TOLERANCE = 1e-12  # of squared norms, up to 2R
-_STARTS, _STEPS = 48, 800
-_SOLVED = 8  # of the starts: those that have climbed highest
+_STARTS, _STEPS = 48, 1200
+_SOLVED = 6  # of the starts: those that have climbed highest
 _HARDEST, _HEADS = 6, 3  # distances of the worst part that are tried with so many other heads
 
 
@@ -298,7 +298,7 @@ def _climb(f_NMW: np.ndarray, w_NSW: np.ndarray) -> np.ndarray:
     for step in range(_STEPS):
         w_NSW = w_NSW / np.maximum(1, np.linalg.norm(w_NSW, axis=2, keepdims=True))
         done = step / _STEPS
-        sharp_NSM = 3 * 100**done * (w_NSW @ f_NMW.transpose(0, 2, 1))
+        sharp_NSM = 0.3 * 1000**done * (w_NSW @ f_NMW.transpose(0, 2, 1))
         largest_SM = sharp_NSM.max(axis=0)
         of_head_NSM = np.exp(sharp_NSM - largest_SM)
         total_SM = of_head_NSM.sum(axis=0)

@@ -25,6 +25,9 @@ from evals.estimate.limits import limits, quantile
 from evals.estimate.trials import Trials
 from evals.rows import Rows
 
+# Another number where the same rows give other estimates; 1 fitted a logistic curve.
+ESTIMATOR = 2
+
 NOT_LEARNED = "NOT_LEARNED"
 MEASURED = "MEASURED"
 

@@ -2,9 +2,8 @@
 
 A first round asks at all distances. Members whose effective context is still vague then get
 documents that ask within an octave of their crossing; what is far from it says nothing about
-where accuracy falls. `effective_context.estimate` reads the rows of all rounds together:
-its likelihood is conditional on the distances asked, and the ceiling keeps the questions of the
-first round.
+where accuracy falls. `effective_context.estimate` reads the rows of all rounds together: its
+accuracies are those at the distances asked, and the ceiling keeps the questions of the first round.
 """
 
 import math
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evals import rows as rows_lib
+from evals.estimate.bins import BINS_PER_OCTAVE, FINE_PER_BIN
 from evals.estimate.effective_context import NOT_LEARNED, Estimate, estimate
 from evals.rows import Rows
 
@@ -23,7 +23,8 @@ _MEMBER = ("run", "seed", "trained_length", "step", "rotary")
 # crossing asks for may lie beside it, and a handful of documents is not worth a round.
 _MOST, _LEAST = 1.0, 0.125
 
-_RESAMPLES = 500
+# No interval is narrower: a fall may lie anywhere within a fine bin.
+_NARROWEST = 1 / (BINS_PER_OCTAVE * FINE_PER_BIN)
 
 
 class DistanceRange(NamedTuple):
@@ -57,10 +58,13 @@ def next_round(rows: Rows, *, octaves: float, max_documents: int) -> list[Distan
       Ranges by distance, which do not overlap.
 
     Raises:
-      ValueError: if `octaves` is not positive, or as `effective_context.estimate` does.
+      ValueError: if `octaves` is not above an eighth, or as `effective_context.estimate` does.
     """
-    if octaves <= 0:
-        raise ValueError(f"octaves must be positive, got {octaves}; a quarter octave is 0.25")
+    if octaves <= _NARROWEST:
+        raise ValueError(
+            f"octaves must be above {_NARROWEST}, the width of a bin, got {octaves}; "
+            "a quarter octave is 0.25"
+        )
     num_documents = len(np.unique(rows["document"]))
     left = max_documents - num_documents
     if left <= 0:
@@ -83,14 +87,15 @@ def _members(rows: Rows) -> list[Rows]:
 
 def _wanted(rows: Rows, octaves: float) -> DistanceRange | None:
     """What one member asks for."""
-    found: Estimate = estimate(rows, resamples=_RESAMPLES)
+    found: Estimate = estimate(rows)
     if found.verdict == NOT_LEARNED or found.octaves <= octaves:
         return None
     low = max(math.floor(found.l50 / 2), found.shortest, 1)
     high = min(math.ceil(found.l50 * 2), found.longest)
-    # Variance falls with the questions near the crossing; a new document has nearly all there.
+    # An interval with no shape assumed narrows with the cube root of the questions near the
+    # crossing; a new document has nearly all there.
     near = np.mean((rows["distance"] >= low) & (rows["distance"] <= high))
-    needed = found.num_documents * near * ((found.octaves / octaves) ** 2 - 1)
+    needed = found.num_documents * near * ((found.octaves / octaves) ** 3 - 1)
     least, most = (math.ceil(share * found.num_documents) for share in (_LEAST, _MOST))
     return DistanceRange(low, high, int(np.clip(math.ceil(needed), least, most)))
 

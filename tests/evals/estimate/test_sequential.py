@@ -23,7 +23,7 @@ def rounds(*members, documents=32, seed=0):
     return concatenate(parts)
 
 
-def ask(rows, octaves=0.1, max_documents=1024):
+def ask(rows, octaves=0.15, max_documents=1024):
     return sequential.next_round(rows, octaves=octaves, max_documents=max_documents)
 
 
@@ -37,16 +37,16 @@ def test_narrow_enough_asks_for_nothing():
     assert ask(rounds(logistic(40, 6), documents=256), octaves=0.5) == []
 
 
-def test_documents_grow_with_the_square_of_the_precision_within_bounds():
-    """Within two octaves of 8 stand the questions of 32 documents that count: their square root."""
+def test_documents_grow_with_the_cube_of_the_precision_within_bounds():
+    """The error of an isotonic crossing falls with the cube root of the questions near it."""
     rows = rounds(logistic(40, 3), documents=64)
-    width = effective_context.estimate(rows, resamples=500).octaves
+    width = effective_context.estimate(rows).octaves
     near = np.mean((rows["distance"] >= 20) & (rows["distance"] <= 80))
-    (asked,) = ask(rows, octaves=width / np.sqrt(2))  # half the variance: as many again
+    (asked,) = ask(rows, octaves=width / np.cbrt(2))  # as many again
     assert asked.num_documents == pytest.approx(64 * near, rel=0.15)
     (least,) = ask(rows, octaves=width * 0.999)
     assert least.num_documents == 8  # an eighth of those there are
-    (most,) = ask(rows, octaves=width / 10)
+    (most,) = ask(rows, octaves=0.13)
     assert most.num_documents == 64  # as many as there are
 
 
@@ -58,8 +58,8 @@ def test_members_that_need_nothing_do_not_ask():
 
 def test_a_member_that_may_or_may_not_fall_before_the_end_asks_at_the_end():
     rows = rounds(logistic(240, 3), documents=16, seed=1)
-    found = effective_context.estimate(rows, resamples=500)
-    assert found.ci_high == np.inf and found.octaves > 0.1
+    found = effective_context.estimate(rows)
+    assert found.ci_high == np.inf and found.octaves > 0.15
     (asked,) = ask(rows)
     assert asked.low > 90 and asked.high == rows["distance"].max()
 
@@ -103,19 +103,20 @@ def test_seeds_are_members_of_their_own():
     assert ask(rows, octaves=0.3) == []
 
 
-def test_octaves_must_be_positive():
-    with pytest.raises(ValueError, match=r"octaves must be positive, got 0"):
-        ask(rounds(logistic(40, 3)), octaves=0)
+@pytest.mark.parametrize("octaves", [0, 0.125])
+def test_octaves_are_more_than_a_fine_bin(octaves):
+    with pytest.raises(ValueError, match=rf"octaves must be above 0.125, .*, got {octaves}"):
+        ask(rounds(logistic(40, 3)), octaves=octaves)
 
 
 @pytest.mark.slow
 def test_intervals_of_all_rounds_together_cover():
-    """Rounds until a quarter octave: the ceiling, seen by the first round alone, stays right."""
+    """Rounds until .35 octaves: the ceiling, seen by the first round alone, stays right."""
     random = np.random.default_rng(4)
     curve, found = logistic(40, 3, ceiling=0.9), []
     for _ in range(80):
         rows = simulate([curve], random, documents=16, together=np.sqrt(0.2))
-        while ranges := ask(rows, octaves=0.25, max_documents=128):
+        while ranges := ask(rows, octaves=0.35, max_documents=128):
             for asked in ranges:
                 near = {"shortest": asked.low, "longest": asked.high, "together": np.sqrt(0.2)}
                 first = rows["document"].max() + 1
@@ -123,8 +124,7 @@ def test_intervals_of_all_rounds_together_cover():
                 rows = concatenate([rows, more])
         found.append(effective_context.estimate(rows, resamples=200))
     covered = [each.ci_low <= 40 <= each.ci_high for each in found]
-    assert 0.90 <= np.mean(covered) <= 0.99
+    assert np.mean(covered) >= 0.90
     assert np.mean([each.ceiling for each in found]) == pytest.approx(0.9, abs=0.02)
-    # Every document at all distances would have taken 128 for .25 octaves (measured: .27).
-    assert np.median([each.octaves for each in found]) < 0.27
+    assert np.median([each.octaves for each in found]) < 0.37
     assert np.mean([each.num_documents for each in found]) < 100
