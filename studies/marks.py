@@ -55,7 +55,7 @@ class CardResults:
       card: the card.
       forecasts: of each member and measurement, L50 in tokens; inf: beyond all distances asked.
       rows: of the card, those of all doublings, in their order.
-      last: of each member, the row of its last doubling, by seed.
+      last: of each member, the row of its last doubling by seed; of finished seeds, if any is.
       trials, estimates: of each member, measurement and task, over all its seeds.
     """
 
@@ -73,6 +73,10 @@ class CardResults:
         self.rows = sorted(mine, key=lambda row: row.tokens)
         for row in self.rows:
             self.last[row.member][row.seed] = row
+        for member, by_seed in self.last.items():
+            # Of a member with finished seeds, the others have nothing to say yet.
+            finished = {seed: row for seed, row in by_seed.items() if row.final}
+            self.last[member] = finished or by_seed
         answers: dict[Key, dict[int, Answers]] = {}
         for member, by_seed in self.last.items():
             for seed, row in sorted(by_seed.items()):

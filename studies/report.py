@@ -81,9 +81,11 @@ def _section(card: CardResults, out: Path) -> Section:
     parts.append(_numbers(card))
     claims = [(None, (claim.text, str(card.claim_mark(claim)))) for claim in card.card.claims]
     if claims:
-        refuted = f"Refuted if {card.card.refuted_if}." if card.card.refuted_if else ""
-        heads = ("claim", "mark")
-        parts.append(Table(heads=heads, lines=claims, caption=refuted, wraps=True))
+        parts.append(Table(heads=("claim", "mark"), lines=claims, wraps=True))
+    said = {"found": card.card.source, "refuted if": card.card.refuted_if}
+    if any(said.values()):
+        lines = [(None, pair) for pair in said.items() if pair[1]]
+        parts.append(Table(heads=(), lines=lines, wraps=True))
     return Section(title=f"{card.card.name}: {card.card.question}", parts=parts)
 
 

@@ -109,6 +109,10 @@ def test_the_last_doubling_counts():
     assert mark(found) == "held (seen, 1 seed)"
 
 
+def test_seeds_that_are_not_finished_wait_where_others_are():
+    assert mark([row(32, 0), row(4, 1, final=""), row(4, 2, final="")]) == "held (seen, 1 seed)"
+
+
 def test_a_claim_is_marked_by_the_members_it_reads():
     def claimed(*found: rows.Row) -> str:
         return str(CardResults(CARD, found, {}).claim_mark(CARD.claims[0]))
