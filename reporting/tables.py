@@ -12,6 +12,7 @@ from evals.estimate import summaries
 from evals.rows import TRAINED, Rows
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
+from reporting.labels import seeds_said
 from reporting.measurements import Measurement, measurements
 
 _CORNER = "trained as \\\nevaluated with"
@@ -52,6 +53,8 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
         for found in alike:
             by_title.setdefault(title.format(found[0].measured.task), []).extend(found)
         made += [_table(title, _lines(found, columns)) for title, found in by_title.items()]
+    for table in made:
+        table.caption = f"{seeds_said([config for _, config, _ in results])}, one a run"
     return made
 
 
@@ -70,7 +73,12 @@ def _lines(found: Sequence[Evaluation], columns: Columns) -> list[dict[str, str]
 
 
 def _table(title: str, lines: Sequence[dict[str, str]]) -> Table:
-    look = {"title_justify": "left", "collapse_padding": True, "pad_edge": False}
+    look = {
+        "title_justify": "left",
+        "caption_justify": "left",
+        "collapse_padding": True,
+        "pad_edge": False,
+    }
     table = Table(box=box.SIMPLE_HEAD, title=title, **look)
     heads = list(dict.fromkeys(head for line in lines for head in line))
     for head in heads:
@@ -134,9 +142,9 @@ def above_best(found: Sequence[Measurement]) -> list[dict[str, str]]:
     for numbers in alike.values():
         differences = summaries.above_best([found[number].rows for number in numbers])
         for number, (mean, error, _) in zip(numbers, differences, strict=True):
+            told = f"{mean:+.4f} ± {1.96 * error:.4f}" if error else "best"
             if len(numbers) > 1:
-                told = f"{mean:+.4f} ± {1.96 * error:.4f}" if error else "best"
-                cells[number][_ABOVE] = told if mean == mean else "other text"
+                cells[number][_ABOVE] = "other text" if np.isnan(mean) else told
     return cells
 
 
@@ -148,7 +156,7 @@ _LIKELIHOODS = {
     "word_perplexity": ("perplexity of words", ",.4g"),
 }
 _TABLES = {
-    "retrieval": ("Effective context, tokens", _context),
+    "retrieval": ("Effective context, tokens; 95% intervals over documents", _context),
     "score": ("Share of answers that are right", _score),
     "accuracy": ("Share of tokens that are right", _score),
     "likelihood": ("{}: likelihood of text, weighted by tokens", _likelihood),

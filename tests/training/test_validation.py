@@ -67,7 +67,7 @@ def test_the_loss_is_that_of_held_out_rows(tiny, evaluated):
             hidden = transformer.hidden(tiny.model, params, table, *arrays)
             nll = token_nll(tiny.model, params, hidden, batch["targets"])
             nats += float((nll * batch["loss_mask"]).sum())
-            targets += batch["loss_mask"].sum()
+            targets += float(batch["loss_mask"].sum())
         assert by_step[step]["val_loss"] == pytest.approx(nats / targets, rel=1e-5)
 
 
