@@ -193,6 +193,11 @@ class Estimate:
         return f"{self.mean_accuracy:.2f} {ends}"
 
     @property
+    def accuracies(self) -> str:
+        """What stands beside L50 where there is room for little."""
+        return f"mean {self.mean_accuracy:.2f}, worst {self.worst.accuracy:.2f}"
+
+    @property
     def octaves(self) -> float:
         """Width of l50's interval, as far as it lies within the distances measured."""
         shortest = max(self.shortest, 1)
@@ -317,7 +322,7 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
         ceiling = fall.ceiling(own, resampled)
         l50, l85 = (fall.first_fall(own, resampled, ceiling, share) for share in (0.5, 0.85))
         dip = fall.dip(own, ceiling)
-        mean_accuracy = _mean_accuracy(resampled)
+        mean_accuracy = resampled.mean_accuracy()
         learned = ceiling.low >= trials.chance + _GATE
         shortest, longest = max(int(trials.low[0]), 1), int(trials.high[-1])
         numbers = Seed(
@@ -332,14 +337,6 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
         )
         found.append(_Reading(numbers, mean_accuracy, l50, l85, dip, _floor(own, l50)))
     return found
-
-
-def _mean_accuracy(resampled: Trials) -> np.ndarray:
-    """Of `[Z, fine bins]`: `[Z]`, every distance counting the same, whatever was asked there."""
-    accuracy = resampled.right / np.maximum(resampled.asked, 1)
-    # A bin of few questions may be in no document of a resample.
-    accuracy = np.where(resampled.asked > 0, accuracy, accuracy[0])
-    return accuracy @ (resampled.widths() / resampled.widths().sum())
 
 
 def _floor(trials: Trials, fall: Fall) -> float:
