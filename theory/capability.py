@@ -157,6 +157,16 @@ def forecast(
     return Forecast(l50=low, beyond=False, needed=least)
 
 
+def farthest(inv_freq_LNR: np.ndarray, *, num_others: int, longest: int) -> Forecast:
+    """The `forecast` of the layer that sees farthest; arguments and errors as there.
+
+    Layers count one by one: what one could make of another's output is not looked at.
+    """
+    different = np.unique(inv_freq_LNR, axis=0)
+    found = [forecast(each, num_others=num_others, longest=longest) for each in different]
+    return max(found, key=lambda each: each.l50)
+
+
 def _responses(inv_freq_R: np.ndarray, distances: np.ndarray) -> np.ndarray:
     """f(m) of each distance, `[M, W]`: W = 2R."""
     angles_MR = np.outer(distances, inv_freq_R)
