@@ -259,8 +259,9 @@ def estimate_trials(
       ones as in `fall.expanded`; the noise of a seed's own documents, which the resamples of seeds
       contain already, moves them in likewise.
 
-    Neither is narrower than the seeds' own intervals are on average, and where a seed dips, or does
-    not fall, the lower end allows for the first place where it may have fallen.
+    Neither is narrower than the seeds' own intervals are on average; the bias that the bootstrap
+    finds widens the end that it points away from. Where a seed dips, the lower end allows for the
+    first place where it may have fallen.
 
     Args:
       trials: `[seeds, documents, fine bins]`, of `Trials.of` or `Trials.of_counts`.
@@ -399,9 +400,12 @@ def _of_falls(
         np.clip([getattr(fall, end) for fall in falls], low, high) for end in ("low", "high")
     )
     centre, ci_low, ci_high = _mean_and_interval(log_distance, num_documents, random)
-    if len(falls) > 1 and any(fall.doubtful for fall in falls):
-        ci_low = min(ci_low, own_low.mean() - _t_half(own_low))
-    # What all seeds are unsure of, a shelf near half-way say, does not average out.
+    if len(falls) > 1:
+        # A shelf near half-way pulls all seeds one way, and so it does their resamples.
+        bias = float(log_distance[:, 1:].mean()) - centre if log_distance.shape[1] > 1 else 0.0
+        ci_low, ci_high = ci_low - max(bias, 0), ci_high - min(bias, 0)
+        if any(fall.doubtful for fall in falls):
+            ci_low = min(ci_low, own_low.mean() - _t_half(own_low))
     ci_low, ci_high = float(min(ci_low, own_low.mean())), float(max(ci_high, own_high.mean()))
     if num_documents == 1:
         return centre, -np.inf, np.inf
