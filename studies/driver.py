@@ -93,8 +93,9 @@ def run(job: Job, *, num_workers: int | None = None, console: Console | None = N
 def has_accelerator() -> bool:
     """Whether JAX would compute on something else than CPUs; asked in a process of its own, for
     devices belong to the process that first asks for them."""
-    code = "import jax, sys; sys.exit(jax.default_backend() != 'cpu')"
-    return subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 1
+    code = "import jax; print(jax.default_backend())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return done.stdout.strip() not in ("", "cpu")
 
 
 class _Progress:
@@ -124,7 +125,8 @@ class _Progress:
                     continue
                 if "exit" in event:
                     running.discard(number)
-                    if event["exit"] and not errors:
+                    # One that was told to stop may be told again when it is all but gone.
+                    if event["exit"] not in (0, -signal.SIGTERM) and not errors:
                         errors.append(f"a worker failed; see {workers[number].log_path}")
                 elif "error" in event:
                     errors.append(event["error"])
@@ -146,13 +148,15 @@ class _Progress:
 
     def _say(self, event: dict[str, Any]) -> None:
         if "begin" in event:
-            self._console.print(f"  {event['begin']}", highlight=False)
+            self._console.print(f"  {event['begin']}", highlight=False, soft_wrap=True)
         elif "stopped" in event:
-            self._console.print(f"  {event['stopped']}: saved, to be gone on with")
+            self._console.print(f"  {event['stopped']}: saved, to be gone on with", soft_wrap=True)
         else:
             what = f"{event['done']} at {event['tokens'] / 1e6:.3g}M tokens: L50 {event['l50']}"
             final = f", {event['final']}" if event["final"] else ""
-            self._console.print(f"{what}{final}; {left(self._queue)}", highlight=False)
+            self._console.print(
+                f"{what}{final}; {left(self._queue)}", highlight=False, soft_wrap=True
+            )
 
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)

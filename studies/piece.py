@@ -10,6 +10,7 @@ A trunk is gone once the next one has been made of it.
 
 import dataclasses
 import functools
+import math
 import platform
 import shutil
 import subprocess
@@ -20,6 +21,9 @@ from typing import Any, NamedTuple
 import jax
 
 from configs.changes import change
+from data.config import DataConfig
+from data.pipeline import TrainingData, open_data
+from data.prepare import prepare
 from data.tokenizer import Tokenizer
 from evals import kinds, runner
 from evals.estimate import effective_context
@@ -194,8 +198,14 @@ def expected_seconds(run: Run, level: int) -> float:
 
 
 def _seconds_per_step(config: ExperimentConfig) -> float:
-    tokens = config.data.batch_size * config.data.context_length
-    return flops_per_token(config) * tokens / _CORE_FLOPS
+    sizes = change(config, seed=0, data=dict(seed=0), train=dict(num_steps=1, warmup_steps=0))
+    return _seconds_per_step_of(sizes)
+
+
+@functools.cache
+def _seconds_per_step_of(sizes: ExperimentConfig) -> float:
+    tokens = sizes.data.batch_size * sizes.data.context_length
+    return flops_per_token(sizes) * tokens / _CORE_FLOPS
 
 
 def _train(
@@ -205,14 +215,25 @@ def _train(
     config = configs[0]
     num_steps = config.train.num_steps
     kept = dict(
-        save_every=max(1, round(_SECONDS_BETWEEN_SAVES / _seconds_per_step(config))),
+        save_every=min(
+            config.train.save_every,
+            max(1, round(_SECONDS_BETWEEN_SAVES / _seconds_per_step(config))),
+        ),
         keep=1,
         log_every=max(1, num_steps // 100),
         eval_every=num_steps if evaluate else 0,
         eval_tasks=(),
     )
     configs = [change(config, train=kept) for config in configs]
-    return loop.train(make_plan(configs, runs))
+    return loop.train(make_plan(configs, runs, open_data=_open_data))
+
+
+# A look at the thousands of files of a source takes as long as some training.
+_prepared = functools.cache(prepare)
+
+
+def _open_data(config: DataConfig) -> TrainingData:
+    return open_data(config, _prepared(config))
 
 
 def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
@@ -253,21 +274,19 @@ def masked(params: Params, measurement: Measurement) -> Params:
     return transformer.without_heads(params, measurement.masked_heads)
 
 
-def reached(answers: Answers, answered: Rows) -> Reached:
+def reached(answered: Rows) -> Reached:
     """What decides whether a run goes on."""
-    found = effective_context.estimate(answered)
-    l50 = found.l50
-    if found.verdict.startswith(">"):
-        l50 = float("inf")
-    return Reached(l50, answers.value, found.ceiling)
+    (seed,) = effective_context.estimate(answered).seeds
+    l50 = math.inf if seed.beyond else seed.l50
+    return Reached(l50, seed.mean_accuracy, seed.ceiling)
 
 
 def _row(
     run: Run, level: int, before: Sequence[Row], measured: Sequence[tuple[Answers, Rows]]
 ) -> Row:
     config = run.levels[level]
-    decisive = [pair for pair in measured if pair[0].counts is not None]
-    now = reached(*decisive[0]) if decisive else Reached(*[float("nan")] * 3)
+    decisive = [answered for answers, answered in measured if answers.counts is not None]
+    now = reached(decisive[0]) if decisive else Reached(math.nan, math.nan, math.nan)
     earlier = [Reached(row.l50, row.mean_accuracy, row.ceiling) for row in before]
     return Row(
         card=run.card.name,
@@ -288,16 +307,11 @@ def made_by() -> dict[str, Any]:
     """The code and the machine."""
     return {
         "commit": _commit(),
-        "estimator": estimator(),
+        "estimator": effective_context.ESTIMATOR,
         "jax": jax.__version__,
         "python": platform.python_version(),
         "device": jax.devices()[0].device_kind,
     }
-
-
-def estimator() -> int:
-    """The version of what reads the counts."""
-    return getattr(effective_context, "ESTIMATOR", 1)
 
 
 @functools.cache

@@ -70,7 +70,8 @@ def main() -> int:
 
     from studies.queue import Job, Queue
 
-    jax.config.update("jax_compilation_cache_dir", str(Path(record["workdir"]) / "compiled"))
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(Path(record["workdir"]) / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     paths = {name: Path(record[name]) for name in ("workdir", "rows")}
