@@ -243,7 +243,7 @@ def test_censored_members_have_arrows_and_unlearned_ones_hollow_marks(page):
 
 def test_what_is_drawn_where(members):
     figure = effective_context(members)
-    based, controls, accuracies, _ = figure.axes
+    based, controls, accuracies, below = figure.axes
     marks = {
         (line.get_gid().split()[0], line.get_marker(), round(float(line.get_xdata()[0]), 6)): float(
             line.get_ydata()[0]
@@ -256,10 +256,10 @@ def test_what_is_drawn_where(members):
     assert marks["member-3", "o", 10000.0] == pytest.approx(127)
     theory = [y for (gid, marker, _), y in marks.items() if (gid, marker) == ("member-3", "_")]
     assert theory == [725]  # the periods lie above the figure
-    below = [line for line in accuracies.get_lines() if line.get_xdata()[0] == 10.0]
-    found = {line.get_marker(): float(line.get_ydata()[0]) for line in below}
+    drawn = [line for line in accuracies.get_lines() if line.get_xdata()[0] == 10.0]
+    found = {line.get_marker(): float(line.get_ydata()[0]) for line in drawn}
     assert found["o"] == pytest.approx(19 / 127, abs=0.01) and found["v"] == 0
-    assert [label.get_text() for label in controls.get_xticklabels()] == [
+    assert [label.get_text() for label in below.get_xticklabels()] == [
         "nope",
         "base=10000\nwindow=32",
     ]
