@@ -8,7 +8,7 @@ from evals.estimate import summaries, thresholds
 from evals.estimate.effective_context import Estimate
 from evals.estimate.summaries import MeanWithError
 from reporting import predictors
-from reporting.members import Member, learned, tasks
+from reporting.members import Member, intervals_over, learned, tasks
 from reporting.page import NONE, Table, words
 from reporting.tables import likelihoods
 
@@ -24,7 +24,8 @@ def trained_lengths(members: Sequence[Member], task: str) -> Table:
         found = {m.trained_length: _beside(m.estimates[task]) for m in each}
         by_length = {f"trained on {length:,}": found.get(length, NONE) for length in lengths}
         lines.append((None, {"variant": predictors.name(each), **by_length}))
-    return Table.of(lines, caption=words("trained_lengths", task=task)["caption"])
+    caption = words("trained_lengths", task=task, over=intervals_over(members))["caption"]
+    return Table.of(lines, caption=caption)
 
 
 def _beside(estimate: Estimate) -> str:

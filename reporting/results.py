@@ -13,7 +13,8 @@ empty where a number does not exist for its task.
     base              RoPE base of training; empty for controls
     trained_length    tokens of a training row
     step              checkpoint
-    seed              empty: all seeds together
+    seed              of the initialisation; empty: several seeds together
+    data_seed         of the rows; empty: several together
     seeds             number of seeds in the line
     documents         a seed
     answers           all seeds
@@ -76,18 +77,9 @@ _INTERVALS = [
 ]
 COLUMNS = (
     *("member", "task", "kind", "length", "schedule", "rotary", "trained_rotary", "base"),
-    *(
-        "trained_length",
-        "step",
-        "seed",
-        "seeds",
-        "documents",
-        "answers",
-        "score",
-        "score_low",
-        "score_high",
-    ),
-    *("chance", *_OF_ESTIMATE, *_OF_WORST.values(), "effective_length", "visual_edge"),
+    *("trained_length", "step", "seed", "data_seed", "seeds", "documents", "answers"),
+    *("score", "score_low", "score_high", "chance"),
+    *(*_OF_ESTIMATE, *_OF_WORST.values(), "effective_length", "visual_edge"),
     *("nll", "perplexity", "bits_per_byte", "word_perplexity", "book_perplexity"),
     *("window_mean_nll", "context_gain", "context_gain_length", "first_loss", "first_loss_error"),
     *("theory_length", "quarter_period", "full_period"),
@@ -129,9 +121,9 @@ def lines(member: Member) -> Iterator[dict[str, Any]]:
             for seed, estimate in measured.by_seed.items():
                 rows = rows_lib.select(measured.rows, seed=seed)
                 score = thresholds.mean_accuracy(rows)
-                seeds = {"seed": seed, "seeds": 1, "answers": len(rows["task"]), "score": score}
-                no_interval = dict.fromkeys(_INTERVALS, math.nan)
-                yield _common(member, measured) | _of_estimate(estimate) | seeds | no_interval
+                own = {"seeds": 1, "answers": len(rows["task"]), "score": score}
+                own |= _seed(member, [seed]) | dict.fromkeys(_INTERVALS, math.nan)
+                yield _common(member, measured) | _of_estimate(estimate) | own
 
 
 def _common(member: Member, measured: Measurement) -> dict[str, Any]:
@@ -147,6 +139,7 @@ def _common(member: Member, measured: Measurement) -> dict[str, Any]:
         "base": member.base,
         "trained_length": member.trained_length,
         "step": int(rows["step"][0]),
+        **_seed(member, np.unique(rows["seed"]).tolist()),
         "seeds": len(np.unique(rows["seed"])),
         "documents": len(np.unique(rows["document"])),
         "answers": len(rows["task"]),
@@ -155,6 +148,13 @@ def _common(member: Member, measured: Measurement) -> dict[str, Any]:
         "quarter_period": measured.theory.quarter_period,
         "full_period": measured.theory.full_period,
     }
+
+
+def _seed(member: Member, numbers: Sequence[int]) -> dict[str, int]:
+    """Of a line about one seed, which one; of one about several, those that they share."""
+    initial, rows = (set(pair) for pair in zip(*(member.seeds[n] for n in numbers), strict=True))
+    found = {"seed": initial, "data_seed": rows}
+    return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
 
 def _of_estimate(estimate: Estimate) -> dict[str, Any]:

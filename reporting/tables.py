@@ -12,6 +12,7 @@ from evals.estimate import summaries
 from evals.rows import TRAINED, Rows
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
+from reporting.labels import seeds_said
 from reporting.measurements import Measurement, measurements
 
 _CORNER = "trained as \\\nevaluated with"
@@ -52,6 +53,8 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
         for found in alike:
             by_title.setdefault(title.format(found[0].measured.task), []).extend(found)
         made += [_table(title, _lines(found, columns)) for title, found in by_title.items()]
+    for table in made:
+        table.caption = f"{seeds_said([config for _, config, _ in results])}, one a run"
     return made
 
 
@@ -68,7 +71,12 @@ def _lines(found: Sequence[Evaluation], columns: Columns) -> list[dict[str, str]
 
 
 def _table(title: str, lines: Sequence[dict[str, str]]) -> Table:
-    look = {"title_justify": "left", "collapse_padding": True, "pad_edge": False}
+    look = {
+        "title_justify": "left",
+        "caption_justify": "left",
+        "collapse_padding": True,
+        "pad_edge": False,
+    }
     table = Table(box=box.SIMPLE_HEAD, title=title, **look)
     heads = list(dict.fromkeys(head for line in lines for head in line))
     for head in heads:
@@ -125,7 +133,7 @@ _LIKELIHOODS = {
     "word_perplexity": ("perplexity of words", ",.4g"),
 }
 _TABLES = {
-    "retrieval": ("Effective context, tokens", _context),
+    "retrieval": ("Effective context, tokens; 95% intervals over documents", _context),
     "score": ("Share of answers that are right", _score),
     "accuracy": ("Share of tokens that are right", _score),
     "likelihood": ("{}: likelihood of text, weighted by tokens", _likelihood),

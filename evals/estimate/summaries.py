@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from evals.rows import Rows
 
@@ -13,6 +14,33 @@ class MeanWithError(NamedTuple):
     mean: float
     standard_error: float
     num_units: int
+
+
+class Interval(NamedTuple):
+    """A mean and its 95% interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def over_seeds(values: np.ndarray, *, ratios: bool = False) -> Interval:
+    """Mean of one number a seed, and Student's t interval with one degree of freedom less.
+
+    What seeds differ in (initialisation, rows) is in it; that all were asked the same documents is
+    not. Of one seed the interval is NaN.
+
+    Args:
+      values: `[seeds]`.
+      ratios: whether logarithms are averaged: the mean is geometric, the interval a factor.
+    """
+    values = np.log(values) if ratios else values
+    mean, low, high = values.mean(), np.nan, np.nan
+    if len(values) > 1:
+        half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+        low, high = mean - half, mean + half
+    ends = np.exp([mean, low, high]) if ratios else (mean, low, high)
+    return Interval(*map(float, ends))
 
 
 def total_nats(rows: Rows) -> float:

@@ -23,3 +23,15 @@ def test_every_task_of_text_has_a_table_with_columns_of_its_own(tmp_path):
         "context\ngain length",
     ]
     assert [list(column.cells) for column in found[1].columns[-2:]] == [["0.5"], ["64"]]
+    assert {str(table.caption) for table in found} == {"1 seed, one a run"}
+
+
+def test_tables_say_what_differs_from_seed_to_seed(tmp_path):
+    configs = [experiment("rope(base=10)", seed=seed) for seed in (0, 1)]
+    runs = [make_run(tmp_path / f"{config.seed}", config) for config in configs]
+    results = [
+        (run, config, rows_lib.columns([row(config, "perplexity")]))
+        for run, config in zip(runs, configs, strict=True)
+    ]
+    (table,) = tables.tables(results)
+    assert table.caption == "2 seeds, of initialisation only (data.seed=0), one a run"
