@@ -163,6 +163,14 @@ class Task(abc.ABC):
                 f"with this tokenizer is {least}"
             )
 
+    def num_documents(self, asked: Asked, documents: int) -> int:
+        """How many to ask where nobody said it, and the config says `documents`.
+
+        Raises:
+          ValueError: as `documents`.
+        """
+        return documents
+
     def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, Any]]:
         """Each document's number and what it is made from, such as a text.
 

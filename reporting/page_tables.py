@@ -10,7 +10,7 @@ from evals.estimate.summaries import MeanWithError
 from reporting import predictors
 from reporting.members import Member, intervals_over, learned, tasks
 from reporting.page import NONE, Table, words
-from reporting.tables import likelihoods
+from reporting.tables import above_best, likelihoods
 
 Line = tuple[int | None, dict[str, str]]  # the member it is about, and cells by head
 
@@ -87,14 +87,14 @@ def texts(members: Sequence[Member]) -> dict[str, Table]:
     """Likelihood of text by every measure that its rows allow, by task."""
     found: dict[str, Table] = {}
     for task in tasks(members, "likelihood"):
+        own = [(m, each) for m in members for each in m.of_task(task) if each.compared]
+        above = above_best([each for _, each in own])
         lines = [
             (
                 member.index,
-                {"member": member.label, "length": f"{each.length:,}"} | likelihoods(each),
+                {"member": member.label, "length": f"{each.length:,}"} | likelihoods(each) | cell,
             )
-            for member in members
-            for each in member.of_task(task)
-            if each.compared
+            for (member, each), cell in zip(own, above, strict=True)
         ]
         if lines:
             found[task] = Table.of(lines, caption=words("texts")["caption"])

@@ -61,12 +61,14 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
 def _lines(found: Sequence[Evaluation], columns: Columns) -> list[dict[str, str]]:
     several = any(each.measured.variant != TRAINED for each in found)
     lines = []
-    for name, measured in ((each.name, each.measured) for each in found):
+    above = above_best([each.measured for each in found])
+    for (name, measured), own in zip(((e.name, e.measured) for e in found), above, strict=True):
         # The title names a task of text.
         task = {} if measured.kind == "likelihood" else {"task": measured.task}
         variant = {"evaluated with": measured.variant} if several else {}
         common = {"run": name, **task, "length": str(measured.length), **variant}
-        lines.append(common | columns(measured))
+        own = {head.replace(" [", "\n["): cell for head, cell in own.items()}
+        lines.append(common | columns(measured) | own)
     return lines
 
 
@@ -126,6 +128,27 @@ def likelihoods(measured: Measurement) -> dict[str, str]:
     return found | {name.replace("_", " "): f"{value:.4g}" for name, value in own}
 
 
+def above_best(found: Sequence[Measurement]) -> list[dict[str, str]]:
+    """A cell for each of several measurements of the likelihood of text; else none.
+
+    It is against the best of the same task, length and variant, and says whether two of them
+    differ: paired by document the interval is far below that of either.
+    """
+    cells: list[dict[str, str]] = [{} for _ in found]
+    alike: dict[tuple, list[int]] = {}
+    for number, each in enumerate(found):
+        if each.kind == "likelihood":
+            alike.setdefault((each.task, each.length, each.variant), []).append(number)
+    for numbers in alike.values():
+        differences = summaries.above_best([found[number].rows for number in numbers])
+        for number, (mean, error, _) in zip(numbers, differences, strict=True):
+            told = f"{mean:+.4f} ± {1.96 * error:.4f}" if error else "best"
+            if len(numbers) > 1:
+                cells[number][_ABOVE] = "other text" if np.isnan(mean) else told
+    return cells
+
+
+_ABOVE = "above the best [95% CI]"
 _LIKELIHOODS = {
     "nll": ("nats per token", ".4f"),
     "perplexity": ("perplexity", ".2f"),

@@ -1,5 +1,6 @@
 """What rows of text say: pure functions of columns of `evals.rows`, one evaluation at a time."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -106,7 +107,8 @@ def difference(
     Raises:
       ValueError: if the two are not about the same answers.
     """
-    keys = ("document", "query", "num_tokens")
+    # Other texts may be cut alike, but not into answers of as many bytes.
+    keys = ("document", "query", "num_tokens", "num_bytes")
     by_answer = [np.lexsort([each["query"], each["document"]]) for each in (rows, other)]
     mine, theirs = (
         {name: each[name][places] for name in {*keys, *unit, column}}
@@ -120,6 +122,21 @@ def difference(
     weights = mine["num_tokens"] if column == "nll" else np.ones(len(mine[column]))
     change = mine[column].astype(float) - theirs[column].astype(float)
     return _ratio(change, weights.astype(float), _units(mine, unit))
+
+
+def above_best(found: Sequence[Rows]) -> list[MeanWithError]:
+    """Nats per token of each above those of the one with the fewest, paired by document.
+
+    NaN where the answers are not the same.
+    """
+    best = min(found, key=mean_nll)
+    above = []
+    for rows in found:
+        try:
+            above.append(difference(rows, best))
+        except ValueError:
+            above.append(MeanWithError(np.nan, np.nan, 0))
+    return above
 
 
 def _units(rows: Rows, names: tuple[str, ...]) -> np.ndarray:

@@ -52,6 +52,7 @@ def study(tmp_path, shared_folder):
 def start(study, environment):
     """Starts `run` on the study; whatever it starts is gone at the end."""
     started = []
+    environment = {**environment, "JAX_PLATFORMS": "cpu"}
 
     def start() -> subprocess.Popen:
         words = "-m", "studies", "run", study, "--cores", "1", "--workdir", study / "work"
@@ -90,7 +91,7 @@ def test_stopped_and_killed_it_ends_with_the_same_row(study, start, unoptimized,
     killed.communicate()
 
     finished = start()
-    _, said = finished.communicate(timeout=120)
+    _, said = finished.communicate(timeout=300)
     assert finished.returncode == 0, said
     assert not list((study / "work" / "echo").rglob("checkpoints"))
 
