@@ -207,6 +207,13 @@ class Task(abc.ABC):
         """Exact matches of a model that knows the format and nothing of the past."""
         return 1 / self.num_choices
 
+    def num_others(self, data: DataConfig, length: int) -> int | None:
+        """Keys of a document of this length that a question's could be mistaken for.
+
+        None where that is not known: such a task has no forecast of effective context.
+        """
+        return None
+
     # What the answers say.
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
