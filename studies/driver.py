@@ -87,6 +87,8 @@ def run(job: Job, *, num_workers: int | None = None, console: Console | None = N
       ValueError: for anything to be mended, before compute is spent or at the worker that met it.
     """
     console = console or Console(stderr=True)
+    if num_workers is not None and num_workers < 1:
+        raise ValueError(f"--cores {num_workers} must be at least 1")
     queue = Queue(job)
     forecasts.check(job, queue)
     job.workdir.mkdir(parents=True, exist_ok=True)
@@ -103,10 +105,10 @@ def run(job: Job, *, num_workers: int | None = None, console: Console | None = N
 
 
 def has_accelerator() -> bool:
-    """Whether JAX would compute on something else than CPUs; asked in a process of its own, for
-    devices belong to the process that first asks for them."""
+    """Whether JAX would compute on something else than CPUs."""
     if os.environ.get("JAX_PLATFORMS") == "cpu":
         return False
+    # Asked in a process of its own: devices belong to whoever first asks for them.
     code = "import jax; print(jax.default_backend())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     return done.stdout.strip() not in ("", "cpu")

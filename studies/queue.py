@@ -50,7 +50,7 @@ def make_job(
             raise ValueError(f"study {study} has no card {name!r}; {nearest(name, cards)}")
     chosen = tuple(only or cards)
     workdir = Path("runs/studies") / study if workdir is None else workdir
-    return Job(study, chosen, tuple(seeds), workdir, folder(study) / "rows")
+    return Job(study, chosen, tuple(dict.fromkeys(seeds)), workdir, folder(study) / "rows")
 
 
 class Queue:

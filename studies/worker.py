@@ -6,6 +6,7 @@ It says what it does on stdout, one JSON object a line, and stops at the next up
 SIGTERM or when stdin ends: nobody is left then to read what it says.
 """
 
+import dataclasses
 import json
 import os
 import shutil
@@ -108,25 +109,23 @@ def work_on(queue: Queue, piece: Piece, signals: Signals) -> None:
     """One piece, or as much of it as there is time for."""
     workdir = queue.job.workdir
     check_room(workdir)
-    say(begin=piece.name, runs=[run.path for run in piece.runs])
-    begun, start = spent_before(workdir, piece), time.process_time()  # of all threads
-
-    def spent() -> float:
-        return begun + time.process_time() - start
-
+    say(begin=piece.name)
     before = [queue.rows_of(run) for run in piece.runs]
+    spent = spent_before(workdir, piece) - time.process_time()  # of all threads
     signals.over = False
     signal.alarm(PIECE_SECONDS)
     try:
-        found = work(piece, workdir, before, spent)
+        found = work(piece, workdir, before)
     finally:
         signal.alarm(0)
-        note_spent(workdir, piece, spent())
+        spent += time.process_time()
+        note_spent(workdir, piece, spent)
     if found is None:
         signals.told = signals.told or not signals.over
         say(stopped=piece.name)
         return
     for run, row in zip(piece.runs, found, strict=True):
+        row = dataclasses.replace(row, core_seconds=round(spent / len(found), 1))
         rows.write(queue.job.rows, row)
         clean(run, workdir, row)
         say(done=run.path, tokens=row.tokens, l50=str(row.l50), final=row.final)

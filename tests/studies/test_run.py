@@ -97,11 +97,11 @@ def test_stopped_and_killed_it_ends_with_the_same_row(study, start, unoptimized,
 
     job = make_job(str(study), workdir=tmp_path / "at once")
     (run,) = Queue(job).runs
-    found = work(Piece((run,), 0), job.workdir, [[]], lambda: 0.0)
+    found = work(Piece((run,), 0), job.workdir, [[]])
     assert found
     (row,) = rows.read_all(study / "rows")
     assert row.core_seconds > 0
-    at_once = rows.write(tmp_path / "other", dataclasses.replace(found[0], core_seconds=0.0))
+    at_once = rows.write(tmp_path / "other", found[0])
     again = rows.write(study / "again", dataclasses.replace(row, core_seconds=0.0))
     assert again.read_bytes() == at_once.read_bytes()
     assert [answers.measurement for answers in row.answers] == ["whole", "headless"]
@@ -109,3 +109,19 @@ def test_stopped_and_killed_it_ends_with_the_same_row(study, start, unoptimized,
     nothing = start()
     _, said = nothing.communicate(timeout=60)
     assert nothing.returncode == 0 and "nothing is missing" in said
+
+
+@pytest.mark.slow
+def test_runs_in_one_program_are_each_its_own(study, unoptimized, tmp_path):
+    """What an accelerator does: members together, and their seeds' rows of data apart."""
+    text = (study / "cards.py").read_text().replace("num_steps=80", "num_steps=6")
+    more = 'Member(name="b30", overrides=("model.rotary.base=30",)),'
+    (study / "cards.py").write_text(text.replace("members=(", f"members=({more}"))
+    job = make_job(str(study), seeds=(1,), workdir=tmp_path / "work")
+    (together,) = Queue(job).pending(together=True)
+    found = work(together, job.workdir, [[], []])
+    assert found and [row.member for row in found] == ["b30", "ten"]
+    alone = work(Piece(together.runs[1:], 0), tmp_path / "alone", [[]])
+    assert alone
+    assert found[1].losses == pytest.approx(alone[0].losses, rel=1e-4)
+    assert found[0].losses["loss"] != pytest.approx(found[1].losses["loss"], rel=1e-4)
