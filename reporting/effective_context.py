@@ -28,6 +28,8 @@ _THEORY = {  # field of Predictions: (legend, color, linestyle)
     "full_period": ("full period of the slowest pair", FAINT, _DOTTED),
 }
 
+_FORECAST_ASIDE = 0.07  # of the distance to the next member
+
 
 def _shapes(members: Sequence[Member]) -> dict[str, tuple[float, Shape]]:
     """How tasks are drawn, and how far aside, as a share of the distance to the next member.
@@ -124,10 +126,16 @@ def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequenc
     step = np.diff(places).min(initial=0.2 * (places[-1] - places[0] + 2 * margin))
     for member in based:
         assert member.base is not None
-        # Members of one base, of several trained lengths say, stand side by side.
+        # Members of one base, of different heads or trained lengths, stand side by side.
         same = [other.index for other in based if other.base == member.base]
         aside = 0.16 * (same.index(member.index) - (len(same) - 1) / 2)
         place = member.base * 10 ** (aside * step)
+        differs = ",".join(part for part in member.label.split(",") if "base=" not in part)
+        if len(same) > 1 and differs:
+            low = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            note = ax.annotate(differs, (place, 0), (0, 4), **low, rotation=90, fontsize=8)
+            note.set(ha="center", va="bottom")
+            tag([note], member)
         _draw_member(
             (ax, below), member, members, lambda shift, place=place: place * 10 ** (shift * step)
         )
@@ -213,6 +221,8 @@ def _draw_member(
         if task in member.estimates:
             l50.mark(panels[0], to_x(shift), member, member.estimates[task], shape)
             l50.accuracies(panels[1], to_x(shift), member, member.estimates[task], shape)
+            if not shift and (made := member.forecasts[task]):
+                l50.forecast(panels[0], to_x(_FORECAST_ASIDE), member, made)
 
 
 def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
@@ -230,6 +240,10 @@ def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
     if _stable_bases(members):
         label = "every base right of it has $B_m\\geq0$\nat all m below the trained length"
         theory.append(_handle(label, color=FAINT, ls=_DASH_DOTTED, lw=1.4))
+    leading = tasks(members)[:1]
+    if any(member.forecasts.get(task) for member in members for task in leading):
+        label = "forecast: what its heads\ncan tell apart"
+        measured.append(_handle(label, marker="D", ms=6, mfc="none", mew=1.3))
     read = []
     if any(estimate.dips for estimate in _drawn_estimates(members)):
         label = "dips: one number does\nnot describe the curve"

@@ -12,6 +12,7 @@ from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from reporting.looks import PAPER
 from reporting.members import Member
 from reporting.style import tag
+from theory.capability import Forecast
 
 
 class Shape(NamedTuple):
@@ -82,6 +83,19 @@ def accuracies(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Sh
         )
     said = f"worst bin {estimate.worst_text}, mean {estimate.mean_text}"
     tag(artists, member, f"{member.label}, {estimate.task} at {estimate.length}: {said}")
+
+
+def forecast(ax: Axes, x: float, member: Member, made: Forecast) -> None:
+    """A hollow diamond where L50 was forecast, with an arrow if that is beyond what was asked."""
+    look = {"color": member.look.color, "alpha": 0.9}
+    artists: list[Artist] = ax.plot(x, made.l50, "D", ms=6, mfc="none", mew=1.3, zorder=3, **look)
+    if made.beyond:
+        head = {"arrowstyle": "<|-,head_width=0.15", "mutation_scale": 9, "lw": 1, "shrinkB": 3}
+        arrow = ax.annotate(
+            "", (x, made.l50), (0, 20), textcoords="offset points", arrowprops=head | look
+        )
+        artists = [*artists, *filter(None, [arrow.arrow_patch])]
+    tag(artists, member, f"{member.label}: forecast {made}")
 
 
 def joined(

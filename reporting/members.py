@@ -14,10 +14,12 @@ from experiment import stages
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from model.rotary.rope import Rope
+from reporting.forecasts import forecast
 from reporting.labels import labels, setting
 from reporting.looks import Look, looks
 from reporting.measurements import Measurement, measurements
 from theory import bound
+from theory.capability import Forecast
 from theory.predictions import Predictions, predict
 
 LOSS_POINTS = 150
@@ -105,6 +107,21 @@ class Member:
         """Effective context by task, of `nearest`."""
         nearest = (self.nearest(task) for task, _ in self.own)
         return {each.task: each.estimate for each in nearest if each and each.kind == "retrieval"}
+
+
+    @functools.cached_property
+    def forecasts(self) -> dict[str, Forecast | None]:
+        """What its heads could see of each of `estimates`; None: nothing is forecast of that task."""
+        model, data = self.config.model, self.config.data
+        found: dict[str, Forecast | None] = {}
+        for task, estimate in self.estimates.items():
+            others = evals.parse(task).num_others(data, estimate.length)
+            found[task] = None
+            if others is not None:
+                found[task] = forecast(
+                    model, data.context_length, num_others=others, longest=estimate.longest
+                )
+        return found
 
 
 def read(runs: Sequence[RunDirectory]) -> list[Member]:

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import evals
 from evals.estimate import regression
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED
 from evals.estimate.regression import Point, Regression
@@ -16,7 +15,6 @@ from reporting import l50
 from reporting.looks import FAINT, INK
 from reporting.members import Member, tasks
 from reporting.style import grid, handle, marked_lengths, member_legend, token_axis
-from theory import capability
 
 # All lengths in tokens but for the base, which is only a number that lengths may go with.
 BASE = "base"
@@ -71,14 +69,8 @@ def _predicted(member: Member, task: str) -> Predicted:
 
     A forecast beyond the distances asked counts as the longest of them, where L50 ends as well.
     """
-    model, data, estimate = member.config.model, member.config.data, member.estimates[task]
-    found = vars(member.theory) | {BASE: member.base, "forecast": None}
-    num_others = evals.parse(task).num_others(data, estimate.length)
-    if num_others is not None:
-        inv_freq_LKR = model.rotary_table(data.context_length).inv_freq
-        heads_LNR = capability.of_heads(inv_freq_LKR, model.num_heads)
-        made = capability.farthest(heads_LNR, num_others=num_others, longest=estimate.longest)
-        found["forecast"] = max(1, made.l50)
+    made = member.forecasts[task]
+    found = {**vars(member.theory), BASE: member.base, "forecast": made and max(1, made.l50)}
     return {name: found[name] for name in NAMES}
 
 

@@ -10,16 +10,14 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 import evals
 from data.files import write_atomically
 from experiment.config import ExperimentConfig
 from model import rotary as rotary_lib
+from reporting.forecasts import forecast
 from studies import folder
 from studies.card import Card, Measurement
 from studies.queue import Job, Queue
-from theory import capability
 
 # By card, member and measurement.
 Forecasts = dict[str, dict[str, dict[str, dict[str, Any]]]]
@@ -94,21 +92,14 @@ def _forecast(config: ExperimentConfig, measurement: Measurement) -> dict[str, A
     inputs = _inputs(config, measurement)
     if inputs["num_others"] is None:
         return {"l50": None, "beyond": None}
-    model, longest = config.model, inputs["longest"]
-    table = model.rotary_table(config.data.context_length)
-    windows = rotary_lib.repeated(model.window, model.num_layers, "num_layers")
-    l50 = 0
-    inv_freq_LNR = capability.of_heads(table.inv_freq, model.num_heads)
-    for layer, (inv_freq_NR, window) in enumerate(zip(inv_freq_LNR, windows, strict=True)):
-        masked = [head for of, head in measurement.masked_heads if of == layer]
-        heads_NR = np.delete(inv_freq_NR, masked, axis=0)
-        if len(heads_NR):
-            end = min(window or longest, longest)
-            made = capability.forecast(heads_NR, num_others=inputs["num_others"], longest=end)
-            l50 = max(l50, made.l50)
-    if model.blind:
-        l50 = min(l50, model.blind[0] - 1)
-    return {"l50": l50, "beyond": l50 == longest}
+    made = forecast(
+        config.model,
+        config.data.context_length,
+        num_others=inputs["num_others"],
+        longest=inputs["longest"],
+        masked_heads=measurement.masked_heads,
+    )
+    return {"l50": made.l50, "beyond": made.beyond}
 
 
 def _text(made: tuple[str, dict[str, Any]]) -> str:
