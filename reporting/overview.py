@@ -44,6 +44,7 @@ def _finding(label: str, estimate: Estimate) -> Finding:
         before = "finds answers up to"
     elif estimate.verdict.startswith(">"):
         before, after = "finds answers", " tokens back, as far as could be asked"
+    after += f" (accuracy: {estimate.accuracies})"
     return Finding(label=label, before=before, value=str(estimate), after=after)
 
 
@@ -61,7 +62,10 @@ def numbers(members: Sequence[Member]) -> Table:
             "full period": _tokens(theory.full_period),
         }
         groups["effective context, other tasks"] = {
-            name: str(member.estimates.get(name, "not evaluated")) for name in others
+            name: f"{found}; {found.accuracies}"
+            if (found := member.estimates.get(name))
+            else "not evaluated"
+            for name in others
         }
         cells = {"member": member.label}
         for group in groups.values():

@@ -19,6 +19,7 @@ empty where a number does not exist for its task.
     documents         a seed
     answers           all seeds
     score             share of right answers: retrieval, mean over distances; accuracy, of tokens
+    score_low, score_high    of retrieval: its 95% interval; one seed of several: without one
     chance            score of a guess
     ceiling           accuracy at short distances
     verdict           MEASURED, NOT_LEARNED, "> longest" or "< shortest" distance asked, of L50
@@ -28,8 +29,6 @@ empty where a number does not exist for its task.
     worst, worst_low, worst_high    accuracy of the worst bin (an eighth of an octave, or wider to
                       have 30 trials), with the 95% interval of the least accuracy of all bins
     worst_first, worst_last    its distances, tokens
-    mean_accuracy, mean_accuracy_low, mean_accuracy_high    over distances, all counting the same.
-                      One seed of several: without intervals
     dip, dip_distance    lowest accuracy before it surely comes back, and where, tokens; empty where
                       it does not: with a dip, L50 alone does not describe the curve
     revival, revival_distance    what it comes back to, and where, tokens
@@ -64,7 +63,6 @@ from reporting.members import Member
 
 _OF_ESTIMATE = (
     *("ceiling", "verdict", "l50", "l50_low", "l50_high", "l85", "l85_low", "l85_high"),
-    *("mean_accuracy", "mean_accuracy_low", "mean_accuracy_high"),
     *("dip", "dip_distance", "revival", "revival_distance", "floor"),
 )
 _OF_WORST = {  # columns of its fields
@@ -75,12 +73,12 @@ _OF_WORST = {  # columns of its fields
     "high": "worst_last",
 }
 _INTERVALS = [
-    f"{name}_{end}" for name in ("l50", "l85", "worst", "mean_accuracy") for end in ("low", "high")
+    f"{name}_{end}" for name in ("l50", "l85", "worst", "score") for end in ("low", "high")
 ]
 COLUMNS = (
     *("member", "task", "kind", "length", "schedule", "rotary", "trained_rotary", "base"),
     *("trained_length", "step", "seed", "data_seed", "seeds", "documents", "answers"),
-    *("score", "chance"),
+    *("score", "score_low", "score_high", "chance"),
     *(*_OF_ESTIMATE, *_OF_WORST.values(), "effective_length", "visual_edge"),
     *("nll", "perplexity", "bits_per_byte", "word_perplexity", "book_perplexity"),
     *("window_mean_nll", "context_gain", "context_gain_length", "first_loss", "first_loss_error"),
@@ -162,6 +160,7 @@ def _seed(member: Member, numbers: Sequence[int]) -> dict[str, int]:
 def _of_estimate(estimate: Estimate) -> dict[str, Any]:
     fields = {"l50_low": "ci_low", "l50_high": "ci_high"}
     found = {name: getattr(estimate, fields.get(name, name)) for name in _OF_ESTIMATE}
+    found |= {f"score_{end}": getattr(estimate, f"mean_accuracy_{end}") for end in ("low", "high")}
     return found | {name: getattr(estimate.worst, field) for field, name in _OF_WORST.items()}
 
 

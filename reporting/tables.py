@@ -170,6 +170,8 @@ def matrix(found: Sequence[Evaluation]) -> Table:
         head = each.measured.variant.replace("(", "\n(").replace("dynamic_", "dynamic_\n")
         line = lines.setdefault((each.run.path, each.name), {_CORNER: each.name})
         line[head] = each.measured.text.replace(" [", "\n[")
+        if each.measured.kind == "retrieval":
+            line[head] += "\n" + each.measured.estimate.accuracies
     first = found[0].measured
     title = f"{first.task} at {first.length}: {first.of_kind.title}"
     return _table(title, [*lines.values()])

@@ -140,6 +140,12 @@ def test_a_partition_attains_what_it_says_and_has_every_distance_once(num_heads,
     assert min(norms) == pytest.approx(found.value, abs=1e-7)
 
 
+def test_a_pair_that_turns_half_a_cycle_a_token_tells_odd_from_even():
+    found = capability(np.full((2, 1), math.pi), 5)
+    assert found.value == pytest.approx(math.sqrt(2))
+    assert sorted(found.partition) == [((1, 1), (3, 3), (5, 5)), ((2, 2), (4, 4))]
+
+
 def test_a_slow_head_among_fast_ones_takes_what_is_far():
     slow = np.concatenate([rope(10, num_heads=3), rope(1e4)])
     found = capability(slow, 100)
