@@ -9,8 +9,8 @@ options:
   --tasks TASK[,TASK...]      those below, with parameters in brackets (default: the config's)
   --lengths TOKENS[,TOKENS...]
                               context lengths (default: the config's, or the trained one)
-  --documents N               for each task and length (default: the config's); of text, as many as
-                              there are
+  --documents N               for each task and length (default: the config's; of perplexity, what
+                              100,000 tokens take); of text, as many as there are
   --rotary EXPR[,EXPR...]     evaluate with these variants, below, with parameters in brackets;
                               those left out are the trained variant's
   --step1 base=B[,B...]       loss of the first training rows under these bases (or variants,

@@ -88,6 +88,7 @@ def jsonl_files(path: str | Path) -> list[InputFile]:
     ]
 
 
+@functools.cache  # to walk over all that is installed takes a second
 def local_files() -> list[InputFile]:
     """Some megabytes of the running interpreter's own standard library: the same files every time.
 

@@ -163,6 +163,14 @@ class Task(abc.ABC):
                 f"with this tokenizer is {least}"
             )
 
+    def num_documents(self, asked: Asked, documents: int) -> int:
+        """How many to ask where nobody said it, and the config says `documents`.
+
+        Raises:
+          ValueError: as `documents`.
+        """
+        return documents
+
     def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, Any]]:
         """Each document's number and what it is made from, such as a text.
 
@@ -198,6 +206,13 @@ class Task(abc.ABC):
     def chance(self, tokenizer: Tokenizer) -> float:
         """Exact matches of a model that knows the format and nothing of the past."""
         return 1 / self.num_choices
+
+    def num_others(self, data: DataConfig, length: int) -> int | None:
+        """Keys of a document of this length that a question's could be mistaken for.
+
+        None where that is not known: such a task has no forecast of effective context.
+        """
+        return None
 
     # What the answers say.
 

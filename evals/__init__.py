@@ -58,5 +58,6 @@ def while_training(config: ExperimentConfig) -> Callable[..., list[dict[str, flo
         return None
     from evals import runner  # late: most runs ask nothing
 
-    options = runner.Options(tasks=config.train.eval_tasks)
+    # No more than said: a task may ask for many documents, and this is asked again and again.
+    options = runner.Options(tasks=config.train.eval_tasks, documents=config.evals.documents)
     return functools.partial(runner.ask_in_memory, options=options)

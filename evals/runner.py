@@ -45,7 +45,7 @@ class Options:
       tasks: expressions, `needle(haystack=noise)`; None: the config's, less those that cannot be
         asked.
       lengths: context lengths in tokens; None: the config's, or the trained one.
-      documents: documents a task and length; None: the config's.
+      documents: documents a task and length; None: the config's, or `Task.num_documents`.
       variants: rotary variants to evaluate with, as expressions; parameters left out are the
         trained variant's, and "trained" is all of it.
       step: checkpoint; None: the newest.
@@ -351,12 +351,13 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
 def _questions(member: Loaded, options: Options, notice: Callable[[str], None]) -> list[Questions]:
     config = member.config
     lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
-    numbers = range(options.documents or config.evals.documents)
     questions = []
     for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
         task = evals.parse(name)
         try:
-            documents = task.documents(evals.asked(config, member.tokenizer, length), numbers)
+            asked = evals.asked(config, member.tokenizer, length)
+            count = options.documents or task.num_documents(asked, config.evals.documents)
+            documents = task.documents(asked, range(count))
             if not documents:
                 raise ValueError(f"{name} at length {length} has nothing to ask here")
         except ValueError as error:

@@ -77,27 +77,71 @@ def crops(
     Raises:
       ValueError: as `validation`; if every document is shorter, naming the longest.
     """
-    length = length or asked.length
+    cropped = several_crops(asked, numbers, task=task, length=length or asked.length, most=1)
+    return ((number, found) for number, (found,) in cropped)
+
+
+def several_crops(
+    asked: Asked, numbers: range, *, task: str, length: int, most: int
+) -> Iterator[tuple[int, list[Crop]]]:
+    """As `crops`, up to `most` of each document, which do not overlap."""
     store = validation(asked, task=task)
     indices, random = order(store, seed=asked.seed)
     number, longest = 0, 0
     for index in indices.tolist():
         start, end = store.document_span(index)
-        longest = max(longest, end - start - 1)
-        if end - start <= length:
+        room = end - start - 1
+        longest = max(longest, room)
+        if room < length:
             continue
         if number == numbers.stop:
             return
-        place = int(random.integers(start + 1, end - length, endpoint=True))
+        count = min(most, room // length)
+        gaps = np.sort(random.integers(room - count * length, size=count, endpoint=True))
         if number in numbers:
-            # With the id before the crop: whether a word goes on or starts is seen there.
-            ids = store.read(place - 1, length + 1)
-            sizes_N2 = sizes(asked.tokenizer, ids)
-            ids[0] = asked.tokenizer.bos_id
-            yield number, Crop(ids, sizes_N2)
+            places = start + 1 + gaps + length * np.arange(count)
+            yield number, [_crop(asked, store, place, length) for place in places.tolist()]
         number += 1
     if not number:
         raise too_short(task, length, longest)
+
+
+def _crop(asked: Asked, store: TokenStore, place: int, length: int) -> Crop:
+    # With the id before the crop: whether a word goes on or starts is seen there.
+    ids = store.read(place - 1, length + 1)
+    sizes_N2 = sizes(asked.tokenizer, ids)
+    ids[0] = asked.tokenizer.bos_id
+    return Crop(ids, sizes_N2)
+
+
+class Share(NamedTuple):
+    """What is read of the held-out text for a measurement of some tokens.
+
+    Attributes:
+      documents: how many.
+      crops: of each document, at most.
+    """
+
+    documents: int
+    crops: int
+
+
+def share(asked: Asked, tokens: int, *, task: str) -> Share:
+    """The fewest crops a document, then the fewest documents, with `tokens` in all.
+
+    All there are, if they have fewer.
+    """
+    store = validation(asked, task=task)
+    wanted = -(-tokens // asked.length)
+    rooms = []
+    for index in order(store, seed=asked.seed)[0].tolist():
+        start, end = store.document_span(index)
+        rooms += [(end - start - 1) // asked.length] if end - start > asked.length else []
+        if len(rooms) == wanted:
+            return Share(wanted, 1)
+    rooms = np.array(rooms, int)
+    crops = next((n for n in range(1, wanted) if np.minimum(rooms, n).sum() >= wanted), wanted)
+    return Share(len(rooms), crops)
 
 
 class CropTask(Task):

@@ -58,8 +58,8 @@ class ModelConfig:
       shift_keys: mix into each key the previous token's, by a learned share per head that starts
         at half, so that an induction head fits in one layer ("smeared keys", Olsson et al. 2022)
         and small models learn retrieval in minutes. With mla both parts of a key are mixed, the
-        part that heads share by a share of its own. No architecture that others run has it: such
-        a model cannot be exported, and does in one layer what takes theirs two.
+        part that heads share by a share of its own. Llama and its kin do not have it: such a
+        model cannot be exported, and does in one layer what takes theirs two.
       align_query_key: start each key projection equal to its (first) query projection, the
         k = q + noise of Men et al. 2024; without it small models stay at chance for long. With
         mla it is the queries that start as the keys. It bears on the answer: all heads start at

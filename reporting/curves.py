@@ -135,7 +135,7 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
     """What one task measures, by evaluated context length; of retrieval, L50 too."""
     kind = evals.parse(task).kind
     retrieval = kind == "retrieval"
-    figure, panels = grid(1 + retrieval, height=4, columns=2)
+    figure, panels = grid(1 + 2 * retrieval, height=4)
     shown = [member for member in members if member.of_task(task)]
     for place, member in enumerate(shown):
         found = member.of_task(task)
@@ -149,6 +149,8 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
             places = [aside * length for length in lengths]
             estimates = [(member, each.estimate) for each in found]
             tag(l50.joined(panels[1], places, estimates), member)
+            worst = [each.estimate.worst.accuracy for each in found]
+            tag(panels[2].plot(lengths, worst, **options), member)
     asked = [measured for member in shown for measured in member.of_task(task)]
     lengths = sorted({measured.length for measured in asked})
     trained = {member.trained_length for member in shown}
@@ -162,6 +164,8 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
     if kind != "likelihood":
         panels[0].set_ylim(-0.03, 1.03)
     if retrieval:
+        panels[2].set_title("accuracy of the worst bin", fontsize=10)
+        panels[2].set_ylim(-0.03, 1.03)
         panels[1].set_title("effective context (tokens)", fontsize=10)
         if all(measured.estimate.verdict == NOT_LEARNED for measured in asked):
             box = {"fc": "white", "ec": "none", "pad": 2}

@@ -50,21 +50,25 @@ def effective_context(members: Sequence[Member]) -> Figure:
     """Effective context of every member; controls, which have no base, in a panel of their own."""
     based = [member for member in members if member.base is not None]
     controls = [member for member in members if member.base is None]
-    figure = Figure(figsize=(9.2, 6), layout="constrained")
+    figure = Figure(figsize=(9.2, 7.2), layout="constrained")
     widths = [6.0] * bool(based) + [0.5 + 0.62 * len(controls)] * bool(controls)
-    panels = list(
-        figure.subplots(1, len(widths), sharey=True, width_ratios=widths, squeeze=False)[0]
+    ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
+    above, below = figure.subplots(
+        2, len(widths), sharex="col", sharey="row", squeeze=False, **ratios
     )
-    first = panels[0]
+    panels = list(zip(above, below, strict=True))
+    first = above[0]
     _vertical_axis(first, members)
+    below[0].set_ylim(-0.03, 1.03)
+    below[0].set_ylabel("accuracy")
     task = f" on {names[0]}" if (names := tasks(members)) else ""
     first.set_title(f"Effective context{task}{' against RoPE base' if based else ''}")
-    for ax in panels:
+    for ax in above:
         _trained_length(ax, members, labelled=ax is first)
     if based:
-        _draw_based(panels.pop(0), based, members)
+        _draw_based(*panels.pop(0), based, members)
     if controls:
-        _draw_controls(panels.pop(0), controls, members)
+        _draw_controls(*panels.pop(0), controls, members)
     columns = _legend(members)
     rows = max(map(len, columns))  # matplotlib fills column by column: pad with invisible ones
     handles = [h for column in columns for h in column + [_handle("")] * (rows - len(column))]
@@ -108,14 +112,14 @@ def _trained_length(ax: Axes, members: Sequence[Member], *, labelled: bool) -> N
             ax.annotate(text, (0.01, length), (0, 3), va="bottom", **place, **look)
 
 
-def _draw_based(ax: Axes, based: Sequence[Member], members: Sequence[Member]) -> None:
+def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequence[Member]) -> None:
     bases = sorted({member.base for member in based if member.base is not None})
     places = np.log10(bases)
     margin = max(0.08 * (places[-1] - places[0]), 0.15)
     ax.set_xscale("log")
     ax.set_xlim(10 ** (places[0] - margin), 10 ** (places[-1] + margin))
     marked(ax.xaxis, {base: _base_text(base) for base in bases}, columns=1)
-    ax.set_xlabel("RoPE base (log scale)")
+    below.set_xlabel("RoPE base (log scale)")
     _draw_theory(ax, based)
     step = np.diff(places).min(initial=0.2 * (places[-1] - places[0] + 2 * margin))
     for member in based:
@@ -124,7 +128,9 @@ def _draw_based(ax: Axes, based: Sequence[Member], members: Sequence[Member]) ->
         same = [other.index for other in based if other.base == member.base]
         aside = 0.16 * (same.index(member.index) - (len(same) - 1) / 2)
         place = member.base * 10 ** (aside * step)
-        _draw_member(ax, member, members, lambda shift, place=place: place * 10 ** (shift * step))
+        _draw_member(
+            (ax, below), member, members, lambda shift, place=place: place * 10 ** (shift * step)
+        )
 
 
 def _base_text(base: float) -> str:
@@ -177,13 +183,16 @@ def _stable_bases(members: Sequence[Member]) -> list[float]:
     return sorted(base for base in found if base and min(bases) <= base <= max(bases))
 
 
-def _draw_controls(ax: Axes, controls: Sequence[Member], members: Sequence[Member]) -> None:
+def _draw_controls(
+    ax: Axes, below: Axes, controls: Sequence[Member], members: Sequence[Member]
+) -> None:
     ax.set_xlim(-0.6, len(controls) - 0.4)
     # `nope` for `rotary=nope`; several settings stand on lines of their own.
     names = [re.sub("[,/]", "\n", member.label.replace("rotary=", "")) for member in controls]
     ax.set_xticks(range(len(controls)), names)
-    ax.set_xlabel("controls")
-    ax.grid(visible=False, axis="x")
+    below.set_xlabel("controls")
+    for each in (ax, below):
+        each.grid(visible=False, axis="x")
     for place, member in enumerate(controls):
         window = member.config.model.window
         if isinstance(window, int):  # a pattern has no single limit
@@ -191,15 +200,19 @@ def _draw_controls(ax: Axes, controls: Sequence[Member], members: Sequence[Membe
             style = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
             note = ax.annotate(f"sees {window:,}", (place, window), (0, 7), **style)
             tag([*limit, note], member)
-        _draw_member(ax, member, members, lambda shift, place=place: place + shift)
+        _draw_member((ax, below), member, members, lambda shift, place=place: place + shift)
 
 
 def _draw_member(
-    ax: Axes, member: Member, members: Sequence[Member], to_x: Callable[[float], float]
+    panels: tuple[Axes, Axes],
+    member: Member,
+    members: Sequence[Member],
+    to_x: Callable[[float], float],
 ) -> None:
     for task, (shift, shape) in _shapes(members).items():
         if task in member.estimates:
-            l50.mark(ax, to_x(shift), member, member.estimates[task], shape)
+            l50.mark(panels[0], to_x(shift), member, member.estimates[task], shape)
+            l50.accuracies(panels[1], to_x(shift), member, member.estimates[task], shape)
 
 
 def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
@@ -218,6 +231,10 @@ def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
         label = "every base right of it has $B_m\\geq0$\nat all m below the trained length"
         theory.append(_handle(label, color=FAINT, ls=_DASH_DOTTED, lw=1.4))
     read = []
+    if any(estimate.dips for estimate in _drawn_estimates(members)):
+        label = "dips: one number does\nnot describe the curve"
+        read.append(_handle(label, marker="o", ms=7.5, mfc="white", mew=2.6))
+    read.append(_handle("worst bin (below)", marker="v", ms=6, mfc="white", mew=1.2))
     if any(verdict.startswith(">") for verdict in verdicts):
         read.append(_handle("farther than measured", marker=r"$\uparrow$", ms=9))
     if NOT_LEARNED in verdicts:

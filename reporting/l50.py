@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
+from reporting.looks import PAPER
 from reporting.members import Member
 from reporting.style import tag
 
@@ -28,7 +29,7 @@ DOT = Shape()
 def mark(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT) -> None:
     """A mark with its 95% interval, or an arrow to where L50 lies beyond what was asked.
 
-    Hollow, at the lowest tick, where the task was not learned.
+    Hollow, at the lowest tick, where the task was not learned; with a hole where accuracy dips.
     """
     l50, size = estimate.l50, shape.size
     style = {"color": member.look.color, "alpha": shape.alpha}
@@ -56,7 +57,31 @@ def mark(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = 
         offset = {"textcoords": "offset points", "arrowprops": {**head, **style}}
         arrow = ax.annotate("", (x, l50), (0, away), **offset)
         artists += filter(None, [arrow.arrow_patch])
-    tag(artists, member, f"{member.label}, {estimate.task} at {estimate.length}: {estimate}")
+    if estimate.dips:
+        artists += ax.plot(x, l50, marker="o", ms=0.45 * size, color=PAPER, ls="none", zorder=5)
+    said = f"{estimate}; {estimate.accuracies}"
+    tag(artists, member, f"{member.label}, {estimate.task} at {estimate.length}: {said}")
+
+
+def accuracies(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape) -> None:
+    """The mean accuracy, as the mark of L50, and the worst bin below it, a hollow triangle."""
+    worst = estimate.worst
+    style = {"color": member.look.color, "alpha": shape.alpha}
+    bar = {"fmt": "none", "capsize": shape.size / 2, "zorder": 3, **style}
+    mean, ends = estimate.mean_accuracy, (estimate.mean_accuracy_low, estimate.mean_accuracy_high)
+    found = (
+        (mean, ends, {"marker": shape.marker, "ms": 0.8 * shape.size}, shape.width),
+        (worst.accuracy, (worst.ci_low, worst.ci_high), {"marker": "v", "mfc": PAPER}, 0.9),
+    )
+    artists: list[Artist] = []
+    for value, (low, high), look, width in found:
+        reach = [[max(value - low, 0)], [max(high - value, 0)]]
+        artists += ax.errorbar(x, value, reach, elinewidth=width, **bar).get_children()
+        artists += ax.plot(
+            x, value, ls="none", zorder=4, **{"ms": 0.7 * shape.size, **look, **style}
+        )
+    said = f"worst bin {estimate.worst_text}, mean {estimate.mean_text}"
+    tag(artists, member, f"{member.label}, {estimate.task} at {estimate.length}: {said}")
 
 
 def joined(

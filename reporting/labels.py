@@ -44,11 +44,7 @@ def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
 
     The rotary variant comes first. Of another field, the value that most of them have goes unsaid.
     """
-    variants = _variants([config.model.rotary for config in configs])
-    settings = [
-        {**setting(config), _ROTARY: variant}
-        for config, variant in zip(configs, variants, strict=True)
-    ]
+    settings = _settings(configs)
 
     def told_apart(fields: Sequence[str]) -> int:
         return len({tuple(each.get(field) for field in fields) for each in settings})
@@ -72,6 +68,44 @@ def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
         or each[_ROTARY]
         for each in settings
     ]
+
+
+def _settings(configs: Sequence[ExperimentConfig]) -> list[dict[str, str]]:
+    """Of each config, with the rotary variant as `_variants` has it."""
+    variants = _variants([config.model.rotary for config in configs])
+    return [
+        {**setting(config), _ROTARY: variant}
+        for config, variant in zip(configs, variants, strict=True)
+    ]
+
+
+def axes_of(configs: Sequence[ExperimentConfig]) -> dict[str, list[str]]:
+    """The fields in which settings differ, each with the value that every config has.
+
+    Of fields that tell the same configs apart (heads, and key/value heads), the first.
+    """
+    settings = _settings(configs)
+    found: dict[tuple[int, ...], tuple[str, list[str]]] = {}
+    for field in dict.fromkeys(field for each in settings for field in each):
+        values = [each.get(field, "") for each in settings]
+        partition = tuple(map(values.index, values))
+        if len(set(partition)) > 1:
+            found.setdefault(partition, (field, values))
+    return dict(found.values())
+
+
+def seeds_said(configs: Sequence[ExperimentConfig]) -> str:
+    """What varies from seed to seed: `3 seeds, of initialisation and rows`."""
+    pairs = {(config.seed, config.data.seed) for config in configs}
+    initial, rows = (sorted({pair[place] for pair in pairs}) for place in (0, 1))
+    if len(pairs) == 1:
+        return "1 seed"
+    varied = "initialisation and rows"
+    if len(rows) == 1:
+        varied = f"initialisation only (data.seed={rows[0]})"
+    elif len(initial) == 1:
+        varied = f"rows only (seed={initial[0]})"
+    return f"{len(pairs)} seeds, of {varied}"
 
 
 def _variants(variants: Sequence[Pattern]) -> list[str]:

@@ -42,6 +42,7 @@ class Member:
         stages are here.
       look: colour and dashes.
       runs: one run directory a seed.
+      seeds: of initialisation and rows, ascending; a result row's `seed` is the place among them.
       config: of the first run, in force in the stage.
       superseded: whether training has gone on to another stage.
       theory: of the configuration's own frequencies.
@@ -55,6 +56,7 @@ class Member:
     label: str
     look: Look
     runs: tuple[RunDirectory, ...]
+    seeds: tuple[tuple[int, int], ...]
     config: ExperimentConfig
     superseded: bool
     theory: Predictions
@@ -129,8 +131,8 @@ def _order(member: Member) -> tuple:
 
 def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
     """The last stage that was trained, and the others that were evaluated."""
-    first, paths = runs[0], [run.results_path for run in runs]
-    rows = rows_lib.concatenate([rows_lib.read(path) for path in paths if path.exists()])
+    first, seeds = runs[0], tuple(sorted(set(map(_seeds, runs))))
+    rows = rows_lib.concatenate([_rows(run, seeds) for run in runs if run.results_path.exists()])
     evaluated = np.unique(rows["step"]).tolist()
     stage_of = {step: stages.at(first.config, step).number for step in evaluated}
     newest = max(first.steps(), default=0)
@@ -146,12 +148,23 @@ def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
             look=looks([None])[0],  # until it stands among the others
             runs=runs,
+            seeds=seeds,
             config=config,
             superseded=number != last,
             theory=predict(config.model.rotary_table(config.data.context_length).inv_freq),
             measurements=tuple(sorted(measurements(own, config), key=_shown_first)),
             losses=tuple(filter(None, map(_loss, runs))) if number == last else (),
         )
+
+
+def _seeds(run: RunDirectory) -> tuple[int, int]:
+    return run.config.seed, run.config.data.seed
+
+
+def _rows(run: RunDirectory, seeds: Sequence[tuple[int, int]]) -> rows_lib.Rows:
+    """Its result rows. A row knows the seed of the initialisation only, and runs may share that."""
+    rows = rows_lib.read(run.results_path)
+    return rows | {"seed": np.full_like(rows["seed"], seeds.index(_seeds(run)))}
 
 
 def _shown_first(measured: Measurement) -> tuple:
@@ -166,6 +179,15 @@ def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:
     blocks = np.array_split(values, min(len(values), LOSS_POINTS))
     tokens, loss = np.array([block.mean(0) for block in blocks]).T
     return tokens, loss
+
+
+def intervals_over(members: Sequence[Member]) -> str:
+    """What the 95% intervals of effective context are over; seeds need two."""
+    counts = {each.num_seeds for member in members for each in member.estimates.values()}
+    if max(counts, default=1) == 1:
+        return "documents (one seed)"
+    one = ", of documents alone where there is one seed" if 1 in counts else ""
+    return f"seeds and documents{one}"
 
 
 def task_order(names: Iterable[str]) -> list[str]:

@@ -4,19 +4,18 @@ import math
 from collections.abc import Sequence
 
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
-from reporting.labels import flatten
-from reporting.members import Member, learned, tasks
+from reporting.labels import flatten, seeds_said
+from reporting.members import Member, intervals_over, learned, tasks
 from reporting.page import NONE, Finding, Folded, Part, Table, words
 from theory.predictions import HORIZON
 
 
 def facts(members: Sequence[Member]) -> list[str]:
     """How many members and seeds, and what they were trained on."""
-    seeds = max(len(member.runs) for member in members)
     lengths = sorted({member.trained_length for member in members})
     return [
         _plural(len(members), "member"),
-        _plural(seeds, "seed"),
+        seeds_said([run.config for member in members for run in member.runs]),
         f"trained on {', '.join(f'{length:,}' for length in lengths)} tokens",
     ]
 
@@ -45,6 +44,7 @@ def _finding(label: str, estimate: Estimate) -> Finding:
         before = "finds answers up to"
     elif estimate.verdict.startswith(">"):
         before, after = "finds answers", " tokens back, as far as could be asked"
+    after += f" (accuracy: {estimate.accuracies})"
     return Finding(label=label, before=before, value=str(estimate), after=after)
 
 
@@ -62,7 +62,10 @@ def numbers(members: Sequence[Member]) -> Table:
             "full period": _tokens(theory.full_period),
         }
         groups["effective context, other tasks"] = {
-            name: str(member.estimates.get(name, "not evaluated")) for name in others
+            name: f"{found}; {found.accuracies}"
+            if (found := member.estimates.get(name))
+            else "not evaluated"
+            for name in others
         }
         cells = {"member": member.label}
         for group in groups.values():
@@ -78,8 +81,8 @@ def _caption(members: Sequence[Member]) -> str:
     unlearned = [name for name in tasks(members)[1:] if not learned(members, name)]
     said = words(
         "numbers_said",
+        over=intervals_over(members),
         documents=_plural(min((e.num_documents for e in estimates), default=0), "document"),
-        seeds=_plural(min((e.num_seeds for e in estimates), default=0), "seed"),
         tasks=", ".join(unlearned),
     )
     measured = said["measured"] if estimates else ""

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import evals
 from evals import rows as rows_lib
 from evals.estimate import summaries, thresholds
+from evals.estimate.effective_context import Estimate
 from evals.estimate.summaries import MeanWithError
 from reporting import predictors
-from reporting.members import Member, learned, tasks
+from reporting.members import Member, intervals_over, learned, tasks
 from reporting.page import NONE, Table, words
-from reporting.tables import likelihoods
+from reporting.tables import above_best, likelihoods
 
 Line = tuple[int | None, dict[str, str]]  # the member it is about, and cells by head
 
@@ -20,10 +21,15 @@ def trained_lengths(members: Sequence[Member], task: str) -> Table:
     lengths = sorted({member.trained_length for each in series for member in each})
     lines: list[Line] = []
     for each in series:
-        found = {member.trained_length: str(member.estimates[task]) for member in each}
+        found = {m.trained_length: _beside(m.estimates[task]) for m in each}
         by_length = {f"trained on {length:,}": found.get(length, NONE) for length in lengths}
         lines.append((None, {"variant": predictors.name(each), **by_length}))
-    return Table.of(lines, caption=words("trained_lengths", task=task)["caption"])
+    caption = words("trained_lengths", task=task, over=intervals_over(members))["caption"]
+    return Table.of(lines, caption=caption)
+
+
+def _beside(estimate: Estimate) -> str:
+    return f"{estimate}; {estimate.accuracies}"
 
 
 def rules(members: Sequence[Member]) -> dict[str, Table]:
@@ -43,7 +49,8 @@ def _rules(members: Sequence[Member], task: str) -> Table:
         lengths |= set(rows["length"].tolist())
         cells = {"member": member.label}
         if estimate := member.estimates.get(task):
-            cells |= {"L50 [95% CI]": str(estimate), "L85": estimate.l85_text}
+            cells |= {"L50 [95% CI]": str(estimate), "worst bin": estimate.worst_text}
+            cells |= {"mean": estimate.mean_text, "L85": estimate.l85_text}
             cells["visual edge"] = f"{thresholds.visual_edge(rows):,.0f}"
         relative = thresholds.effective_length(rows)
         # At a single length every member has 0.85 of its own score.
@@ -80,14 +87,14 @@ def texts(members: Sequence[Member]) -> dict[str, Table]:
     """Likelihood of text by every measure that its rows allow, by task."""
     found: dict[str, Table] = {}
     for task in tasks(members, "likelihood"):
+        own = [(m, each) for m in members for each in m.of_task(task) if each.compared]
+        above = above_best([each for _, each in own])
         lines = [
             (
                 member.index,
-                {"member": member.label, "length": f"{each.length:,}"} | likelihoods(each),
+                {"member": member.label, "length": f"{each.length:,}"} | likelihoods(each) | cell,
             )
-            for member in members
-            for each in member.of_task(task)
-            if each.compared
+            for (member, each), cell in zip(own, above, strict=True)
         ]
         if lines:
             found[task] = Table.of(lines, caption=words("texts")["caption"])

@@ -1,12 +1,13 @@
-"""L50 against what could bound it: lengths that the frequencies predict, and the trained length."""
+"""L50 against what could bound it: what theory says of the model, and the trained length."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+import evals
 from evals.estimate import regression
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED
 from evals.estimate.regression import Point, Regression
@@ -15,12 +16,18 @@ from reporting import l50
 from reporting.looks import FAINT, INK
 from reporting.members import Member, tasks
 from reporting.style import grid, handle, marked_lengths, member_legend, token_axis
+from theory import capability
 
+# All lengths in tokens but for the base, which is only a number that lengths may go with.
+BASE = "base"
 NAMES = {
+    "forecast": "forecast",
     "first_violation": "theory length",
     "quarter_period": "quarter period",
-    "full_period": "full period",
+    "arccos_bound": "arccos bound",
+    BASE: "base",
 }
+Predicted = Mapping[str, float | None]
 _DIAGONAL: dict[str, Any] = {"color": FAINT, "lw": 1, "ls": (0, (1, 2))}
 
 
@@ -31,6 +38,7 @@ class Comparison(NamedTuple):
       task: as an expression.
       trained_length: tokens.
       members: those that learned the task.
+      predicted: by each member, what each of `NAMES` says; None where it says nothing.
       regressions: the predictor that errs least at a base left out first; empty where fewer than
         three bases were measured, as a line then says nothing.
     """
@@ -38,6 +46,7 @@ class Comparison(NamedTuple):
     task: str
     trained_length: int
     members: tuple[Member, ...]
+    predicted: tuple[Predicted, ...]
     regressions: tuple[Regression, ...]
 
 
@@ -48,11 +57,29 @@ def comparisons(members: Sequence[Member]) -> list[Comparison]:
         for member in sorted(_learned(members, task), key=lambda m: m.trained_length):
             if member.base is not None:
                 found.setdefault((task, member.trained_length), []).append(member)
-    return [
-        Comparison(task, length, tuple(chosen), tuple(_regressions(chosen, task)))
-        for (task, length), chosen in found.items()
-        if len({member.base for member in chosen}) > 1
-    ]
+    compared = []
+    for (task, length), chosen in found.items():
+        if len({member.base for member in chosen}) > 1:
+            predicted = [_predicted(member, task) for member in chosen]
+            lines = _regressions(chosen, predicted, task)
+            compared.append(Comparison(task, length, tuple(chosen), tuple(predicted), tuple(lines)))
+    return compared
+
+
+def _predicted(member: Member, task: str) -> Predicted:
+    """What each of `NAMES` says of a member that learned the task.
+
+    A forecast beyond the distances asked counts as the longest of them, where L50 ends as well.
+    """
+    model, data, estimate = member.config.model, member.config.data, member.estimates[task]
+    found = vars(member.theory) | {BASE: member.base, "forecast": None}
+    num_others = evals.parse(task).num_others(data, estimate.length)
+    if num_others is not None:
+        inv_freq_LKR = model.rotary_table(data.context_length).inv_freq
+        heads_LNR = capability.of_heads(inv_freq_LKR, model.num_heads)
+        made = capability.farthest(heads_LNR, num_others=num_others, longest=estimate.longest)
+        found["forecast"] = max(1, made.l50)
+    return {name: found[name] for name in NAMES}
 
 
 def _learned(members: Sequence[Member], task: str) -> list[Member]:
@@ -63,10 +90,12 @@ def _learned(members: Sequence[Member], task: str) -> list[Member]:
     ]
 
 
-def _regressions(members: Sequence[Member], task: str) -> list[Regression]:
+def _regressions(
+    members: Sequence[Member], predicted: Sequence[Predicted], task: str
+) -> list[Regression]:
     points = [
-        Point.of(estimate, base=member.label, predictors=vars(member.theory))
-        for member in members
+        Point.of(estimate, base=member.label, predictors=says)
+        for member, says in zip(members, predicted, strict=True)
         if (nearest := member.nearest(task))
         for estimate in nearest.by_seed.values()
         if estimate.verdict != NOT_LEARNED
@@ -85,8 +114,8 @@ def against_predictors(comparison: Comparison) -> Figure:
     figure, panels = grid(len(NAMES), height=4.3, sharey=True)
     for ax, predictor in zip(panels, NAMES, strict=True):
         _predictor_panel(ax, comparison, predictor)
-    figure.supxlabel("predicted length (tokens, log scale)", fontsize=10)
-    panels[0].set_ylabel("effective context (tokens, log scale)")
+    figure.supxlabel("predicted length (tokens, log scale), or the base", fontsize=10)
+    figure.supylabel("effective context (tokens, log scale)", fontsize=10)
     handles = [handle("y = x", **_DIAGONAL), handle("regression", color=INK, lw=1.3)]
     if any(m.estimates[comparison.task].verdict != MEASURED for m in comparison.members):
         style = {"color": INK, "ls": "none", "marker": r"$\uparrow$", "ms": 9}
@@ -97,10 +126,10 @@ def against_predictors(comparison: Comparison) -> Figure:
 
 def _predictor_panel(ax: Axes, comparison: Comparison, predictor: str) -> None:
     lengths, fitted, values = [], [], []
-    for member in comparison.members:
+    for member, says in zip(comparison.members, comparison.predicted, strict=True):
         estimate = member.estimates[comparison.task]
         values.append(estimate.l50)
-        length = getattr(member.theory, predictor)
+        length = says[predictor]
         if length is not None and length < np.inf:
             lengths.append(float(length))
             fitted += [length] if estimate.verdict == MEASURED else []
@@ -109,7 +138,9 @@ def _predictor_panel(ax: Axes, comparison: Comparison, predictor: str) -> None:
         ax.set_title(f"{NAMES[predictor]}: none")
         return
     shortest, longest = min(lengths), max(lengths)
-    _axes_and_diagonal(ax, (shortest / 1.8, longest * 1.8), (min(values) / 2.2, 2.6 * max(values)))
+    _log_axes(ax, (shortest / 1.8, longest * 1.8), (min(values) / 2.2, 2.6 * max(values)))
+    if predictor != BASE:
+        _diagonal(ax)
     marked_lengths(ax.xaxis, map(round, lengths))
     text = "no line: fewer than\nthree bases measured"
     for line in comparison.regressions:
@@ -117,27 +148,34 @@ def _predictor_panel(ax: Axes, comparison: Comparison, predictor: str) -> None:
             ends = np.array([min(fitted), max(fitted)])
             ax.plot(ends, 2**line.intercept * ends**line.slope, color=INK, lw=1.3, zorder=2)
             text = _says(line)
-    ax.set_title(NAMES[predictor], pad=46)
+    ax.set_title(NAMES[predictor], pad=58)
     ax.annotate(
         text, (0, 1), (0, 4), xycoords="axes fraction", textcoords="offset points", fontsize=8.5
     )
 
 
-def _axes_and_diagonal(ax: Axes, x: tuple[float, float], y: tuple[float, float]) -> None:
-    """Log-log axes with these limits, and the line y = x."""
+def _log_axes(ax: Axes, x: tuple[float, float], y: tuple[float, float]) -> None:
+    """Log-log axes with these limits."""
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
-    ax.plot(x, x, zorder=1, **_DIAGONAL)
     ax.set_xlim(*x)
     ax.set_ylim(*y)
     token_axis(ax.yaxis)
 
 
+def _diagonal(ax: Axes) -> None:
+    """The line y = x from side to side, whatever the heights shown."""
+    x, y = ax.get_xlim(), ax.get_ylim()
+    ax.plot(x, x, zorder=1, **_DIAGONAL)
+    ax.set_ylim(*y)
+
+
 def _says(line: Regression) -> str:
-    return (
+    text = (
         f"slope {_interval(line, 'slope')}\nintercept {_interval(line, 'intercept')}\n"
         f"a base left out: ±{line.error:.2f} octaves"
     )
+    return text if line.predictor == BASE else f"y = x: ±{line.as_is:.2f} octaves\n{text}"
 
 
 def _interval(line: Regression, name: str) -> str:
@@ -149,7 +187,7 @@ def reading(comparison: Comparison) -> str:
     """What the regressions say, in one or two sentences."""
     if not comparison.regressions:
         return "Fewer than three bases have a measured effective context: no line is drawn."
-    # In the order of NAMES: the two periods often tie.
+    # In the order of NAMES: the periods and the base often tie.
     lines = {line.predictor: line for line in comparison.regressions}
     errors = {title: round(lines[each].error, 2) for each, title in NAMES.items() if each in lines}
     least = min(errors.values())
@@ -158,6 +196,10 @@ def reading(comparison: Comparison) -> str:
     rest = sorted((error, title) for title, error in errors.items() if error > least)
     if rest:
         text += f" ({', '.join(f'{title} {error:.2f}' for error, title in rest)})"
+    as_is = ", ".join(
+        f"{NAMES[each]} {lines[each].as_is:.2f}" for each in NAMES if each in lines and each != BASE
+    )
+    text += f"; taken as they are, with nothing fitted, they err by {as_is}" if as_is else ""
     theory = lines.get("first_violation")
     if theory is not None:
         times, low, high = (2**x for x in (theory.offset, theory.offset_low, theory.offset_high))
@@ -207,9 +249,8 @@ def against_trained_length(members: Sequence[Member], task: str) -> Figure:
         places = [aside * member.trained_length for member in series]
         l50.joined(ax, places, [(member, member.estimates[task]) for member in series])
         values += [member.estimates[task].l50 for member in _learned(series, task)]
-    _axes_and_diagonal(
-        ax, (lengths[0] / 1.3, lengths[-1] * 1.3), (min(values) / 1.6, max(values) * 1.7)
-    )
+    _log_axes(ax, (lengths[0] / 1.3, lengths[-1] * 1.3), (min(values) / 1.6, max(values) * 1.7))
+    _diagonal(ax)
     marked_lengths(ax.xaxis, lengths)
     ax.set_xlabel("trained length T (tokens, log scale)")
     ax.set_ylabel("effective context (tokens, log scale)")

@@ -13,11 +13,13 @@ empty where a number does not exist for its task.
     base              RoPE base of training; empty for controls
     trained_length    tokens of a training row
     step              checkpoint
-    seed              empty: all seeds together
+    seed              of the initialisation; empty: several seeds together
+    data_seed         of the rows; empty: several together
     seeds             number of seeds in the line
     documents         a seed
     answers           all seeds
     score             share of right answers: retrieval, mean over distances; accuracy, of tokens
+    score_low, score_high    of retrieval: its 95% interval; one seed of several: without one
     chance            score of a guess
     ceiling           accuracy at short distances
     verdict           MEASURED, NOT_LEARNED, "> longest" or "< shortest" distance asked, of L50
@@ -27,8 +29,6 @@ empty where a number does not exist for its task.
     worst, worst_low, worst_high    accuracy of the worst bin (an eighth of an octave, or wider to
                       have 30 trials), with the 95% interval of the least accuracy of all bins
     worst_first, worst_last    its distances, tokens
-    mean_accuracy, mean_accuracy_low, mean_accuracy_high    over distances, all counting the same.
-                      One seed of several: without intervals
     dip, dip_distance    lowest accuracy before it surely comes back, and where, tokens; empty where
                       it does not: with a dip, L50 alone does not describe the curve
     revival, revival_distance    what it comes back to, and where, tokens
@@ -63,7 +63,6 @@ from reporting.members import Member
 
 _OF_ESTIMATE = (
     *("ceiling", "verdict", "l50", "l50_low", "l50_high", "l85", "l85_low", "l85_high"),
-    *("mean_accuracy", "mean_accuracy_low", "mean_accuracy_high"),
     *("dip", "dip_distance", "revival", "revival_distance", "floor"),
 )
 _OF_WORST = {  # columns of its fields
@@ -74,11 +73,12 @@ _OF_WORST = {  # columns of its fields
     "high": "worst_last",
 }
 _INTERVALS = [
-    f"{name}_{end}" for name in ("l50", "l85", "worst", "mean_accuracy") for end in ("low", "high")
+    f"{name}_{end}" for name in ("l50", "l85", "worst", "score") for end in ("low", "high")
 ]
 COLUMNS = (
     *("member", "task", "kind", "length", "schedule", "rotary", "trained_rotary", "base"),
-    *("trained_length", "step", "seed", "seeds", "documents", "answers", "score", "chance"),
+    *("trained_length", "step", "seed", "data_seed", "seeds", "documents", "answers"),
+    *("score", "score_low", "score_high", "chance"),
     *(*_OF_ESTIMATE, *_OF_WORST.values(), "effective_length", "visual_edge"),
     *("nll", "perplexity", "bits_per_byte", "word_perplexity", "book_perplexity"),
     *("window_mean_nll", "context_gain", "context_gain_length", "first_loss", "first_loss_error"),
@@ -121,9 +121,9 @@ def lines(member: Member) -> Iterator[dict[str, Any]]:
             for seed, estimate in measured.by_seed.items():
                 rows = rows_lib.select(measured.rows, seed=seed)
                 score = thresholds.mean_accuracy(rows)
-                seeds = {"seed": seed, "seeds": 1, "answers": len(rows["task"]), "score": score}
-                no_interval = dict.fromkeys(_INTERVALS, math.nan)
-                yield _common(member, measured) | _of_estimate(estimate) | seeds | no_interval
+                own = {"seeds": 1, "answers": len(rows["task"]), "score": score}
+                own |= _seed(member, [seed]) | dict.fromkeys(_INTERVALS, math.nan)
+                yield _common(member, measured) | _of_estimate(estimate) | own
 
 
 def _common(member: Member, measured: Measurement) -> dict[str, Any]:
@@ -139,6 +139,7 @@ def _common(member: Member, measured: Measurement) -> dict[str, Any]:
         "base": member.base,
         "trained_length": member.trained_length,
         "step": int(rows["step"][0]),
+        **_seed(member, np.unique(rows["seed"]).tolist()),
         "seeds": len(np.unique(rows["seed"])),
         "documents": len(np.unique(rows["document"])),
         "answers": len(rows["task"]),
@@ -149,9 +150,17 @@ def _common(member: Member, measured: Measurement) -> dict[str, Any]:
     }
 
 
+def _seed(member: Member, numbers: Sequence[int]) -> dict[str, int]:
+    """Of a line about one seed, which one; of one about several, those that they share."""
+    initial, rows = (set(pair) for pair in zip(*(member.seeds[n] for n in numbers), strict=True))
+    found = {"seed": initial, "data_seed": rows}
+    return {name: values.pop() for name, values in found.items() if len(values) == 1}
+
+
 def _of_estimate(estimate: Estimate) -> dict[str, Any]:
     fields = {"l50_low": "ci_low", "l50_high": "ci_high"}
     found = {name: getattr(estimate, fields.get(name, name)) for name in _OF_ESTIMATE}
+    found |= {f"score_{end}": getattr(estimate, f"mean_accuracy_{end}") for end in ("low", "high")}
     return found | {name: getattr(estimate.worst, field) for field, name in _OF_WORST.items()}
 
 

@@ -12,6 +12,7 @@ from evals.estimate import summaries
 from evals.rows import TRAINED, Rows
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
+from reporting.labels import seeds_said
 from reporting.measurements import Measurement, measurements
 
 _CORNER = "trained as \\\nevaluated with"
@@ -52,23 +53,32 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
         for found in alike:
             by_title.setdefault(title.format(found[0].measured.task), []).extend(found)
         made += [_table(title, _lines(found, columns)) for title, found in by_title.items()]
+    for table in made:
+        table.caption = f"{seeds_said([config for _, config, _ in results])}, one a run"
     return made
 
 
 def _lines(found: Sequence[Evaluation], columns: Columns) -> list[dict[str, str]]:
     several = any(each.measured.variant != TRAINED for each in found)
     lines = []
-    for name, measured in ((each.name, each.measured) for each in found):
+    above = above_best([each.measured for each in found])
+    for (name, measured), own in zip(((e.name, e.measured) for e in found), above, strict=True):
         # The title names a task of text.
         task = {} if measured.kind == "likelihood" else {"task": measured.task}
         variant = {"evaluated with": measured.variant} if several else {}
         common = {"run": name, **task, "length": str(measured.length), **variant}
-        lines.append(common | columns(measured))
+        own = {head.replace(" [", "\n["): cell for head, cell in own.items()}
+        lines.append(common | columns(measured) | own)
     return lines
 
 
 def _table(title: str, lines: Sequence[dict[str, str]]) -> Table:
-    look = {"title_justify": "left", "collapse_padding": True, "pad_edge": False}
+    look = {
+        "title_justify": "left",
+        "caption_justify": "left",
+        "collapse_padding": True,
+        "pad_edge": False,
+    }
     table = Table(box=box.SIMPLE_HEAD, title=title, **look)
     heads = list(dict.fromkeys(head for line in lines for head in line))
     for head in heads:
@@ -118,6 +128,27 @@ def likelihoods(measured: Measurement) -> dict[str, str]:
     return found | {name.replace("_", " "): f"{value:.4g}" for name, value in own}
 
 
+def above_best(found: Sequence[Measurement]) -> list[dict[str, str]]:
+    """A cell for each of several measurements of the likelihood of text; else none.
+
+    It is against the best of the same task, length and variant, and says whether two of them
+    differ: paired by document the interval is far below that of either.
+    """
+    cells: list[dict[str, str]] = [{} for _ in found]
+    alike: dict[tuple, list[int]] = {}
+    for number, each in enumerate(found):
+        if each.kind == "likelihood":
+            alike.setdefault((each.task, each.length, each.variant), []).append(number)
+    for numbers in alike.values():
+        differences = summaries.above_best([found[number].rows for number in numbers])
+        for number, (mean, error, _) in zip(numbers, differences, strict=True):
+            told = f"{mean:+.4f} ± {1.96 * error:.4f}" if error else "best"
+            if len(numbers) > 1:
+                cells[number][_ABOVE] = "other text" if np.isnan(mean) else told
+    return cells
+
+
+_ABOVE = "above the best [95% CI]"
 _LIKELIHOODS = {
     "nll": ("nats per token", ".4f"),
     "perplexity": ("perplexity", ".2f"),
@@ -125,7 +156,7 @@ _LIKELIHOODS = {
     "word_perplexity": ("perplexity of words", ",.4g"),
 }
 _TABLES = {
-    "retrieval": ("Effective context, tokens", _context),
+    "retrieval": ("Effective context, tokens; 95% intervals over documents", _context),
     "score": ("Share of answers that are right", _score),
     "accuracy": ("Share of tokens that are right", _score),
     "likelihood": ("{}: likelihood of text, weighted by tokens", _likelihood),
@@ -139,6 +170,8 @@ def matrix(found: Sequence[Evaluation]) -> Table:
         head = each.measured.variant.replace("(", "\n(").replace("dynamic_", "dynamic_\n")
         line = lines.setdefault((each.run.path, each.name), {_CORNER: each.name})
         line[head] = each.measured.text.replace(" [", "\n[")
+        if each.measured.kind == "retrieval":
+            line[head] += "\n" + each.measured.estimate.accuracies
     first = found[0].measured
     title = f"{first.task} at {first.length}: {first.of_kind.title}"
     return _table(title, [*lines.values()])

@@ -89,7 +89,7 @@ def _lead(members: Sequence[Member]) -> Drawing:
     """The leading figure: effective context against base."""
     task = next(iter(members_lib.tasks(members)), None)
     found = [f"{m.label}: {m.estimates[task]}" for m in members if task and task in m.estimates]
-    said = words("effective_context_said")
+    said = words("effective_context_said", over=members_lib.intervals_over(members))
     said = words(
         "effective_context",
         found="; ".join(found) or "Nothing measured yet",
@@ -102,19 +102,24 @@ def _lead(members: Sequence[Member]) -> Drawing:
 def provenance(members: Sequence[Member]) -> list[str]:
     """What the members saw, and the versions that made this page."""
     runs = {run.path: run for member in members for run in member.runs}
-    states = [state for run in runs.values() if (state := data_state(run))]
+    states = [(run, state) for run in runs.values() if (state := data_state(run))]
     sentences = []
     if states:
-        prints = sorted({state["fingerprint"] for state in states})
+        prints = sorted({state["fingerprint"] for _, state in states})
         sentences.append(f"Data fingerprint {', '.join(prints)}.")
-        digests = sorted({(state["rows"], state["digest"]) for state in states})
+        found = {(run.config.data.seed, state["rows"], state["digest"]) for run, state in states}
+        digests = sorted({(rows, digest) for _, rows, digest in found})
         if len(digests) == 1:
             (rows, digest), *_ = digests
             who = "The run consumed" if len(states) == 1 else "All runs consumed the same"
             sentences.append(f"{who} {rows:,} rows (digest {digest:016x}).")
         else:
+            one_each = len({seed for seed, *_ in found}) == len(found)
+            who = (
+                "Runs of one data seed consumed the same" if one_each else "Runs consumed different"
+            )
             seen = ", ".join(f"{digest:016x} after {rows:,} rows" for rows, digest in digests)
-            sentences.append(f"Runs consumed different rows: digests {seen}.")
+            sentences.append(f"{who} rows: digests {seen}.")
     project = Path(__file__).parent.parent / "pyproject.toml"
     version = tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
     sentences.append(

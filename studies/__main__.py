@@ -3,6 +3,7 @@
     python -m studies forecast capability
     python -m studies run capability --only C1,C2 --seeds 0,1,2
     python -m studies status capability
+    python -m studies report capability
 
 `run` starts a worker a core, and is stopped and started again at will: what is finished lies in
 `studies/STUDY/rows`, what is not goes on from its last checkpoint under the work directory.
@@ -29,6 +30,7 @@ def main() -> int:
         ("run", "do what is missing"),
         ("status", "what is done and what is missing"),
         ("forecast", "compute what `run` wants to be known before it"),
+        ("report", "draw what the rows say, and mark every forecast and claim"),
     ):
         command = commands.add_parser(name, help=help_text)
         command.add_argument("study", help="a folder of studies/")
@@ -36,9 +38,10 @@ def main() -> int:
         command.add_argument("--seeds", default="0", metavar="N,N", help="default 0")
         command.add_argument("--workdir", metavar="DIR", help="default runs/studies/STUDY")
         command.add_argument("--cores", type=int, metavar="N", help="of `run`; default: all")
+        command.add_argument("--out", metavar="PAGE", help="default WORKDIR/report/report.html")
     arguments = parser.parse_args()
     # After parsing: --help needs none of JAX.
-    from studies import driver, forecasts, load_cards
+    from studies import driver, forecasts, load_cards, report
     from studies.queue import Queue, make_job
 
     try:
@@ -51,6 +54,11 @@ def main() -> int:
             cards = load_cards(arguments.study)
             for line in forecasts.write(job.study, {name: cards[name] for name in job.cards}):
                 print(line)
+            return 0
+        if arguments.command == "report":
+            out = Path(arguments.out or job.workdir / "report" / "report.html")
+            report.write(job, out)
+            print(out)
             return 0
         print(driver.status(Queue(job)))
     except ValueError as error:

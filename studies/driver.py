@@ -1,5 +1,6 @@
 """Runs a study: a worker a core, until nothing is missing."""
 
+import contextlib
 import json
 import os
 import queue as queues
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -30,18 +32,17 @@ class Worker:
     """A process of `studies.worker`; what it says goes into `events`, with its number."""
 
     def __init__(self, number: int, job: Job, core: int | None, events: queues.Queue):
-        record = job._asdict() | {"workdir": str(job.workdir), "rows": str(job.rows)}
         self.log_path = job.workdir / f"worker{number}.log"
-        arguments = json.dumps(record), "none" if core is None else str(core)
-        environment = os.environ if core is None else {**_ENVIRONMENT, **os.environ}
-        with self.log_path.open("a") as log:
+        record = job._asdict() | {"workdir": str(job.workdir), "rows": str(job.rows)}
+        command = [sys.executable, "-m", "studies.worker", json.dumps(record)]
+        with self.log_path.open("a") as log, _pinned_to(core):
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "studies.worker", *arguments],
+                command,
                 stdin=subprocess.PIPE,  # ends with this process, however that ends
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=environment,
+                env=os.environ if core is None else {**_ENVIRONMENT, **os.environ},
                 start_new_session=True,  # Ctrl-C comes here, and from here to all
             )
         self._number, self._events = number, events
@@ -54,11 +55,24 @@ class Worker:
         self._events.put((self._number, {"exit": self.process.wait()}))
 
 
-def cores() -> list[int]:
-    """Those this process may use; none listed where the system does not say."""
+@contextlib.contextmanager
+def _pinned_to(core: int | None) -> Iterator[None]:
+    """Processes started in here have this core to themselves, from their first thread on."""
+    before = None if core is None else os.sched_getaffinity(0)
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.sched_setaffinity(0, before)
+
+
+def cores() -> Sequence[int | None]:
+    """Those this process may use; None for each where the system pins none."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
-    return []
+    return [None] * (os.cpu_count() or 1)
 
 
 def run(job: Job, *, num_workers: int | None = None, console: Console | None = None) -> bool:
@@ -73,6 +87,8 @@ def run(job: Job, *, num_workers: int | None = None, console: Console | None = N
       ValueError: for anything to be mended, before compute is spent or at the worker that met it.
     """
     console = console or Console(stderr=True)
+    if num_workers is not None and num_workers < 1:
+        raise ValueError(f"--cores {num_workers} must be at least 1")
     queue = Queue(job)
     forecasts.check(job, queue)
     job.workdir.mkdir(parents=True, exist_ok=True)
@@ -83,18 +99,19 @@ def run(job: Job, *, num_workers: int | None = None, console: Console | None = N
         if not pieces:
             console.print(f"nothing is missing of {job.study}")
             return True
-        available = cores() or [None] * (os.cpu_count() or 1)
-        if has_accelerator():
-            available = [None]
+        available = [None] if has_accelerator() else cores()
         chosen = available[: min(num_workers or len(available), len(pieces))]
         return _Progress(queue, console).follow(chosen)
 
 
 def has_accelerator() -> bool:
-    """Whether JAX would compute on something else than CPUs; asked in a process of its own, for
-    devices belong to the process that first asks for them."""
-    code = "import jax, sys; sys.exit(jax.default_backend() != 'cpu')"
-    return subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 1
+    """Whether JAX would compute on something else than CPUs."""
+    if os.environ.get("JAX_PLATFORMS") == "cpu":
+        return False
+    # Asked in a process of its own: devices belong to whoever first asks for them.
+    code = "import jax; print(jax.default_backend())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return done.stdout.strip() not in ("", "cpu")
 
 
 class _Progress:
@@ -104,32 +121,36 @@ class _Progress:
         self._queue, self._console = queue, console
         self._events: queues.Queue[tuple[int, dict[str, Any]]] = queues.Queue()
         self._told = False
+        self._at: dict[int, str] = {}  # the piece of each worker
 
-    def follow(self, chosen: list[Any]) -> bool:
+    def follow(self, chosen: Sequence[int | None]) -> bool:
         """Until all workers have ended; they are told to stop when this process is."""
         job = self._queue.job
         workers = [Worker(n, job, core, self._events) for n, core in enumerate(chosen)]
         before = {number: signal.signal(number, self._stop) for number in _STOPPING}
         errors, running, told_at = [], set(range(len(workers))), 0.0
+        self._print(f"{job.study}: {len(workers)} workers; {left(self._queue)}")
         try:
-            self._console.print(f"{job.study}: {len(workers)} workers; {left(self._queue)}")
-            while running:
-                if (self._told or errors) and time.monotonic() > told_at + 10:
-                    told_at = time.monotonic()
-                    for number in running:
-                        workers[number].process.terminate()
-                try:
-                    number, event = self._events.get(timeout=0.5)
-                except queues.Empty:
-                    continue
-                if "exit" in event:
-                    running.discard(number)
-                    if event["exit"] and not errors:
-                        errors.append(f"a worker failed; see {workers[number].log_path}")
-                elif "error" in event:
-                    errors.append(event["error"])
-                else:
-                    self._say(event)
+            with self._console.status("") as shown:  # on a terminal only
+                while running:
+                    if (self._told or errors) and time.monotonic() > told_at + 10:
+                        told_at = time.monotonic()
+                        for number in running:
+                            workers[number].process.terminate()
+                    try:
+                        number, event = self._events.get(timeout=0.5)
+                    except queues.Empty:
+                        continue
+                    if "exit" in event:
+                        running.discard(number)
+                        # One that was told to stop may be told again when it is all but gone.
+                        if event["exit"] not in (0, -signal.SIGTERM) and not errors:
+                            errors.append(f"a worker failed; see {workers[number].log_path}")
+                    elif "error" in event:
+                        errors.append(event["error"])
+                    else:
+                        self._say(number, event)
+                        shown.update("; ".join([*self._at.values(), left(self._queue)]))
         finally:
             for worker in workers:
                 worker.process.terminate()
@@ -141,18 +162,25 @@ class _Progress:
 
     def _stop(self, number: int, frame) -> None:
         if not self._told:
-            self._console.print("stopping: workers save, at the next update")
+            self._print("stopping: workers save at their next update")
         self._told = True
 
-    def _say(self, event: dict[str, Any]) -> None:
+    def _say(self, number: int, event: dict[str, Any]) -> None:
         if "begin" in event:
-            self._console.print(f"  {event['begin']}", highlight=False)
-        elif "stopped" in event:
-            self._console.print(f"  {event['stopped']}: saved, to be gone on with")
-        else:
-            what = f"{event['done']} at {event['tokens'] / 1e6:.3g}M tokens: L50 {event['l50']}"
-            final = f", {event['final']}" if event["final"] else ""
-            self._console.print(f"{what}{final}; {left(self._queue)}", highlight=False)
+            self._at[number] = event["begin"]
+            return
+        self._at.pop(number, None)
+        if "stopped" in event:
+            self._print(f"{event['stopped']}: saved, to be gone on with")
+            return
+        l50, tokens = float(event["l50"]), event["tokens"] / 1e6
+        final = f", {event['final']}" if event["final"] else ""
+        self._print(
+            f"{event['done']} at {tokens:.3g}M tokens: L50 {l50:.3g}{final}; {left(self._queue)}"
+        )
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -162,8 +190,8 @@ def left(queue: Queue) -> str:
     """How much is left, in words."""
     done = sum(map(queue.is_done, queue.runs))
     text = f"{done} of {len(queue.runs)} runs done"
-    seconds = seconds_left(queue)
-    return f"{text}, about {seconds / 3600:.1f} core-hours left" if seconds else text
+    hours = seconds_left(queue) / 3600
+    return f"{text}, about {hours:.1f} core-hours left" if hours else text
 
 
 def seconds_left(queue: Queue) -> float:

@@ -77,14 +77,13 @@ def _inputs(config: ExperimentConfig, measurement: Measurement) -> dict[str, Any
     """What a forecast is made of; `num_others` is null for a task that it says nothing of."""
     task = evals.parse((measurement.tasks or config.evals.tasks)[0])
     length, *_ = measurement.lengths or config.evals.lengths or (config.data.context_length,)
-    pairs = getattr(task, "pairs", None)
     return {
         "rotary": rotary_lib.expression(config.model.rotary),
         "num_layers": config.model.num_layers,
         "num_heads": config.model.num_heads,
         "head_dim": config.model.head_dim,
         "masked_heads": [list(pair) for pair in measurement.masked_heads],
-        "num_others": pairs and pairs - 1,
+        "num_others": task.num_others(config.data, length),
         # A pair of two ids at each end of a document.
         "longest": length - 3,
     }

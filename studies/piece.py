@@ -10,16 +10,20 @@ A trunk is gone once the next one has been made of it.
 
 import dataclasses
 import functools
+import math
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
 from configs.changes import change
+from data.config import DataConfig
+from data.pipeline import TrainingData, open_data
+from data.prepare import prepare
 from data.tokenizer import Tokenizer
 from evals import kinds, runner
 from evals.estimate import effective_context
@@ -30,9 +34,8 @@ from experiment.metrics import flops_per_token
 from experiment.run import RunDirectory
 from experiment.stages import split
 from model import transformer
-from model.transformer import Params
 from studies import doublings
-from studies.card import Card, Measurement
+from studies.card import Card
 from studies.doublings import Reached
 from studies.rows import Answers, Counts, Row, run_name
 from training import loop
@@ -100,45 +103,43 @@ def runs_of(card: Card, seeds: Sequence[int]) -> list[Run]:
     return found
 
 
-def work(
-    piece: Piece, workdir: Path, before: Sequence[Sequence[Row]], spent: Callable[[], float]
-) -> list[Row] | None:
+def work(piece: Piece, workdir: Path, before: Sequence[Sequence[Row]]) -> list[Row] | None:
     """Trains and measures a piece; None if a signal stopped it. What was trained is kept.
 
     Args:
       piece: what to do.
       workdir: of the study.
       before: of each run, the rows of the doublings before.
-      spent: core-seconds that went into this piece so far.
+
+    Returns:
+      A row for each run, without what it cost.
 
     Raises:
       ValueError: for anything the user has to mend.
     """
-    folders = [workdir / run.path for run in piece.runs]
     configs = [run.levels[piece.level] for run in piece.runs]
-    trunks = []
+    whole = [_at(workdir / run.path, "whole", config) for run, config in _pairs(piece, configs)]
     if piece.runs[0].card.tokens is not None:
         trunks = [doublings.trunk(config) for config in configs]
-        made = [
-            _at(folder, "trunk", config) for folder, config in zip(folders, trunks, strict=True)
-        ]
-        for folder, target, config in zip(folders, made, trunks, strict=True):
-            _grow(folder, target, config)
+        made = [_at(workdir / run.path, "trunk", config) for run, config in _pairs(piece, trunks)]
+        for trunk, config in zip(made, trunks, strict=True):
+            _grow(trunk, config)
         if not _train(trunks, made, evaluate=False):
             return None
-        for folder, trunk, config in zip(folders, made, configs, strict=True):
-            fork(trunk, _at(folder, "whole", config), config)
-    whole = [_at(folder, "whole", config) for folder, config in zip(folders, configs, strict=True)]
+        for trunk, target, config in zip(made, whole, configs, strict=True):
+            fork(trunk, target, config)
     if not _train(configs, whole, evaluate=True):
         return None
-    found = []
-    for run, earlier, directory in zip(piece.runs, before, whole, strict=True):
-        row = _row(run, piece.level, earlier, _measure(run, directory))
-        last = directory.read_metrics()[-1]
-        losses = {name: last[name] for name in ("loss", "val_loss") if last.get(name) is not None}
-        found.append(dataclasses.replace(row, losses=losses))
-    seconds = round(spent() / len(found), 1)
-    return [dataclasses.replace(row, core_seconds=seconds) for row in found]
+    return [
+        _row(run, piece.level, earlier, directory)
+        for run, earlier, directory in zip(piece.runs, before, whole, strict=True)
+    ]
+
+
+def _pairs(
+    piece: Piece, configs: Sequence[ExperimentConfig]
+) -> Iterator[tuple[Run, ExperimentConfig]]:
+    return zip(piece.runs, configs, strict=True)
 
 
 def clean(run: Run, workdir: Path, row: Row) -> None:
@@ -154,12 +155,12 @@ def _at(folder: Path, kind: str, config: ExperimentConfig) -> RunDirectory:
     return RunDirectory(folder / f"{kind}-{config.train.num_steps}")
 
 
-def _grow(folder: Path, target: RunDirectory, config: ExperimentConfig) -> None:
-    """Begins a trunk where the last one ended, if there is one; deletes the others."""
-    trunks = {int(path.name.partition("-")[2]): path for path in folder.glob("trunk-*[0-9]")}
-    shorter = [n for n in trunks if n < config.train.num_steps]
-    if shorter and not target.path.exists():
-        fork(RunDirectory(trunks[max(shorter)]), target, config)
+def _grow(trunk: RunDirectory, config: ExperimentConfig) -> None:
+    """Begins a trunk where the last one ended, if there is one; deletes those before."""
+    trunks = {int(p.name.partition("-")[2]): p for p in trunk.path.parent.glob("trunk-*[0-9]")}
+    shorter = [steps for steps in trunks if steps < config.train.num_steps]
+    if shorter:
+        fork(RunDirectory(trunks[max(shorter)]), trunk, config)
     for steps in shorter:
         shutil.rmtree(trunks[steps])
 
@@ -186,16 +187,21 @@ def fork(source: RunDirectory, target: RunDirectory, config: ExperimentConfig) -
 def expected_seconds(run: Run, level: int) -> float:
     """What a doubling would cost a core of 50 GFLOP/s, measuring left out."""
     before = 0
-    train = run.levels[level].train
-    if run.card.tokens is not None and level:
+    if level:
         before = doublings.constant_steps(run.levels[level - 1].train)
-    steps = split(run.levels[level])[-1].end - before if level else train.num_steps
-    return steps * _seconds_per_step(run.levels[level])
+    config = run.levels[level]
+    return (split(config)[-1].end - before) * _seconds_per_step(config)
 
 
 def _seconds_per_step(config: ExperimentConfig) -> float:
-    tokens = config.data.batch_size * config.data.context_length
-    return flops_per_token(config) * tokens / _CORE_FLOPS
+    sizes = change(config, seed=0, data=dict(seed=0), train=dict(num_steps=1, warmup_steps=0))
+    return _seconds_per_step_of(sizes)
+
+
+@functools.cache
+def _seconds_per_step_of(sizes: ExperimentConfig) -> float:
+    tokens = sizes.data.batch_size * sizes.data.context_length
+    return flops_per_token(sizes) * tokens / _CORE_FLOPS
 
 
 def _train(
@@ -205,14 +211,25 @@ def _train(
     config = configs[0]
     num_steps = config.train.num_steps
     kept = dict(
-        save_every=max(1, round(_SECONDS_BETWEEN_SAVES / _seconds_per_step(config))),
+        save_every=min(
+            config.train.save_every,
+            max(1, round(_SECONDS_BETWEEN_SAVES / _seconds_per_step(config))),
+        ),
         keep=1,
         log_every=max(1, num_steps // 100),
         eval_every=num_steps if evaluate else 0,
         eval_tasks=(),
     )
     configs = [change(config, train=kept) for config in configs]
-    return loop.train(make_plan(configs, runs))
+    return loop.train(make_plan(configs, runs, open_data=_open_data))
+
+
+# A look at the thousands of files of a source takes as long as some training.
+_prepared = functools.cache(prepare)
+
+
+def _open_data(config: DataConfig) -> TrainingData:
+    return open_data(config, _prepared(config))
 
 
 def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
@@ -222,14 +239,9 @@ def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
     tokenizer = Tokenizer(directory.tokenizer_path)
     found = []
     for measurement in run.card.measurements:
-        loaded = runner.Loaded(
-            directory.name,
-            config,
-            tokenizer,
-            masked(params, measurement),
-            step,
-            (config.model.rotary,),
-        )
+        rest = transformer.without_heads(params, measurement.masked_heads)
+        variants = (config.model.rotary,)
+        loaded = runner.Loaded(directory.name, config, tokenizer, rest, step, variants)
         options = runner.Options(
             tasks=measurement.tasks or None, lengths=measurement.lengths or None
         )
@@ -248,37 +260,31 @@ def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
     return found
 
 
-def masked(params: Params, measurement: Measurement) -> Params:
-    """`params` with the heads that a measurement masks contributing nothing."""
-    return transformer.without_heads(params, measurement.masked_heads)
-
-
-def reached(answers: Answers, answered: Rows) -> Reached:
+def reached(answered: Rows) -> Reached:
     """What decides whether a run goes on."""
-    found = effective_context.estimate(answered)
-    l50 = found.l50
-    if found.verdict.startswith(">"):
-        l50 = float("inf")
-    return Reached(l50, answers.value, found.ceiling)
+    (seed,) = effective_context.estimate(answered).seeds
+    l50 = math.inf if seed.beyond else seed.l50
+    return Reached(l50, seed.mean_accuracy, seed.ceiling)
 
 
-def _row(
-    run: Run, level: int, before: Sequence[Row], measured: Sequence[tuple[Answers, Rows]]
-) -> Row:
-    config = run.levels[level]
-    decisive = [pair for pair in measured if pair[0].counts is not None]
-    now = reached(*decisive[0]) if decisive else Reached(*[float("nan")] * 3)
+def _row(run: Run, level: int, before: Sequence[Row], directory: RunDirectory) -> Row:
+    """Of a finished run, measured now; what it cost is not known here."""
+    measured = _measure(run, directory)
+    decisive = [answered for answers, answered in measured if answers.counts is not None]
+    now = reached(decisive[0]) if decisive else Reached(math.nan, math.nan, math.nan)
     earlier = [Reached(row.l50, row.mean_accuracy, row.ceiling) for row in before]
+    last = directory.read_metrics()[-1]
     return Row(
         card=run.card.name,
         member=run.member,
         seed=run.seed,
         tokens=run.tokens(level),
         final=doublings.ended([*earlier, now], len(run.levels)),
-        config=config,
+        config=run.levels[level],
         answers=tuple(answers for answers, _ in measured),
         **now._asdict(),
-        losses={},
+        # A loss that is no number is null in metrics.jsonl.
+        losses={name: last[name] for name in ("loss", "val_loss") if last[name] is not None},
         made_by=made_by(),
         core_seconds=0.0,
     )
@@ -288,16 +294,11 @@ def made_by() -> dict[str, Any]:
     """The code and the machine."""
     return {
         "commit": _commit(),
-        "estimator": estimator(),
+        "estimator": effective_context.ESTIMATOR,
         "jax": jax.__version__,
         "python": platform.python_version(),
         "device": jax.devices()[0].device_kind,
     }
-
-
-def estimator() -> int:
-    """The version of what reads the counts."""
-    return getattr(effective_context, "ESTIMATOR", 1)
 
 
 @functools.cache

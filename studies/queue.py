@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from evals.estimate.effective_context import ESTIMATOR
 from settings.expressions import nearest
 from studies import folder, load_cards, rows
 from studies.card import Card
-from studies.piece import Piece, Run, estimator, runs_of
+from studies.piece import Piece, Run, runs_of
 from studies.rows import Row
 from training.sweep import shared_part
 
@@ -49,23 +50,19 @@ def make_job(
             raise ValueError(f"study {study} has no card {name!r}; {nearest(name, cards)}")
     chosen = tuple(only or cards)
     workdir = Path("runs/studies") / study if workdir is None else workdir
-    return Job(study, chosen, tuple(seeds), workdir, folder(study) / "rows")
+    return Job(study, chosen, tuple(dict.fromkeys(seeds)), workdir, folder(study) / "rows")
 
 
 class Queue:
     """The runs of a job, their finished rows, and pieces of what is missing."""
 
-    def __init__(self, job: Job, cards: dict[str, Card] | None = None):
+    def __init__(self, job: Job):
         """Reads all rows of the job's cards.
-
-        Args:
-          job: what is to be done.
-          cards: by name; None: those of the study.
 
         Raises:
           ValueError: if a row is damaged or not of its card as it is today.
         """
-        cards = load_cards(job.study) if cards is None else cards
+        cards = load_cards(job.study)
         self.job = job
         self.runs = [
             run for seed in job.seeds for name in job.cards for run in runs_of(cards[name], [seed])
@@ -76,15 +73,19 @@ class Queue:
 
     def _check_rows(self, card: Card) -> None:
         found = [rows.read(path) for path in sorted((self.job.rows / card.name).glob("*.json.gz"))]
+        configs = {
+            (run.member, run.seed, run.tokens(level)): config
+            for run in runs_of(card, sorted({row.seed for row in found}))
+            for level, config in enumerate(run.levels)
+        }
         for row in found:
-            ofs = [run for run in runs_of(card, [row.seed]) if run.member == row.member]
-            configs = {run.tokens(n): each for run in ofs for n, each in enumerate(run.levels)}
-            if row.tokens not in configs:
+            config = configs.get((row.member, row.seed, row.tokens))
+            if config is None:
                 raise ValueError(
                     f"{row.name} is of no run of card {card.name} as it is now; delete that row, "
                     "or restore the card's members and budget"
                 )
-            rows.check(row, card, configs[row.tokens], estimator())
+            rows.check(row, card, config, ESTIMATOR)
 
     def rows_of(self, run: Run) -> list[Row]:
         """The finished rows of a run, as far as none is missing before them."""
@@ -126,11 +127,7 @@ class Queue:
         for run, level in waiting:
             key = run.card.name, level, run.seed, shared_part(run.levels[level])
             groups.setdefault(key if together else run.path, []).append((run, level))
-        return [
-            Piece(tuple(run for run, _ in group), level)
-            for group in groups.values()
-            for level in {level for _, level in group}
-        ]
+        return [Piece(tuple(run for run, _ in group), group[0][1]) for group in groups.values()]
 
     @contextlib.contextmanager
     def claim(self, *, together: bool) -> Iterator[Piece | None]:

@@ -113,7 +113,7 @@ class Row:
       answers: what was measured.
       l50, mean_accuracy, ceiling: of the first retrieval task measured, which decided `final`; NaN
         where there is none. L50 is inf beyond all distances asked, NaN where nothing was learned.
-      losses: in nats, by the names of metrics.jsonl.
+      losses: the last ones, in nats, by the names of metrics.jsonl.
       made_by: versions and machine: commit, estimator, jax, python, device.
       core_seconds: of this doubling: training, its last part decayed, and measuring.
     """

@@ -1,11 +1,12 @@
 """A worker of a study: takes pieces until none is left. `studies.driver` starts it.
 
-    python -m studies.worker JOB CORE     JOB as JSON; CORE to be pinned to, or none
+    python -m studies.worker JOB     as JSON
 
 It says what it does on stdout, one JSON object a line, and stops at the next update when it is sent
 SIGTERM or when stdin ends: nobody is left then to read what it says.
 """
 
+import dataclasses
 import json
 import os
 import shutil
@@ -15,10 +16,18 @@ import threading
 import time
 from pathlib import Path
 
+import jax
+
+from studies import rows
+from studies.piece import Piece, clean, work
+from studies.queue import Job, Queue
+
 # Long enough to be worth a start, short enough that little waits for a worker that has too much.
 PIECE_SECONDS = 20 * 60
 # A checkpoint of such models takes some megabytes.
 LEAST_BYTES = 2**28
+# Programs stay in memory for as many pieces, some 20 MB each; then they are read from disk again.
+_PIECES_A_PROGRAM = 10
 
 
 class Signals:
@@ -60,22 +69,16 @@ def check_room(path: Path) -> None:
 
 def main() -> int:
     """Works until nothing is left, or a signal; 1 if something has to be mended first."""
-    record, core = json.loads(sys.argv[1]), sys.argv[2]
     os.nice(19)
-    if core != "none":
-        os.sched_setaffinity(0, {int(core)})  # before threads are made: they inherit it
     signals = Signals()
-
-    import jax
-
-    from studies.queue import Job, Queue
-
-    jax.config.update("jax_compilation_cache_dir", str(Path(record["workdir"]) / "compiled"))
+    record = json.loads(sys.argv[1])
+    job = Job(**record | {name: Path(record[name]) for name in ("workdir", "rows")})
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(job.workdir / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    paths = {name: Path(record[name]) for name in ("workdir", "rows")}
     try:
-        work_off(Queue(Job(**record | paths)), signals)
+        work_off(Queue(job), signals)
     except ValueError as error:
         say(error=str(error))
         return 1
@@ -85,66 +88,63 @@ def main() -> int:
     return 0
 
 
-def work_off(queue, signals: Signals) -> None:
+def work_off(queue: Queue, signals: Signals) -> None:
     """Takes piece after piece."""
-    import jax
-
     together = jax.default_backend() != "cpu"
+    num_done = 0
     while not signals.told:
         with queue.claim(together=together) as piece:
             if piece is not None:
                 work_on(queue, piece, signals)
+                num_done += 1
+                if num_done % _PIECES_A_PROGRAM == 0:
+                    jax.clear_caches()
             elif not queue.pending(together=together):
                 return
         if piece is None:  # others are at all that is left, and may come back with more
             time.sleep(1)
 
 
-def work_on(queue, piece, signals: Signals) -> None:
+def work_on(queue: Queue, piece: Piece, signals: Signals) -> None:
     """One piece, or as much of it as there is time for."""
-    from studies import piece as pieces
-    from studies import rows
-
     workdir = queue.job.workdir
     check_room(workdir)
-    say(begin=piece.name, runs=[run.path for run in piece.runs])
-    begun, start = spent_before(workdir, piece), time.process_time()  # of all threads
-
-    def spent() -> float:
-        return begun + time.process_time() - start
-
+    say(begin=piece.name)
     before = [queue.rows_of(run) for run in piece.runs]
+    spent = spent_before(workdir, piece) - time.process_time()  # of all threads
     signals.over = False
     signal.alarm(PIECE_SECONDS)
     try:
-        found = pieces.work(piece, workdir, before, spent)
+        found = work(piece, workdir, before)
     finally:
         signal.alarm(0)
-        note_spent(workdir, piece, spent())
+        spent += time.process_time()
+        note_spent(workdir, piece, spent)
     if found is None:
         signals.told = signals.told or not signals.over
         say(stopped=piece.name)
         return
     for run, row in zip(piece.runs, found, strict=True):
+        row = dataclasses.replace(row, core_seconds=round(spent / len(found), 1))
         rows.write(queue.job.rows, row)
-        pieces.clean(run, workdir, row)
+        clean(run, workdir, row)
         say(done=run.path, tokens=row.tokens, l50=str(row.l50), final=row.final)
 
 
-def spent_before(workdir: Path, piece) -> float:
+def spent_before(workdir: Path, piece: Piece) -> float:
     """Core-seconds of a piece that was begun before, without those of a worker that was killed."""
     path = _spent_path(workdir, piece)
     return float(path.read_text()) if path.exists() else 0.0
 
 
-def note_spent(workdir: Path, piece, seconds: float) -> None:
+def note_spent(workdir: Path, piece: Piece, seconds: float) -> None:
     """For when the piece is gone on with."""
     path = _spent_path(workdir, piece)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{seconds:.1f}")
 
 
-def _spent_path(workdir: Path, piece) -> Path:
+def _spent_path(workdir: Path, piece: Piece) -> Path:
     run = piece.runs[0]
     return workdir / run.path / f"seconds-{run.tokens(piece.level)}"
 

@@ -122,11 +122,11 @@ def numbers(text) -> dict[str, list[str]]:
 def test_the_table_says_theory_in_plain_numbers(page):
     """First m with B_m < 0, (pi/2) b^(1-2/d) and 2 pi b^(1-2/d) at d = 64."""
     table = numbers(page)
-    assert table["base=10"][4:7] == ["5", "15", "58"]
-    assert table["base=30"][4:7] == ["17", "42", "169"]
-    assert table["base=100"][4:7] == ["46", "136", "544"]
-    assert table["base=10000"][4:7] == ["725", "11,779", "47,117"]
-    assert table["rotary=nope"][4:7] == ["none", "∞", "∞"]
+    assert table["base=10"][6:9] == ["5", "15", "58"]
+    assert table["base=30"][6:9] == ["17", "42", "169"]
+    assert table["base=100"][6:9] == ["46", "136", "544"]
+    assert table["base=10000"][6:9] == ["725", "11,779", "47,117"]
+    assert table["rotary=nope"][6:9] == ["none", "∞", "∞"]
 
 
 def test_the_table_says_what_was_measured(page):
@@ -135,19 +135,22 @@ def test_the_table_says_what_was_measured(page):
         l50, low, high = map(float, re.findall(r"[\d.]+", table[member][0]))
         assert last_right - 0.5 < l50 < last_right + 1.5
         assert low <= l50 <= high
-        l85 = float(re.findall(r"[\d.]+", table[member][1])[0])
+        worst, mean = (float(re.findall(r"[\d.]+", cell)[0]) for cell in table[member][1:3])
+        assert worst == 0
+        assert mean == pytest.approx(last_right / 127, abs=0.01)
+        l85 = float(re.findall(r"[\d.]+", table[member][4])[0])
         assert 0.8 * last_right < l85 < l50
-        assert 0.97 < float(table[member][2]) <= 1
+        assert 0.97 < float(table[member][5]) <= 1
     assert table["base=10000"][0] == "> 127"
     assert table["base=100"][0] == "NOT_LEARNED"
-    assert table["base=100"][2] == "0.00"
+    assert table["base=100"][5] == "0.00"
 
 
 def test_the_leading_task_is_kv_and_others_follow(page):
     heads = parsed(page).rows
     assert heads[0][1] == "measured: kv"
     assert heads[1][-1] == "lines"
-    assert numbers(page)["base=10"][-1] == "> 127"
+    assert numbers(page)["base=10"][-1] == "> 127; mean 1.00, worst 1.00"
     assert numbers(page)["rotary=nope"][-1] == "not evaluated"
 
 
@@ -227,7 +230,7 @@ def test_figures_are_beside_the_page(sweep):
 def test_censored_members_have_arrows_and_unlearned_ones_hollow_marks(page):
     """base=10000 (member 3) and nope (4) never fell on kv; all four bases never fell on lines."""
     lead = page[page.index("<svg") : page.index("</svg>")]
-    beyond = re.findall(r'class="(member-\d)"><title>[^<]*, (kv|lines) at 128: &gt; 127<', lead)
+    beyond = re.findall(r'class="(member-\d)"><title>[^<]*, (kv|lines) at 128: &gt; 127;', lead)
     found = collections.Counter(beyond)
     expected = [
         ("member-3", "kv"),
@@ -235,12 +238,12 @@ def test_censored_members_have_arrows_and_unlearned_ones_hollow_marks(page):
         *((f"member-{i}", "lines") for i in range(4)),
     ]
     assert found == dict.fromkeys(expected, 2)  # a mark and an arrow
-    assert re.findall(r'class="(member-\d)"><title>[^<]*: NOT_LEARNED<', lead) == ["member-2"]
+    assert re.findall(r'class="(member-\d)"><title>[^<]*: NOT_LEARNED;', lead) == ["member-2"]
 
 
 def test_what_is_drawn_where(members):
     figure = effective_context(members)
-    based, controls = figure.axes
+    based, controls, accuracies, below = figure.axes
     marks = {
         (line.get_gid().split()[0], line.get_marker(), round(float(line.get_xdata()[0]), 6)): float(
             line.get_ydata()[0]
@@ -249,11 +252,14 @@ def test_what_is_drawn_where(members):
         if len(line.get_xdata()) == 1
     }
     assert 19 <= marks["member-0", "o", 10.0] <= 20
-    assert 59 <= marks["member-1", "o", 30.0] <= 60
+    assert 58.5 <= marks["member-1", "o", 30.0] <= 60
     assert marks["member-3", "o", 10000.0] == pytest.approx(127)
     theory = [y for (gid, marker, _), y in marks.items() if (gid, marker) == ("member-3", "_")]
     assert theory == [725]  # the periods lie above the figure
-    assert [label.get_text() for label in controls.get_xticklabels()] == [
+    drawn = [line for line in accuracies.get_lines() if line.get_xdata()[0] == 10.0]
+    found = {line.get_marker(): float(line.get_ydata()[0]) for line in drawn}
+    assert found["o"] == pytest.approx(19 / 127, abs=0.01) and found["v"] == 0
+    assert [label.get_text() for label in below.get_xticklabels()] == [
         "nope",
         "base=10000\nwindow=32",
     ]

@@ -18,7 +18,7 @@ from model import rotary
 from model.rotary.rope import Rope
 from settings.commands import Parser
 from settings.expressions import nearest
-from theory import asymptotic, bound, decay, family, figures, predictions, published
+from theory import asymptotic, bound, capability, decay, family, figures, predictions, published
 
 OPEN = "?"  # stands for the number to be found in a variant's expression
 
@@ -152,17 +152,94 @@ def _violation_of_variant(args: argparse.Namespace) -> tuple[dict, list[list[int
 
 
 def _violations_of_run(args: argparse.Namespace) -> tuple[dict, list[list[int | None]]]:
+    result, inv_freq_LKR, _ = _read_run(args.run)
+    return result, predictions.by_layer(inv_freq_LKR, args.limit)
+
+
+def _read_run(path: Path) -> tuple[dict, np.ndarray, int]:
+    """What it is called, its frequencies `[L, K, R]`, and how many query heads it has."""
     # The only place where theory looks at a run: the other commands start without jax.
     from experiment.run import RunDirectory
 
-    config = RunDirectory(args.run).config
-    inv_freq = config.model.rotary_table(config.data.context_length).inv_freq
-    result = {"run": str(args.run), "head_dim": config.model.head_dim}
-    return result, predictions.by_layer(inv_freq, args.limit)
+    config = RunDirectory(path).config
+    inv_freq_LKR = config.model.rotary_table(config.data.context_length).inv_freq
+    result = {"run": str(path), "head_dim": config.model.head_dim}
+    return result, inv_freq_LKR, config.model.num_heads
 
 
 def _first(first: int | None, limit: int) -> str:
     return f"> {limit - 1}" if first is None else str(first)
+
+
+# --- capability ----------------------------------------------------------------------------------
+
+
+def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
+    """How well the heads of a layer can tell keys apart up to a length.
+
+    D_H, over all weights and phases, at the worst distance from 1 to the length, in standard
+    deviations of a key that does not match: exact for one head, for several what a partition of
+    the distances among them attains. Where layers differ, of the best; see docs/theory.md.
+    """
+    result, inv_freq_LNR = _heads_of_run(args) if args.run else _heads_of_pattern(args)
+    different, which = np.unique(inv_freq_LNR, axis=0, return_inverse=True)
+    found = [capability.capability(heads_NR, args.length) for heads_NR in different]
+    layers = [found[index] for index in which.ravel()]
+    facts = [
+        {"capability": each.value, "certificate": each.certificate, "partition": each.partition}
+        for each in layers
+    ]
+    best = int(np.argmax([each.value for each in layers]))
+    result |= {"heads": inv_freq_LNR.shape[1], "length": args.length} | facts[best]
+    lines = [_attained(each) for each in layers]
+    if len(layers) > 1:
+        result["layers"] = facts
+        lines = [f"layer {index}: {line}" for index, line in enumerate(lines)]
+    if args.others is not None:
+        asked = {"num_others": args.others, "longest": args.length}
+        farthest = capability.farthest(inv_freq_LNR, **asked)
+        result |= {"num_others": args.others, "needed": farthest.needed}
+        result |= {"forecast": farthest.l50, "beyond": farthest.beyond}
+        lines.append(
+            f"half of the answers right among {args.others} other keys takes "
+            f"{farthest.needed:.4g}: L50 {farthest} tokens"
+        )
+    if args.out:
+        figures.save(figures.capabilities(inv_freq_LNR[best], args.length, args.others), args.out)
+        result["figure"] = str(args.out)
+        lines.append(f"drawn: {args.out}")
+    return result, "\n".join(lines)
+
+
+def _heads_of_pattern(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
+    """What is asked about, and the frequencies of its heads, `[L, N, R]`."""
+    heads = 1 if args.heads is None else args.heads
+    if heads < 1:
+        raise ValueError(f"--heads must be at least 1, got {heads}")
+    pattern = rotary.parse_pattern(args.rotary)
+    num_layers = len(pattern) if isinstance(pattern, tuple) else 1
+    sizes = rotary.HeadSizes(num_layers=num_layers, num_kv_heads=heads, head_dim=args.head_dim)
+    table = rotary.table(pattern, sizes, max(args.length, 2))
+    result = {"rotary": rotary.expression(pattern), "head_dim": args.head_dim}
+    return result, capability.of_heads(table.inv_freq, heads)
+
+
+def _heads_of_run(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
+    if args.heads is not None:
+        raise ValueError("a run has heads of its own: leave --heads out")
+    result, inv_freq_LKR, num_heads = _read_run(args.run)
+    return result, capability.of_heads(inv_freq_LKR, num_heads)
+
+
+def _attained(found: capability.Capability) -> str:
+    if found.certificate is not None:
+        return f"{found.value:.6g} (no weights do better than {found.certificate:.6g})"
+    parts = (
+        ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in part)
+        for part in found.partition
+    )
+    lines = (f"  head {head}: {part or 'none'}" for head, part in enumerate(parts))
+    return "\n".join([f"{found.value:.6g} or more, with these distances to each head", *lines])
 
 
 # --- table, models, curve ------------------------------------------------------------------------
@@ -337,6 +414,19 @@ def _parser() -> argparse.ArgumentParser:
     option("--base", type=float, help="plain RoPE with this base")
     option("--rotary", metavar="EXPR", help="any variant: 'ntk_aware(base=1e4,factor=8)'")
     option("run", nargs="?", type=Path, help="a run directory: each layer's own")
+
+    command = add(capability_command, head)
+    option = command.add_mutually_exclusive_group(required=True).add_argument
+    text = "a variant, or a pattern over layers and heads: '[[rope(base=10),nope]]'"
+    option("--rotary", metavar="EXPR", help=text)
+    option("run", nargs="?", type=Path, help="a run directory: each layer's own heads")
+    option = command.add_argument
+    option("--heads", type=int, help="query heads of a layer (default: 1)")
+    option("--length", type=tokens, required=True, help="tokens: 4096 or 4k")
+    text = "also the L50 this forecasts among so many keys that do not match"
+    option("--others", type=int, metavar="N", help=text)
+    text = "also draw it against length, for 1, 2, 4, ... of the heads: FILE.png, .svg or .pdf"
+    option("--out", type=Path, help=text)
 
     option = add(table_command, head).add_argument
     text = "default: 1k to 1M"

@@ -28,7 +28,7 @@ import numpy as np
 
 LONGEST = 2**17  # tokens: every distance is a row in memory
 
-_TOLERANCE = 1e-12  # of squared norms, up to 2R
+_TOLERANCE = 1e-12  # of shares, and by how much one head's dual may fall short, over √2
 _STARTS, _STEPS = 48, 1200
 _SOLVED = 6  # of the starts: those that have climbed highest
 _HARDEST, _HEADS = 6, 3  # distances of the worst part that are tried with so many other heads
@@ -155,6 +155,16 @@ def forecast(
         middle = (low + high) // 2
         low, high = (middle, high) if seen(middle) else (low, middle)
     return Forecast(l50=low, beyond=False, needed=least)
+
+
+def farthest(inv_freq_LNR: np.ndarray, *, num_others: int, longest: int) -> Forecast:
+    """The `forecast` of the layer that sees farthest; arguments and errors as there.
+
+    Layers count one by one: what one could make of another's output is not looked at.
+    """
+    different = np.unique(inv_freq_LNR, axis=0)
+    found = [forecast(each, num_others=num_others, longest=longest) for each in different]
+    return max(found, key=lambda each: each.l50)
 
 
 def _responses(inv_freq_R: np.ndarray, distances: np.ndarray) -> np.ndarray:

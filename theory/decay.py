@@ -166,3 +166,14 @@ def full_period(inv_freq: np.ndarray) -> float:
 def quarter_period(inv_freq: np.ndarray) -> float:
     """Tokens in which that pair's cosine falls from 1 to 0; inf where none is rotated."""
     return full_period(inv_freq) / 4
+
+
+def arccos_bound(inv_freq: np.ndarray, num_layers: int) -> float:
+    """Tokens up to which what that pair carries keeps half of itself; inf where none is rotated.
+
+    A layer leaves cos(m inv_freq) of it, n in a row the n-th power, so it keeps a share ε up to
+    arccos(ε^(1/n)) / inv_freq: for one layer and inv_freq = 1 / base, base >= length / arccos ε.
+    Derived here, with ε = 1/2, after the abstract of Liu 2026 (arXiv 2602.10959), which has bounds
+    of this kind that tighten with depth; the paper itself was not read.
+    """
+    return full_period(inv_freq) / (2 * np.pi) * float(np.arccos(0.5 ** (1 / num_layers)))

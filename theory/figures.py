@@ -1,6 +1,7 @@
 """The figures of docs/theory.md, each drawn from numbers computed on the spot."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from theory import decay
+from theory.capability import capability, needed
 
 # Okabe and Ito's colours: told apart with every kind of colour vision.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -65,6 +67,37 @@ def decay_curves(curves: Mapping[str, np.ndarray], length: int) -> Figure:
     ax.set(xlabel="distance m (tokens)", ylabel=ylabel, xlim=(0, length))
     ax.grid(alpha=0.3)
     ax.legend(loc="upper right", fontsize=8.5)
+    return figure
+
+
+def capabilities(inv_freq_NR: np.ndarray, length: int, num_others: int | None = None) -> Figure:
+    """D_H against the length, for the first 1, 2, 4, ... heads and for all of them.
+
+    Args:
+      inv_freq_NR: float64, radians per token, of each head.
+      length: tokens, at least 2.
+      num_others: keys that do not match, among which half of the answers are to be right.
+    """
+    figure = Figure(figsize=(7.5, 5), layout="constrained")
+    ax = figure.subplots()
+    num_points = round(2 * math.log2(length)) + 1  # one in half an octave
+    lengths = np.unique(np.geomspace(1, length, num_points).round().astype(int))
+    counts = {2**power for power in range(len(inv_freq_NR).bit_length())} | {len(inv_freq_NR)}
+    for count, color in zip(sorted(counts), itertools.cycle(_COLORS), strict=False):
+        values = [capability(inv_freq_NR[:count], each).value for each in lengths.tolist()]
+        # What heads attain up to a length they attain up to every shorter one.
+        values = np.maximum.accumulate(values[::-1])[::-1]
+        label = "1 head" if count == 1 else f"{count} heads (at least)"
+        ax.plot(lengths, values, "o-", color=color, ms=4, label=label)
+    if num_others is not None:
+        label = f"half of the answers right\namong {num_others} other keys"
+        ax.axhline(needed(num_others), color=_COLORS[-1], lw=1, ls="--", label=label)
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
+    ax.set(xlabel="length M (tokens)", ylabel="capability $D_H$ (standard deviations)")
+    ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.3)
+    ax.legend()
     return figure
 
 

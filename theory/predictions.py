@@ -21,11 +21,13 @@ class Predictions:
     Attributes:
       first_violation: first distance with B_m < 0; None if none was found below the limit.
       quarter_period, full_period: of the slowest rotated pair; inf where nothing rotates.
+      arccos_bound: how far that pair carries half of itself through all layers; likewise.
     """
 
     first_violation: int | None
     quarter_period: float
     full_period: float
+    arccos_bound: float
 
 
 def predict(inv_freq: np.ndarray, limit: int = HORIZON) -> Predictions:
@@ -40,6 +42,7 @@ def predict(inv_freq: np.ndarray, limit: int = HORIZON) -> Predictions:
         first_violation=farthest(decay.first_violation(head, limit) for head in heads),
         quarter_period=max(decay.quarter_period(head) for head in heads),
         full_period=max(decay.full_period(head) for head in heads),
+        arccos_bound=max(decay.arccos_bound(head, len(inv_freq)) for head in heads),
     )
 
 

@@ -114,16 +114,12 @@ def train_sweep(
         if only is not None and not 0 <= only < len(members):
             raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
         runs = {member.name: RunDirectory(workdir / member.name) for member in members}
-        # One begun before a field is finished as it was begun, members not started yet included.
+        # A sweep begun before a field is finished as it was begun, members not started yet
+        # included: on one seed's rows, and so in one group.
         for run in [run for run in runs.values() if (run.path / "config.json").exists()][:1]:
             members = [m._replace(config=run.kept(m.config, m.overrides)) for m in members]
-        # Before they are grouped: members of an old sweep read one seed's rows, and go on together.
-        chosen = [
-            member._replace(config=runs[member.name].pinned(member.config, member.overrides))
-            for member in (members if only is None else [members[only]])
-        ]
     groups: dict[tuple[ExperimentConfig, ...], list[SweepMember]] = {}
-    for member in chosen:
+    for member in members if only is None else [members[only]]:
         groups.setdefault(shared_part(member.config), []).append(member)
     # All groups before the first is trained: the last one's mistake must not wait for hours.
     plans = [

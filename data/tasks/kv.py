@@ -11,6 +11,7 @@ from typing import Annotated
 import numpy as np
 
 from data import slots
+from data.config import DataConfig
 from data.task import Asked, Document, Draw, Task, evenly, possible
 from data.tokenizer import NUM_KEYS, NUM_VALUES
 from settings.checks import Bounds, Count, Positive
@@ -46,6 +47,11 @@ class Kv(Task):
         super().__post_init__()
         if self.answers and self.answers > self.pairs:
             raise ValueError(f"answers={self.answers} must be at most pairs={self.pairs}")
+
+    def num_others(self, data: DataConfig, length: int) -> int:
+        """Of documents too short for all pairs, about as many as have room."""
+        pairs = self.pairs if data.documents == 2 else NUM_KEYS
+        return max(1, min(pairs, length // 4) - 1)
 
     def document(self, asked: Asked, draw: Draw) -> Document:
         """Pairs at places of their own, those asked at the wished distances, filler in the rest."""

@@ -28,6 +28,15 @@ def fine_bin_start(number: np.ndarray | int) -> np.ndarray:
     return np.ceil(start - 1e-6).astype(int)
 
 
+def widths(numbers: np.ndarray, shortest: int, longest: int) -> np.ndarray:
+    """int `[bins]`, the distances that fine bins stand for, of those that have questions.
+
+    The outer ones count as far as was asked, one before a gap to where the next begins.
+    """
+    start = np.maximum(fine_bin_start(numbers), shortest)
+    return np.diff(start, append=longest + 1)
+
+
 def bin_start(number: int) -> int:
     """First distance of a bin, tokens: 1, 2, 2, 3, 4, 6, 8, 12, 16, 23, 32, ..."""
     return int(np.ceil(2 ** (number / BINS_PER_OCTAVE)))

@@ -193,6 +193,11 @@ class Estimate:
         return f"{self.mean_accuracy:.2f} {ends}"
 
     @property
+    def accuracies(self) -> str:
+        """What stands beside L50 where there is room for little."""
+        return f"mean {self.mean_accuracy:.2f}, worst {self.worst.accuracy:.2f}"
+
+    @property
     def octaves(self) -> float:
         """Width of l50's interval, as far as it lies within the distances measured."""
         shortest = max(self.shortest, 1)
@@ -254,8 +259,9 @@ def estimate_trials(
       ones as in `fall.expanded`; the noise of a seed's own documents, which the resamples of seeds
       contain already, moves them in likewise.
 
-    Neither is narrower than the seeds' own intervals are on average, and where a seed dips, or does
-    not fall, the lower end allows for the first place where it may have fallen.
+    Neither is narrower than the seeds' own intervals are on average; the bias that the bootstrap
+    finds widens the end that it points away from. Where a seed dips, the lower end allows for the
+    first place where it may have fallen.
 
     Args:
       trials: `[seeds, documents, fine bins]`, of `Trials.of` or `Trials.of_counts`.
@@ -317,7 +323,7 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
         ceiling = fall.ceiling(own, resampled)
         l50, l85 = (fall.first_fall(own, resampled, ceiling, share) for share in (0.5, 0.85))
         dip = fall.dip(own, ceiling)
-        mean_accuracy = _mean_accuracy(resampled)
+        mean_accuracy = resampled.mean_accuracy()
         learned = ceiling.low >= trials.chance + _GATE
         shortest, longest = max(int(trials.low[0]), 1), int(trials.high[-1])
         numbers = Seed(
@@ -325,7 +331,7 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
             learned=learned,
             ceiling=float(ceiling.accuracy[0]),
             l50=float(np.clip(2 ** l50.log_distance[0], shortest, longest)) if learned else _NAN,
-            beyond=learned and bool(np.isinf(l50.log_distance[0])) and l50.log_distance[0] > 0,
+            beyond=learned and bool(l50.log_distance[0] == np.inf),
             worst_accuracy=_worst(own).accuracy,
             mean_accuracy=float(mean_accuracy[0]),
             dips=learned and dip is not None,
@@ -334,17 +340,9 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
     return found
 
 
-def _mean_accuracy(resampled: Trials) -> np.ndarray:
-    """Of `[Z, fine bins]`: `[Z]`, every distance counting the same, whatever was asked there."""
-    accuracy = resampled.right / np.maximum(resampled.asked, 1)
-    # A bin of few questions may be in no document of a resample.
-    accuracy = np.where(resampled.asked > 0, accuracy, accuracy[0])
-    return accuracy @ (resampled.widths() / resampled.widths().sum())
-
-
-def _floor(trials: Trials, fall: Fall) -> float:
+def _floor(trials: Trials, l50: Fall) -> float:
     """Accuracy at all distances beyond those that the fall was fitted to."""
-    asked, right = (counts[:, fall.end + 1 :].sum() for counts in (trials.asked, trials.right))
+    asked, right = (counts[:, l50.end + 1 :].sum() for counts in (trials.asked, trials.right))
     return float(right / asked) if asked else _NAN
 
 
@@ -402,9 +400,12 @@ def _of_falls(
         np.clip([getattr(fall, end) for fall in falls], low, high) for end in ("low", "high")
     )
     centre, ci_low, ci_high = _mean_and_interval(log_distance, num_documents, random)
-    if len(falls) > 1 and any(fall.doubtful for fall in falls):
-        ci_low = min(ci_low, own_low.mean() - _t_half(own_low))
-    # What all seeds are unsure of, a shelf near half-way say, does not average out.
+    if len(falls) > 1:
+        # A shelf near half-way pulls all seeds one way, and so it does their resamples.
+        bias = float(log_distance[:, 1:].mean()) - centre if log_distance.shape[1] > 1 else 0.0
+        ci_low, ci_high = ci_low - max(bias, 0), ci_high - min(bias, 0)
+        if any(fall.doubtful for fall in falls):
+            ci_low = min(ci_low, own_low.mean() - _t_half(own_low))
     ci_low, ci_high = float(min(ci_low, own_low.mean())), float(max(ci_high, own_high.mean()))
     if num_documents == 1:
         return centre, -np.inf, np.inf

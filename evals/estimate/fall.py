@@ -112,6 +112,10 @@ def first_fall(trials: Trials, resampled: Trials, ceiling: Ceiling, share: float
     runs = Runs.doubling(len(trials.x))
     z = quantile(_DOUBT, len(runs.first))
     below = of_runs(trials, runs, z).below(float(level[0]), error, z)
+    # Of runs that surely dip, one need not be told from all others once more.
+    z = quantile(_DOUBT / 2)
+    dips = (_sure_rises(trials, ceiling, runs)[0] > 0).any(1)
+    below |= dips & of_runs(trials, runs, z).below(float(level[0]), error, z)
     fallen = bool(below.any())
     end = int(runs.last[below].min()) if fallen else len(trials.x) - 1
     fine_end = np.searchsorted(resampled.high, trials.high[end])
@@ -206,16 +210,23 @@ def dip(trials: Trials, ceiling: Ceiling, end: int | None = None) -> Dip | None:
       ceiling: of the same.
       end: the last bin looked at; None: of all.
     """
-    num_bins = len(trials.x) if end is None else end + 1
-    runs = Runs.doubling(num_bins)
-    found: Limits = of_runs(trials, runs, quantile(_DOUBT / 2, len(runs.first)))
-    least = _DIP * (ceiling.accuracy[0] - trials.chance)
-    rise = found.accuracy[None] - found.accuracy[:, None]
-    later = runs.first[None] > runs.last[:, None]
-    sure = np.where(later & (rise >= least), found.low[None] - found.high[:, None], -np.inf)
+    runs = Runs.doubling(len(trials.x) if end is None else end + 1)
+    sure, accuracy = _sure_rises(trials, ceiling, runs)
     lowest, back = np.unravel_index(sure.argmax(), sure.shape)
     if sure[lowest, back] <= 0:
         return None
     x = [trials.x[runs.first[i] : runs.last[i] + 1].mean() for i in (lowest, back)]
-    accuracy = found.accuracy
     return Dip(float(accuracy[lowest]), float(x[0]), float(accuracy[back]), float(x[1]))
+
+
+def _sure_rises(trials: Trials, ceiling: Ceiling, runs: Runs) -> tuple[np.ndarray, np.ndarray]:
+    """By how much a later run's lower limit is above a run's upper one, and the runs' accuracy.
+
+    Returns:
+      `[runs, later runs]`, -inf where the rise is less than a dip's, and `[runs]`.
+    """
+    found: Limits = of_runs(trials, runs, quantile(_DOUBT / 2, len(runs.first)))
+    rise = found.accuracy[None] - found.accuracy[:, None]
+    large = rise >= _DIP * (ceiling.accuracy[0] - trials.chance)
+    later = runs.first[None] > runs.last[:, None]
+    return np.where(later & large, found.low[None] - found.high[:, None], -np.inf), found.accuracy

@@ -59,6 +59,8 @@ class Regression:
         one freedom more): 0 if it bounds the context, 1 if that is twice as long.
       error: root mean square over bases of what the line fitted without a base misses it by,
         octaves.
+      as_is: root mean square over bases of log2 L50 less log2 of the predictor, with nothing
+        fitted: octaves.
       num_bases: bases fitted.
       num_censored: bases left out because a seed lies beyond the distances measured.
     """
@@ -74,6 +76,7 @@ class Regression:
     offset_low: float
     offset_high: float
     error: float
+    as_is: float
     num_bases: int
     num_censored: int
 
@@ -82,15 +85,22 @@ def compare(points: Sequence[Point]) -> list[Regression]:
     """One regression for each predictor, the one that errs least at a base left out first.
 
     All on the same points, those for which every predictor says something; a predictor that says
-    nothing for any point (not measured) is left out.
+    nothing for any point (not measured) or the same for most is left out.
 
     Raises:
-      ValueError: as `regress`.
+      ValueError: as `regress`, if that is so of all of them.
     """
     said = (name for point in points for name in point.predictors if _says(point, name))
     names = list(dict.fromkeys(said))
     common = [point for point in points if all(_says(point, name) for name in names)]
-    return sorted((regress(common, name) for name in names), key=lambda fitted: fitted.error)
+    found = []
+    for name in names:
+        try:
+            found.append(regress(common, name))
+        except ValueError:
+            if not found and name == names[-1]:
+                raise
+    return sorted(found, key=lambda fitted: fitted.error)
 
 
 def regress(points: Sequence[Point], predictor: str) -> Regression:
@@ -130,6 +140,7 @@ def regress(points: Sequence[Point], predictor: str) -> Regression:
         **_around("intercept", intercept, reach * np.sqrt(1 / n + centre**2 / spread)),
         **_around("offset", offset.mean(), stats.t.ppf(0.975, n - 1) * stats.sem(offset)),
         error=float(np.sqrt(np.mean(missed**2))),
+        as_is=float(np.sqrt(np.mean(offset**2))),
         num_bases=n,
         num_censored=int((~measured).sum()),
     )

@@ -1,8 +1,10 @@
 """What rows of text say: pure functions of columns of `evals.rows`, one evaluation at a time."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from evals.rows import Rows
 
@@ -13,6 +15,33 @@ class MeanWithError(NamedTuple):
     mean: float
     standard_error: float
     num_units: int
+
+
+class Interval(NamedTuple):
+    """A mean and its 95% interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def over_seeds(values: np.ndarray, *, ratios: bool = False) -> Interval:
+    """Mean of one number a seed, and Student's t interval with one degree of freedom less.
+
+    What seeds differ in (initialisation, rows) is in it; that all were asked the same documents is
+    not. Of one seed the interval is NaN.
+
+    Args:
+      values: `[seeds]`.
+      ratios: whether logarithms are averaged: the mean is geometric, the interval a factor.
+    """
+    values = np.log(values) if ratios else values
+    mean, low, high = values.mean(), np.nan, np.nan
+    if len(values) > 1:
+        half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+        low, high = mean - half, mean + half
+    ends = np.exp([mean, low, high]) if ratios else (mean, low, high)
+    return Interval(*map(float, ends))
 
 
 def total_nats(rows: Rows) -> float:
@@ -78,7 +107,8 @@ def difference(
     Raises:
       ValueError: if the two are not about the same answers.
     """
-    keys = ("document", "query", "num_tokens")
+    # Other texts may be cut alike, but not into answers of as many bytes.
+    keys = ("document", "query", "num_tokens", "num_bytes")
     by_answer = [np.lexsort([each["query"], each["document"]]) for each in (rows, other)]
     mine, theirs = (
         {name: each[name][places] for name in {*keys, *unit, column}}
@@ -92,6 +122,21 @@ def difference(
     weights = mine["num_tokens"] if column == "nll" else np.ones(len(mine[column]))
     change = mine[column].astype(float) - theirs[column].astype(float)
     return _ratio(change, weights.astype(float), _units(mine, unit))
+
+
+def above_best(found: Sequence[Rows]) -> list[MeanWithError]:
+    """Nats per token of each above those of the one with the fewest, paired by document.
+
+    NaN where the answers are not the same.
+    """
+    best = min(found, key=mean_nll)
+    above = []
+    for rows in found:
+        try:
+            above.append(difference(rows, best))
+        except ValueError:
+            above.append(MeanWithError(np.nan, np.nan, 0))
+    return above
 
 
 def _units(rows: Rows, names: tuple[str, ...]) -> np.ndarray:

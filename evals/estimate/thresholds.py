@@ -15,7 +15,7 @@ import numpy as np
 
 import evals
 from evals import rows as rows_lib
-from evals.estimate.bins import bin_number, bin_start
+from evals.estimate.bins import bin_number, fine_bin_number, widths
 from evals.rows import Rows
 
 # Accuracy of Llama 2 7B at 4k tokens, mean of RULER's 13 tasks: RULER's thresholds for models that
@@ -99,17 +99,13 @@ def mean_accuracy(rows: Rows) -> float:
     """Share of exact matches of one task at one length: for retrieval, the mean over distances.
 
     Questions are not spread evenly over distances (half are log-uniform, and later rounds ask near
-    the crossing), so a half-octave of distances counts by its width in tokens, not by its
-    questions.
+    the crossing), so a fine bin of distances counts by its width in tokens, not by its questions.
     """
     if evals.parse(str(rows["task"][0])).kind != "retrieval":
         return float(rows["exact_match"].mean())
-    bins, _, accuracy = _bins(rows)
-    start = np.array([bin_start(number) for number in bins])
-    # The outer bins count as far as was asked, one before a gap to where the next begins.
-    start[0] = rows["distance"].min()
-    width = np.diff(start, append=rows["distance"].max() + 1)
-    return float(np.average(accuracy, weights=width))
+    bins, _, accuracy = _bins(fine_bin_number(rows["distance"]), rows)
+    shortest, longest = rows["distance"].min(), rows["distance"].max()
+    return float(np.average(accuracy, weights=widths(bins, shortest, longest)))
 
 
 def visual_edge(rows: Rows) -> float:
@@ -132,15 +128,15 @@ def visual_edge(rows: Rows) -> float:
     edges = []
     for length in np.unique(rows["length"]):
         at_length = rows_lib.select(rows, length=length)
-        bins, trials, accuracy = _bins(at_length)
+        bins, trials, accuracy = _bins(bin_number(at_length["distance"]), at_length)
         green = bins[(accuracy >= _VISIBLE) & (trials >= _FEWEST_TRIALS)]
         in_green = np.isin(bin_number(at_length["distance"]), green)
         edges.append(at_length["distance"][in_green].max(initial=0))
     return float(np.median(edges))
 
 
-def _bins(rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Half-octave bins that have questions: their numbers, trials and accuracy, each `[bins]`."""
-    bins, index = np.unique(bin_number(rows["distance"]), return_inverse=True)
+def _bins(bin_of: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each row's bin: those that there are, their trials and accuracy, each `[bins]`."""
+    bins, index = np.unique(bin_of, return_inverse=True)
     trials = np.bincount(index)
     return bins, trials, np.bincount(index, rows["exact_match"]) / trials

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from evals.estimate.bins import fine_bin_number, fine_bin_start
+from evals.estimate.bins import fine_bin_number, fine_bin_start, widths
 from evals.rows import Rows
 
 # The columns of counts: they say all of the rows that the estimator reads.
@@ -141,9 +141,16 @@ class Trials:
             group = [min(each, number - 1) for each in group]
         return self.joined(np.array(group))
 
-    def widths(self) -> np.ndarray:
-        """int `[bins]`, the distances that each bin stands for: up to where the next begins."""
-        return np.diff(self.low, append=self.high[-1] + 1)
+    def mean_accuracy(self) -> np.ndarray:
+        """`[...]`, over distances, each counting the same, however often it was asked.
+
+        Bins are fine ones. One of few questions may be in no document of a resample, and is left
+        out of its mean.
+        """
+        width = widths(fine_bin_number(self.low), int(self.low[0]), int(self.high[-1]))
+        weight = width * (self.asked > 0)
+        accuracy = self.right / np.where(self.asked > 0, self.asked, 1)
+        return (accuracy * weight).sum(-1) / weight.sum(-1)
 
     def _each(self, function: Callable[[np.ndarray], np.ndarray]) -> "Trials":
         return dataclasses.replace(self, asked=function(self.asked), right=function(self.right))

@@ -1,27 +1,36 @@
 """Perplexity by position: what more context is worth to the next token of real text.
 
-One crop a document, from a random place in it, so that a position in context is not a position in
-the book; no packing, BOS in front. An "answer" is all tokens whose position lies in one
-half-octave: its nll is their mean, its distance the bin's geometric centre. Expect little of it:
-perplexity hardly moves with the base where retrieval fails (Men et al., arXiv 2405.14591).
+Crops of held-out documents, from random places, so that a position in context is not a position in
+the book; no packing, BOS in front. They are many: members differ by hundredths of a nat. An
+"answer" is all tokens whose position lies in one half-octave: its nll is their mean, its distance
+the bin's geometric centre. Expect little of it: perplexity hardly moves with the base where
+retrieval fails (Men et al., arXiv 2405.14591).
 """
 
 import dataclasses
+from collections.abc import Iterable
 
 import numpy as np
 
 from data.figures import Curve, Plot
-from data.task import Asked, Document, Draw, Results
+from data.task import Asked, Document, Draw, Results, Task
 from evals import text
 from evals.estimate.bins import BIN_STARTS
+from settings.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Perplexity(text.CropTask):
-    """See the module."""
+class Perplexity(Task):
+    """See the module.
+
+    Attributes:
+      tokens: of text, at least, where there are as many: in documents of their own if those are
+        enough, or else in crops of one document that do not overlap.
+    """
 
     kind = "likelihood"
     order = 3
+    since_version_2 = ("tokens",)
     plot = Plot(
         name="perplexity_by_position",
         alternative="Perplexity of held-out text against position in the document.",
@@ -35,10 +44,28 @@ class Perplexity(text.CropTask):
         trained=True,
     )
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
-        """BOS and a crop, with one answer for each half-octave of positions."""
-        crop = draw.source
-        return text.sized(binned(crop.tokens), crop.sizes)
+    tokens: Count = 100_000
+
+    def num_documents(self, asked: Asked, documents: int) -> int:
+        """As many as `tokens` take, or all there are."""
+        if asked.data.documents == 1:
+            return documents
+        return max(documents, self._share(asked).documents)
+
+    def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, list[text.Crop]]]:
+        """See `Task.sources`: the crops of each document."""
+        most = 1 if asked.data.documents == 1 else self._share(asked).crops
+        length = asked.length
+        return text.several_crops(asked, numbers, task="perplexity", length=length, most=most)
+
+    def _share(self, asked: Asked) -> text.Share:
+        return text.share(asked, self.tokens, task="perplexity")
+
+    def document(self, asked: Asked, draw: Draw) -> list[Document]:
+        """BOS and a crop each, with one answer for each half-octave of positions."""
+        made = [text.sized(binned(crop.tokens), crop.sizes) for crop in draw.source]
+        queries = len(made[0].answers)
+        return [dataclasses.replace(each, first_query=n * queries) for n, each in enumerate(made)]
 
     def curves(self, own: Results, every: Results) -> list[Curve]:
         """Perplexity by position, over all documents and seeds."""

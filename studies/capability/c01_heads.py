@@ -1,7 +1,7 @@
 """C1: at one base, how far does a layer see with one head, and with more?
 
-Cost: at 256 tokens one core trains 65, 50, 35 and 16 thousand tokens a second with 1, 2, 4 and 8
-heads, so that 12M tokens a member are 40 minutes for each seed.
+Cost: at 256 tokens one core trains about 70, 50, 39 and 16 thousand tokens a second with 1, 2, 4
+and 8 heads, so that 12M tokens a member are 40 minutes for each seed.
 """
 
 from studies.capability.recipe import LONG, heads, octaves, when_run

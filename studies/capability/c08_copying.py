@@ -1,6 +1,6 @@
 """C8: is it the same in copying as in key-value recall?
 
-Cost: 2 layers at 256 tokens train 35 and 12 thousand tokens a second on one core with 1 and 4
+Cost: 2 layers at 256 tokens train about 35 and 12 thousand tokens a second on one core with 1 and 4
 heads; 8M tokens of four members are half an hour for each seed.
 """
 

@@ -144,6 +144,21 @@ def test_kv_says_keys_once_or_twice_and_asks_the_second_time(tokenizer, length):
         assert sum(token in tokenizer.fillers for token in tokens) == length - 2 * said
 
 
+@pytest.mark.parametrize("data", [DATA, FIRST])
+@pytest.mark.parametrize("length", [64, 128, 1024])
+def test_kv_counts_the_keys_a_question_could_be_mistaken_for(tokenizer, data, length):
+    """Different keys of a document less the one asked for: within a fifth where few have room."""
+    keys = set(tokenizer.keys.tolist())
+    found = [
+        len(keys.intersection(document.tokens.tolist()))
+        for document in documents("kv", tokenizer, 30, length, data=data)
+    ]
+    said = retrieval_task("kv").num_others(data, length)
+    assert said is not None
+    assert said + 1 == (pytest.approx(np.mean(found), rel=0.2) if length == 64 else min(found))
+    assert retrieval_task("lines").num_others(data, length) is None
+
+
 def test_kv_values_are_uniform_and_tell_nothing_of_the_key(tokenizer):
     """Guessing the value that most often goes with a key wins no more than chance."""
     seen = np.zeros((64, 64))

@@ -71,7 +71,7 @@ def rows(**columns) -> Rows:
     """The columns that a pure function of rows reads."""
     made = {name: np.asarray(values) for name, values in columns.items()}
     num_rows = len(next(iter(made.values())))
-    return {"task": np.full(num_rows, "test")} | made
+    return {"task": np.full(num_rows, "test"), "num_bytes": np.zeros(num_rows, int)} | made
 
 
 def make_documents(task, config, tokenizer, length, numbers, distances=None):

@@ -197,6 +197,7 @@ def test_without_heads_is_the_network_that_never_had_them():
     assert np.abs(hidden(full, table, params) - expected).max() > 0.01
 
 
+@pytest.mark.slow
 def test_without_heads_of_latent_attention():
     full = find_config("mla_tiny").model
     smaller = dataclasses.replace(full, num_heads=1, num_kv_heads=1)

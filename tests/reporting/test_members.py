@@ -81,3 +81,21 @@ def test_a_run_in_stages_is_what_its_last_checkpoint_is_and_each_stage_evaluated
         # What the first stage answered under its own variant is no cell of a matrix.
         assert [m.variant for m in member.measurements] == ["trained"]
         assert member.estimates["kv"].l50 == pytest.approx(l50, abs=1)
+
+
+def test_intervals_say_what_they_are_over(tmp_path):
+    """Of one seed over documents; of several over both; mixed where members differ in that."""
+    runs = {
+        seed: make_run(tmp_path / f"{seed}", config, answers(config, 20))
+        for seed in (0, 1)
+        for config in [experiment("rope(base=10)", seed=seed)]
+    }
+    other = experiment("nope")
+    alone = make_run(tmp_path / "alone", other, answers(other, 20))
+
+    def said(*runs):
+        return members_lib.intervals_over(members_lib.read(list(runs)))
+
+    assert said(runs[0]) == "documents (one seed)"
+    assert said(runs[0], runs[1]) == "seeds and documents"
+    assert said(*runs.values(), alone).endswith("of documents alone where there is one seed")

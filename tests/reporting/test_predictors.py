@@ -1,3 +1,5 @@
+# pyright: reportAttributeAccessIssue=false
+# (matplotlib's stubs lack half of what its artists have)
 import numpy as np
 import pytest
 
@@ -5,6 +7,7 @@ from experiment.run import find_runs
 from reporting import members as members_lib
 from reporting import predictors
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
+from theory.capability import capability
 from theory.predictions import predict
 
 
@@ -33,46 +36,75 @@ def test_effective_context_that_is_the_quarter_period_has_slope_one_on_it(member
     assert [short.trained_length, long.trained_length] == [128, 256]
     assert [member.base for member in long.members] == [10, 30, 50, 100]
     lines = {line.predictor: line for line in long.regressions}
-    assert lines.keys() == {"first_violation", "quarter_period", "full_period"}
-    quarter, full = lines["quarter_period"], lines["full_period"]
+    names = {"forecast", "first_violation", "quarter_period", "arccos_bound", "base"}
+    assert lines.keys() == names
+    quarter, bound = lines["quarter_period"], lines["arccos_bound"]
     assert quarter.slope == pytest.approx(1, abs=0.03)
     assert quarter.offset == pytest.approx(0, abs=0.05)
-    # The full period is four times that, two octaves below.
-    assert full.slope == pytest.approx(1, abs=0.03)
-    assert full.offset == pytest.approx(-2, abs=0.05)
+    assert quarter.as_is < 0.05
+    # Two layers leave a half at an angle of π/4, one half of the way to the quarter.
+    assert bound.slope == pytest.approx(1, abs=0.03)
+    assert bound.offset == pytest.approx(1, abs=0.05)
+    assert bound.as_is == pytest.approx(1, abs=0.05)
     assert quarter.num_censored == 0 and "more lies" not in predictors.reading(long)
     # At 128 tokens base 100 lies beyond what could be asked: counted, and said, and not fitted.
     assert {(line.num_bases, line.num_censored) for line in short.regressions} == {(3, 1)}
     assert "of 3 bases; that of 1 more lies beyond what was asked." in predictors.reading(short)
 
 
-def test_the_reading_names_both_periods_where_they_tie(members):
+def test_the_reading_names_all_that_tie(members):
+    """The logarithms of the quarter period, of the arccos bound and of the base are lines."""
     _, long = predictors.comparisons(members)
     text = predictors.reading(long)
     assert text.startswith(
-        "A base left out is predicted best by the quarter period and full period"
+        "A base left out is predicted best by the quarter period and arccos bound and base"
     )
-    theory = next(each for each in long.regressions if each.predictor == "first_violation")
-    assert f"(theory length {theory.error:.2f})" in text
+    lines = {each.predictor: each for each in long.regressions}
+    assert f"theory length {lines['first_violation'].error:.2f})" in text
+    forecast = lines["forecast"].as_is
+    assert f"with nothing fitted, they err by forecast {forecast:.2f}, theory" in text
+
+
+def test_forecasts_are_those_of_one_head_and_end_where_the_questions_do(members):
+    """Where D_1 falls below 2.012; two layers of one head are two layers of one head."""
+    for comparison in predictors.comparisons(members):
+        for member, says in zip(comparison.members, comparison.predicted, strict=True):
+            inv_freq_1R = member.config.model.rotary_table(128).inv_freq[0]
+            length, longest = int(says["forecast"] or 0), member.trained_length - 1
+            assert capability(inv_freq_1R, length).value >= 2.012
+            ends = capability(inv_freq_1R, length + 1).value < 2.012
+            assert ends == ((member.base, longest) != (100, 127))
+            assert ends or length == longest
+
+
+def test_a_task_whose_keys_nobody_counted_has_no_forecast(tmp_path):
+    path = make_sweep(tmp_path, ["base=10", "base=30", "base=50"])
+    for base, reach in ((10, 15), (30, 40), (50, 70)):
+        config = experiment(f"rope(base={base})")
+        make_run(path / f"base={base}", config, answers(config, reach, task="lines", documents=2))
+    (comparison,) = predictors.comparisons(members_lib.read(find_runs([path])))
+    assert [says["forecast"] for says in comparison.predicted] == [None] * 3
+    assert "forecast" not in {line.predictor for line in comparison.regressions}
+    assert predictors.against_predictors(comparison).axes[0].get_title() == "forecast: none"
 
 
 def test_points_and_lines_lie_where_the_numbers_say(members):
     _, long = predictors.comparisons(members)
     figure = predictors.against_predictors(long)
-    quarter = figure.axes[1]
+    quarter = figure.axes[2]
     assert quarter.get_title() == "quarter period"
     marks = [line for line in quarter.get_lines() if line.get_marker() == "o"]
     x = [float(np.ravel(mark.get_xdata())[0]) for mark in marks]
     assert x == pytest.approx([15, 42, 70, 136], abs=0.7)
     (text,) = [text.get_text() for text in quarter.texts if "slope" in text.get_text()]
-    assert text.startswith("slope 1.0")
+    assert text.startswith("y = x: ±0.0") and "\nslope 1.0" in text
 
 
 def test_a_base_beyond_what_was_asked_is_an_arrow_that_the_line_does_not_reach(members):
     short, long = predictors.comparisons(members)
     for comparison, last_fitted, num_arrows in ((short, 70, 1), (long, 136, 0)):
         figure = predictors.against_predictors(comparison)
-        quarter = figure.axes[1]
+        quarter = figure.axes[2]
         assert len([text for text in quarter.texts if text.arrow_patch]) == num_arrows
         (line,) = [line for line in quarter.get_lines() if line.get_lw() == 1.3]
         assert np.max(line.get_xdata()) == pytest.approx(last_fitted, abs=0.7)

@@ -23,3 +23,33 @@ def test_every_task_of_text_has_a_table_with_columns_of_its_own(tmp_path):
         "context\ngain length",
     ]
     assert [list(column.cells) for column in found[1].columns[-2:]] == [["0.5"], ["64"]]
+    assert {str(table.caption) for table in found} == {"1 seed, one a run"}
+
+
+def test_members_stand_beside_the_best_on_the_same_text(tmp_path):
+    """Documents of 1 and 3 nats, and .1 and .2 more: .15 ± 1.96 x .05; another text is not held."""
+    results = []
+    for base, more, size in ((10, (0.1, 0.2), 7), (30, (0, 0), 7), (100, (0.3, 0.3), 9)):
+        config = experiment(f"rope(base={base})")
+        rows = [
+            row(config, "perplexity", document=n, nll=nll + more[n], num_tokens=5, num_bytes=size)
+            for n, nll in enumerate((1.0, 3.0))
+        ]
+        run = make_run(tmp_path / str(base), config)
+        results.append((run, config, rows_lib.columns(rows)))
+    (table,) = tables.tables(results)
+    assert str(table.columns[-1].header) == "above the best\n[95% CI]"
+    assert list(table.columns[-1].cells) == ["+0.1500 ± 0.0980", "best", "other text"]
+    (alone,) = tables.tables(results[:1])
+    assert "above the best\n[95% CI]" not in [str(column.header) for column in alone.columns]
+
+
+def test_tables_say_what_differs_from_seed_to_seed(tmp_path):
+    configs = [experiment("rope(base=10)", seed=seed) for seed in (0, 1)]
+    runs = [make_run(tmp_path / f"{config.seed}", config) for config in configs]
+    results = [
+        (run, config, rows_lib.columns([row(config, "perplexity")]))
+        for run, config in zip(runs, configs, strict=True)
+    ]
+    (table,) = tables.tables(results)
+    assert table.caption == "2 seeds, of initialisation only (data.seed=0), one a run"

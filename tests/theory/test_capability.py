@@ -11,7 +11,7 @@ from scipy import optimize
 from configs import find_config
 from experiment.overrides import apply
 from model.rotary.rope import Rope
-from theory.capability import accuracy, capability, forecast, needed, of_heads
+from theory.capability import accuracy, capability, farthest, forecast, needed, of_heads
 
 
 def rope(base: float, head_dim: int = 64, num_heads: int = 1) -> np.ndarray:
@@ -140,12 +140,25 @@ def test_a_partition_attains_what_it_says_and_has_every_distance_once(num_heads,
     assert min(norms) == pytest.approx(found.value, abs=1e-7)
 
 
+def test_a_pair_that_turns_half_a_cycle_a_token_tells_odd_from_even():
+    found = capability(np.full((2, 1), math.pi), 5)
+    assert found.value == pytest.approx(math.sqrt(2))
+    assert sorted(found.partition) == [((1, 1), (3, 3), (5, 5)), ((2, 2), (4, 4))]
+
+
 def test_a_slow_head_among_fast_ones_takes_what_is_far():
     slow = np.concatenate([rope(10, num_heads=3), rope(1e4)])
     found = capability(slow, 100)
     assert found.value > 1.5 * capability(rope(10, num_heads=4), 100).value
     first, last = found.partition[3][-1]
     assert last == 100 and last - first > 25
+
+
+def test_the_layer_that_sees_farthest_counts():
+    layers = np.stack([rope(10), rope(30), rope(10)])
+    alone = forecast(rope(30), num_others=31, longest=300)
+    assert farthest(layers, num_others=31, longest=300) == alone
+    assert alone.l50 > forecast(rope(10), num_others=31, longest=300).l50
 
 
 def test_heads_of_a_model_in_groups_and_with_a_part_unrotated():

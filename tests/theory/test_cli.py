@@ -1,6 +1,7 @@
 import argparse
 import dataclasses
 import json
+import math
 import resource
 import subprocess
 import sys
@@ -226,6 +227,81 @@ def test_curves_are_drawn(theory, tmp_path):
     assert figure.read_bytes().startswith(b"\x89PNG\r\n")
     assert theory("curve")[0] == 2
     assert theory("curve", "--base", "10", "--out", "b.xyz")[0] == 2
+
+
+def test_capability_prints_exactly_its_keys(theory):
+    """√2 cos((M - 1) ω / 2) for a pair alone, which two heads share: each has half of the cycle."""
+    arguments = ("capability", "--rotary", "explicit(values=(0.1,))", "--head-dim", "2", "--json")
+    code, out, err = theory(*arguments, "--heads", "1", "--length", "21")
+    assert (code, err) == (0, "")
+    one = json.loads(out)
+    keys = ["rotary", "head_dim", "heads", "length", "capability", "certificate", "partition"]
+    assert list(one) == keys
+    assert one["capability"] == pytest.approx(math.sqrt(2) * math.cos(1.0))
+    assert one["certificate"] == pytest.approx(one["capability"], abs=1e-9)
+    assert one["partition"] == [[[1, 21]]]
+
+    two = json.loads(theory(*arguments, "--heads", "2", "--length", "42")[1])
+    assert list(two) == keys and two["certificate"] is None
+    assert two["capability"] == pytest.approx(one["capability"])
+    assert sorted(two["partition"]) == [[[1, 21]], [[22, 42]]]
+
+
+def test_capability_says_what_it_forecasts_and_draws_it(theory, tmp_path):
+    figure = tmp_path / "capability.svg"
+    arguments = ("capability", "--rotary", "rope(base=10)", "--head-dim", "64", "--length", "30")
+    code, out, _ = theory(*arguments, "--others", "31", "--heads", "2", "--out", str(figure))
+    assert code == 0 and "31 other keys takes 2.012: L50 > 30 tokens" in out
+    assert "  head 1: " in out
+    assert "</svg>" in figure.read_text()
+    found = json.loads(theory(*arguments, "--others", "31", "--json")[1])
+    # One head tells 26 tokens apart by 2, and 27 by less.
+    assert (found["forecast"], found["beyond"]) == (26, False)
+    assert found["needed"] == pytest.approx(2.012, abs=1e-3)
+
+
+def test_capability_of_layers_is_that_of_the_best(theory, tmp_path):
+    pattern = "[rope(base=10),[rope(base=10),nope],rope(base=100)]"
+    arguments = ("--rotary", pattern, "--heads", "2", "--head-dim", "64", "--length", "30")
+    found = json.loads(theory("capability", *arguments, "--json")[1])
+    values = [layer["capability"] for layer in found["layers"]]
+    assert found["capability"] == max(values) == values[1] == pytest.approx(8)
+    assert found["partition"] == [[], [[1, 30]]]
+    assert "layer 2: " in theory("capability", *arguments)[1]
+
+    config = find_config("tiny")
+    model = dataclasses.replace(config.model, rotary=Rope(base=10.0), num_layers=2)
+    run = RunDirectory(tmp_path / "run")
+    run.write_config(dataclasses.replace(config, model=model), [])
+    of_run = json.loads(theory("capability", str(run.path), "--length", "9", "--json")[1])
+    head_dim, heads = str(model.head_dim), str(model.num_heads)
+    arguments = ("--rotary", "rope(base=10)", "--head-dim", head_dim, "--heads", heads)
+    same = json.loads(theory("capability", *arguments, "--length", "9", "--json")[1])
+    assert of_run["heads"] == model.num_heads and len(of_run["layers"]) == 2
+    assert of_run["capability"] == same["capability"]
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        (["nope", "0"], "--heads must be at least 1, got 0"),
+        (
+            ["rope(base=10)", "1", "--length", "0"],
+            "must lie within 1 and 131072 tokens, got 1 to 0",
+        ),
+        (["rope(base=10)", "1", "--others", "0"], "num_others must be at least 1 key, got 0"),
+        (["[[nope,nope]]", "1"], "a pattern of 2 does not fit num_kv_heads=1"),
+        (["yarm", "1"], "unknown rotary variant 'yarm'"),
+        (["nope", "1", "--out", "x.xyz"], "take a .png, .svg or .pdf file, got x.xyz"),
+    ],
+)
+def test_mistakes_of_capability_exit_2_with_one_line(theory, arguments, reason):
+    expression, heads, *more = arguments
+    given = ["--length", "3", "--rotary", expression, "--heads", heads, *more]
+    code, out, err = theory("capability", *given)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert reason in err
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ LONGEST = 253
 
 def hole(low: int, high: int, bottom: float) -> Callable:
     """Right everywhere but from low to high."""
-    return lambda m: np.where((m > low - 1) & (m < high + 1), bottom, 1.0)
+    return lambda m: np.where((m >= low) & (m < high + 1), bottom, 1.0)
 
 
 def cosine(bottom: float) -> Callable:

@@ -1,5 +1,8 @@
 """Lines through simulated bases, and what scipy and refitting say of the same data."""
 
+# pyright: reportAttributeAccessIssue=false
+# (scipy's results have names that only running shows)
+
 import dataclasses
 
 import numpy as np
@@ -151,3 +154,16 @@ def test_the_point_of_a_measured_estimate_is_its_l50():
     rows = simulate([logistic(40, 5)], np.random.default_rng(10))
     found = effective_context.estimate(rows, resamples=50)
     assert Point.of(found, base="rope(base=10)", predictors={}).l50 == found.l50
+
+
+def test_a_predictor_that_says_the_same_of_most_takes_no_line_from_the_others():
+    """Forecasts beyond what was asked are alike; as it is, one misses by its octaves."""
+    found = [
+        Point(base=str(length), l50=2 * length, predictors={"right": length, "alike": 8})
+        for length in (1, 2, 4, 8)
+    ]
+    (line,) = regression.compare(found)
+    assert line.predictor == "right"
+    assert line.as_is == pytest.approx(1)
+    with pytest.raises(ValueError, match="three bases that differ in it"):
+        regression.compare([dataclasses.replace(each, predictors={"alike": 8}) for each in found])

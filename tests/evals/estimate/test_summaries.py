@@ -49,6 +49,19 @@ def test_a_difference_does_not_depend_on_the_order_of_rows_and_refuses_other_ans
         summaries.difference(one, {name: column[:9] for name, column in two.items()})
 
 
+def test_members_are_held_against_the_best_by_the_texts_they_share():
+    document, query = np.divmod(np.arange(8), 2)
+    best = rows(document=document, query=query, num_tokens=[3, 1] * 4, nll=np.arange(8.0))
+    # By document 1, 1, 1 and 5 nats over 4 tokens: mean .5, sd .5, error .25.
+    worse = best | {"nll": best["nll"] + [0, 1, 0, 1, 0, 1, 1, 2]}
+    other = worse | {"num_bytes": np.arange(8)}
+    fewer = {name: column[:6] for name, column in worse.items()} | {"nll": np.full(6, 99.0)}
+    found = summaries.above_best([worse, best, other, fewer])
+    assert found[0] == pytest.approx((0.5, 0.25, 4))
+    assert found[1] == (0, 0, 4)
+    assert np.isnan([found[2].mean, found[3].mean]).all()
+
+
 def test_the_error_of_a_difference_is_that_of_resampling_documents():
     random = np.random.default_rng(1)
     document = np.sort(random.integers(0, 60, 400))

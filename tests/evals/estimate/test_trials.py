@@ -76,5 +76,8 @@ def test_bins_are_joined_until_each_has_enough_trials(trials, least, asked):
     assert trials.of_at_least(least).asked.sum((0, 1)).tolist() == [2 * n for n in asked]
 
 
-def test_bins_stand_for_the_distances_up_to_the_next(trials):
-    assert trials.widths().tolist() == [2, 1, 1]
+def test_the_mean_accuracy_counts_distances(trials):
+    """2 stands for 3 as well, which was not asked: (2 x 1 + 1/2 + 1) / 4."""
+    assert trials.by_seed()[0].summed().mean_accuracy() == pytest.approx(3.5 / 4)
+    # Document 3 asked at 2 tokens alone.
+    assert trials.mean_accuracy().tolist() == [[1, pytest.approx(1.5 / 2)], [0, 0]]

@@ -1,9 +1,11 @@
+import dataclasses
 import itertools
 
 import jax
 import numpy as np
 import pytest
 
+import evals
 from data.config import DataConfig
 from evals import score
 from evals.score import Candidate
@@ -13,7 +15,7 @@ from model import transformer
 from model.positions import position_table
 from tests.evals.helpers import experiment, make_documents, rows
 
-TASK = Perplexity()
+TASK = Perplexity(tokens=1)  # one crop a document
 
 
 def test_half_octaves_of_position():
@@ -80,6 +82,53 @@ def test_the_same_crops_every_time_and_no_more_than_asked(text_config, text_toke
     assert [each.number for each in one] == [0, 1, 2]
     later = make_documents(TASK, text_config, text_tokenizer, 64, range(1, 3))
     assert [each.tokens.tolist() for each in later] == [each.tokens.tolist() for each in one[1:]]
+
+
+def test_first_version_has_one_crop_a_document(text_config, text_tokenizer):
+    data = dataclasses.replace(text_config.data, documents=1)
+    first = dataclasses.replace(text_config, data=data)
+    made = make_documents(Perplexity(), first, text_tokenizer, 64, range(9))
+    one = make_documents(TASK, text_config, text_tokenizer, 64, range(9))
+    assert [each.tokens.tolist() for each in made] == [each.tokens.tolist() for each in one]
+    assert Perplexity().num_documents(evals.asked(first, text_tokenizer, 64), 3) == 3
+
+
+@pytest.mark.parametrize("tokens", [1, 200, 400, 1500, 3000, 10**6])
+def test_as_few_crops_and_documents_as_the_tokens_take(text_config, text_tokenizer, store, tokens):
+    """Documents first, then crops of each; all that fit where there are fewer tokens."""
+    task, length = Perplexity(tokens=tokens), 200
+    asked = evals.asked(text_config, text_tokenizer, length)
+    made = task.documents(asked, range(task.num_documents(asked, 1)))
+    crops = np.bincount([each.number for each in made])
+    rooms = [(len(store.document(i)) - 1) // length for i in range(store.num_documents)]
+    rooms = sorted(room for room in rooms if room)
+    for most in range(1, max(rooms) + 1):
+        fitting = np.minimum(rooms, most)
+        if fitting.sum() * length >= tokens:
+            break
+    assert crops.max() == most
+    assert sorted(crops.tolist()) == sorted(fitting)[: len(crops)] or len(crops) == len(rooms)
+    total = sum(int(each.answers[:, 1].sum()) for each in made)
+    assert total == len(made) * length >= min(tokens, sum(rooms) * length)
+    if most == 1:
+        assert len(crops) == max(1, -(-tokens // length))
+
+
+def test_crops_of_one_document_do_not_overlap(text_config, text_tokenizer, store):
+    made = make_documents(Perplexity(), text_config, text_tokenizer, 200, range(9))
+    texts = [store.document(index).tolist() for index in range(store.num_documents)]
+    for number in {each.number for each in made}:
+        own = [each for each in made if each.number == number]
+        queries = [each.first_query + n for each in own for n in range(len(each.answers))]
+        assert queries == list(range(len(queries)))  # answers are told apart
+        crops = [each.tokens[1:].tolist() for each in own]
+        (whole,) = [text for text in texts if _starts(text, crops[0])]
+        ((first,), *others) = [_starts(whole, crop) for crop in crops]
+        assert (np.diff([first, *(start for (start,) in others)]) >= 200).all()
+
+
+def _starts(text, crop):
+    return [n for n in range(1, len(text) - len(crop) + 1) if text[n : n + len(crop)] == crop]
 
 
 def test_missing_text_is_said(text_config, text_tokenizer, tokenizer, tmp_path):

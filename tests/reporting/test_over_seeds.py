@@ -1,0 +1,129 @@
+"""Seeds of hand-made answers: what is known of each, their means, and t intervals by the book."""
+
+import csv
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+
+from configs import find_config
+from evals.estimate import summaries
+from experiment import overrides
+from experiment.run import find_runs
+from reporting import members as members_lib
+from reporting import over_seeds, results
+from reporting.labels import axes_of, seeds_said
+from reporting.sections import sections
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep, row
+
+T_2 = 4.302652729911275  # of two degrees of freedom at 97.5%, from tables
+
+
+def seeded(variant, seed, data_seed=0):
+    config = experiment(variant, seed=seed)
+    return dataclasses.replace(config, data=dataclasses.replace(config.data, seed=data_seed))
+
+
+@pytest.fixture
+def two_bases(tmp_path):
+    """Base 10 sees 9, 19 and 39 tokens; of base 30 two seeds see all there is."""
+    reaches = {(10, 0): 10, (10, 1): 20, (10, 2): 40, (30, 0): 50, (30, 1): 1000, (30, 2): 1000}
+    folder = make_sweep(tmp_path, [f"{base},{seed}" for base, seed in reaches])
+    for (base, seed), reach in reaches.items():
+        config = seeded(f"rope(base={base})", seed, seed)
+        text = row(config, "perplexity", nll=1.0 + seed, num_tokens=10, document=3)
+        make_run(folder / f"{base},{seed}", config, [*answers(config, reach), text])
+    return members_lib.read(find_runs([folder]))
+
+
+def test_the_interval_is_students():
+    assert summaries.over_seeds(np.array([1.0, 2.0, 3.0])) == pytest.approx(
+        (2, 2 - T_2 / 3**0.5, 2 + T_2 / 3**0.5)
+    )
+    factor = 2 ** (T_2 / 3**0.5)
+    geometric = summaries.over_seeds(np.array([1.0, 2.0, 4.0]), ratios=True)
+    assert geometric == pytest.approx((2, 2 / factor, 2 * factor))
+    alone = summaries.over_seeds(np.array([5.0]))
+    assert alone.mean == 5 and np.isnan(alone[1:]).all()
+
+
+def test_means_of_seeds_and_what_has_none(two_bases):
+    tens, thirties = (dict(zip(*line, strict=True)) for line in lines(two_bases))
+    assert (tens["member"], tens["seeds"]) == ("base=10", "3")
+    # 9.5, 19.5 and 39.5 tokens, nearly.
+    l50 = [float(text.strip("[],")) for text in tens["kv: L50 (tokens)"].split()]
+    logs = np.log([9.5, 19.5, 39.5])
+    half = T_2 * logs.std(ddof=1) / 3**0.5
+    expected = np.exp([logs.mean(), logs.mean() - half, logs.mean() + half])
+    assert l50 == pytest.approx(expected, rel=0.1)
+    assert thirties["kv: L50 (tokens)"] == "> 127 in 2 of 3"
+    # exp of 1, 2 and 3 nats: the geometric mean is e^2.
+    assert tens["perplexity: perplexity"].startswith(f"{np.exp(2):.3g} [")
+    assert thirties["kv: worst bin"] == "0.667 [0, 1]"  # shares end there: t reaches from -0.8
+    assert tens["training loss (nats)"] == "4 [4, 4]"  # its last tenth is the last step: 4
+
+
+def lines(members):
+    table = over_seeds.table(members)
+    return [(table.heads, cells) for _, cells in table.lines]
+
+
+def test_every_seed_is_a_dot_and_every_mean_a_bar(two_bases):
+    ((axis, figure),) = over_seeds.figures(two_bases).items()
+    assert axis == "model.rotary"
+    panels = {ax.get_title(): ax for ax in figure.axes}
+    l50 = panels["kv: L50 (tokens)"]
+    dots = [line for line in l50.get_lines() if line.get_alpha()]
+    counts = [(line.get_marker(), np.size(line.get_ydata())) for line in dots]
+    assert counts == [("o", 3), ("^", 0), ("o", 1), ("^", 2)]
+    assert len(l50.containers) == 1  # a mean that is a limit is not drawn
+    assert len(panels["kv: mean"].containers) == 2
+    assert [text.get_text() for text in l50.get_xticklabels()] == ["base=10", "base=30"]
+
+
+def test_one_seed_shows_no_spread(tmp_path):
+    config = experiment("rope(base=10)")
+    run = make_run(tmp_path / "run", config, answers(config, 20))
+    members = members_lib.read([run])
+    assert over_seeds.measures(members) == []
+    titles = [section.title for section in sections(members, tmp_path / "report.html")]
+    assert "Accuracy by distance" in titles and "Over seeds" not in titles
+
+
+def test_runs_that_differ_in_their_rows_alone_are_seeds(tmp_path):
+    """Result rows of both say seed 0, and must not be counted as one seed's."""
+    for data_seed, reach in ((4, 20), (7, 40)):
+        config = seeded("rope(base=10)", 0, data_seed)
+        make_run(tmp_path / f"{data_seed}", config, answers(config, reach))
+    runs = find_runs([tmp_path / "4", tmp_path / "7"])
+    (member,) = members_lib.read(runs)
+    assert member.seeds == ((0, 4), (0, 7)) and member.estimates["kv"].num_seeds == 2
+    whole, *each = csv.DictReader(io.StringIO(results.to_csv([member])))
+    assert (whole["seed"], whole["data_seed"], whole["seeds"]) == ("0", "", "2")
+    assert [(line["seed"], line["data_seed"]) for line in each] == [("0", "4"), ("0", "7")]
+    assert float(each[0]["l50"]) == pytest.approx(19.5, rel=0.1)
+    assert seeds_said([run.config for run in runs]) == "2 seeds, of rows only (seed=0)"
+
+
+def test_what_varied_is_said():
+    def said(*pairs):
+        return seeds_said([seeded("nope", *pair) for pair in pairs])
+
+    assert said((3, 0), (3, 0)) == "1 seed"
+    assert said((0, 0), (1, 1), (2, 2)) == "3 seeds, of initialisation and rows"
+    assert said((0, 5), (1, 5)) == "2 seeds, of initialisation only (data.seed=5)"
+
+
+def test_axes_are_what_settings_differ_in():
+    changes = ["model.num_heads={0} model.num_kv_heads={0}", "model.rotary.base={1}", "seed={2}"]
+    grid = [(heads, base, seed) for heads in (1, 2) for base in (10, 30) for seed in (0, 1)]
+    configs = [
+        overrides.apply(find_config("tiny"), " ".join(changes).format(*place).split())
+        for place in grid
+    ]
+    # Key/value heads tell apart what heads tell apart, and seeds are no axis.
+    assert axes_of(configs) == {
+        "model.rotary": [f"base={base}" for _, base, _ in grid],
+        "model.num_heads": [str(heads) for heads, _, _ in grid],
+    }
