@@ -28,7 +28,7 @@ import numpy as np
 
 LONGEST = 2**17  # tokens: every distance is a row in memory
 
-_TOLERANCE = 1e-12  # of squared norms, up to 2R
+_TOLERANCE = 1e-12  # of shares, and by how much one head's dual may fall short, over √2
 _STARTS, _STEPS = 48, 1200
 _SOLVED = 6  # of the starts: those that have climbed highest
 _HARDEST, _HEADS = 6, 3  # distances of the worst part that are tried with so many other heads

@@ -331,7 +331,7 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
             learned=learned,
             ceiling=float(ceiling.accuracy[0]),
             l50=float(np.clip(2 ** l50.log_distance[0], shortest, longest)) if learned else _NAN,
-            beyond=learned and bool(np.isinf(l50.log_distance[0])) and l50.log_distance[0] > 0,
+            beyond=learned and bool(l50.log_distance[0] == np.inf),
             worst_accuracy=_worst(own).accuracy,
             mean_accuracy=float(mean_accuracy[0]),
             dips=learned and dip is not None,
@@ -340,9 +340,9 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
     return found
 
 
-def _floor(trials: Trials, fall: Fall) -> float:
+def _floor(trials: Trials, l50: Fall) -> float:
     """Accuracy at all distances beyond those that the fall was fitted to."""
-    asked, right = (counts[:, fall.end + 1 :].sum() for counts in (trials.asked, trials.right))
+    asked, right = (counts[:, l50.end + 1 :].sum() for counts in (trials.asked, trials.right))
     return float(right / asked) if asked else _NAN
 
 

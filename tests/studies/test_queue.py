@@ -143,7 +143,8 @@ def test_a_card_is_not_run_before_its_forecast_nor_after_one_of_another_model(st
     assert len(lines) == 4 and lines[0].startswith("bases ten: whole ")
     forecasts.check(job, Queue(job))
     made = forecasts.read(study)["bases"]
-    assert made["ten"]["whole"]["num_others"] == 31 and made["ten"]["whole"]["longest"] == 61
+    # 64 tokens have room for 16 pairs.
+    assert made["ten"]["whole"]["num_others"] == 15 and made["ten"]["whole"]["longest"] == 61
     assert made["ten"]["whole"]["l50"] < made["b1e4"]["whole"]["l50"] == 61
 
     text = CARDS.replace("base=10", "base=11")
