@@ -31,7 +31,7 @@ $(VENV)/.installed: requirements.lock
 	@$(PY) -c 'import jax, flax, grain, orbax.checkpoint, pytest'
 	@touch $@
 
-demo: setup  ## train six small models, measure how far each sees, draw the figure (minutes)
+demo: setup  ## train eight small models, measure how far each sees, draw the figure (minutes)
 	$(PY) sweep.py demo --workdir $(RUN)
 	$(PY) evaluate.py $(RUN)
 	$(PY) report.py $(RUN)

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     for run, *_ in results:
         run.record_command(shlex.join(["python", "evaluate.py", *given]))
-    out = Console(width=max(Console().width, 110))  # wider than a pipe's 80: rows stay lines
+    out = Console(width=max(Console().width, 120))  # wider than a pipe's 80: rows stay lines
     for table in tables(results):
         out.print(table)
     paths = " ".join(map(str, args.paths))

@@ -8,7 +8,7 @@ import sys
 BENCHMARKS = {
     "train-step": "our training step beside transformers' Llama and torch's AdamW (needs torch)",
     "compile": "compile time of paper_2b's step at 4 and at 32 layers",
-    "pipeline": "tokens/s of the input pipeline beside what the demo consumes",
+    "pipeline": "tokens/s of the input pipeline beside what a sweep of six consumes",
     "members": "a sweep step of four members beside four steps of one",
     "evaluation": "scoring beside a bare forward pass; eight members, four tasks, three lengths",
     "phases": "a step with exact phases beside one with a plain float32 product",

@@ -22,7 +22,7 @@ from training.sweep import train_sweep
 
 MEMBERS, TASKS, LENGTHS = 8, ("kv", "lagcopy", "lines", "perplexity"), (256, 512, 1024)
 SIZES = {
-    "demo sizes": {},
+    "sizes of `small`": {},
     "10M parameters": dict(heads(5), vocab_size=8192, num_layers=6, mlp_dim=864),
 }
 
@@ -30,7 +30,7 @@ SIZES = {
 def main(rounds: int) -> None:
     for name, changes in SIZES.items():
         print(f"{name}:")
-        compare(scoring(change(find_config("demo"), model=changes), rounds))
+        compare(scoring(change(find_config("small"), model=changes), rounds))
     whole()
 
 
@@ -64,7 +64,7 @@ def whole() -> None:
     seeds = ",".join(map(str, range(MEMBERS)))
     one_step = [f"seed={seeds}", "data.seed=0", "train.num_steps=1", "train.warmup_steps=0"]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        train_sweep(find_config("demo"), Path(folder), one_step, command="")
+        train_sweep(find_config("small"), Path(folder), one_step, command="")
         score.compiled_pass.cache_clear()
         start = time.perf_counter()
         results = runner.evaluate([Path(folder)], runner.Options(tasks=TASKS, lengths=LENGTHS))

@@ -13,7 +13,7 @@ MEMBERS = 4
 
 
 def main(rounds: int) -> None:
-    config = find_config("demo")
+    config = find_config("small")
     batch, step = random_batch(config), functools.partial(train_step, config)
     members = [one_member(config) for _ in range(MEMBERS)]
     state, member = stack(members)

@@ -21,7 +21,7 @@ def float32_cos_sin(cycles_hi_KR, cycles_lo_KR, positions_BT):
 
 
 def main(rounds: int) -> None:
-    config = find_config("demo")
+    config = find_config("small")
     arguments = (*one_member(config), random_batch(config), np.int32(0))
 
     def compiled():

@@ -22,14 +22,14 @@ from training.step import train_step
 
 
 def shapes() -> dict[str, ExperimentConfig]:
-    """The demo's sizes without its options, which Llama lacks; and ten million parameters."""
-    demo = change(find_config("demo"), model=dict(shift_keys=False, align_query_key=False))
+    """The sizes of `small` without its options, which Llama lacks; and ten million parameters."""
+    sizes = change(find_config("small"), model=dict(shift_keys=False, align_query_key=False))
     larger = change(
-        demo,
+        sizes,
         model=dict(heads(5), vocab_size=8192, num_layers=6, mlp_dim=896),
         data=dict(vocab_size=8192, context_length=512, batch_size=2),
     )
-    return {"demo": demo, "10M": larger}
+    return {"small": sizes, "10M": larger}
 
 
 def our_step(config: ExperimentConfig, batch: dict[str, np.ndarray]) -> Callable[[], float]:

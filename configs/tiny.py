@@ -1,22 +1,19 @@
-"""The smallest model that has every part; what tests train. The demo's data, in smaller pieces.
+"""The smallest model that has every part; what tests train. The data of `small`, in smaller pieces.
 
 Cost: seconds on one core.
 """
 
 from configs.changes import change
-from configs.demo import configs as demo
+from configs.small import configs as small
 from experiment.config import TrainConfig
 
 configs = [
     change(
-        *demo,
+        *small,
         name="tiny",
         question="Does everything run? (tests)",
-        members=(),
         model=dict(
             embed_dim=32,
-            num_layers=2,
-            num_heads=2,
             num_kv_heads=1,
             head_dim=16,
             mlp_dim=64,

@@ -15,7 +15,7 @@ from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from model.rotary import Rotary
 from reporting import l50
 from reporting.l50 import Shape
-from reporting.looks import FAINT, INK, WASH
+from reporting.looks import FAINT, INK, PAPER, WASH
 from reporting.members import Member, learned, tasks
 from reporting.style import handle, marked, tag
 from theory.predictions import predict
@@ -28,7 +28,8 @@ _THEORY = {  # field of Predictions: (legend, color, linestyle)
     "full_period": ("full period of the slowest pair", FAINT, _DOTTED),
 }
 
-_FORECAST_ASIDE = 0.07  # of the distance to the next member
+# Of the distance to the next base: members of one base from each other, a forecast from its member.
+_MEMBERS_ASIDE, _FORECAST_ASIDE = 0.3, 0.08
 
 
 def _shapes(members: Sequence[Member]) -> dict[str, tuple[float, Shape]]:
@@ -53,7 +54,10 @@ def effective_context(members: Sequence[Member]) -> Figure:
     based = [member for member in members if member.base is not None]
     controls = [member for member in members if member.base is None]
     figure = Figure(figsize=(9.2, 7.2), layout="constrained")
-    widths = [6.0] * bool(based) + [0.5 + 0.62 * len(controls)] * bool(controls)
+    names = _control_names(controls)
+    letters = max((len(line) for name in names for line in name.split("\n")), default=0)
+    room = max(0.62, 0.085 * letters)  # names stand side by side
+    widths = [6.0] * bool(based) + [0.5 + room * len(controls)] * bool(controls)
     ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
     above, below = figure.subplots(
         2, len(widths), sharex="col", sharey="row", squeeze=False, **ratios
@@ -66,7 +70,7 @@ def effective_context(members: Sequence[Member]) -> Figure:
     task = f" on {names[0]}" if (names := tasks(members)) else ""
     first.set_title(f"Effective context{task}{' against RoPE base' if based else ''}")
     for ax in above:
-        _trained_length(ax, members, labelled=ax is first)
+        _trained_length(ax, members, _widest_gap(based) if ax is first else None)
     if based:
         _draw_based(*panels.pop(0), based, members)
     if controls:
@@ -102,38 +106,59 @@ def _vertical_axis(ax: Axes, members: Sequence[Member]) -> None:
     ax.set_ylabel("distance (tokens, log scale)")
 
 
-def _trained_length(ax: Axes, members: Sequence[Member], *, labelled: bool) -> None:
+def _span(bases: Sequence[float]) -> tuple[float, float]:
+    """log10 of the ends of the axis of bases."""
+    low, high = math.log10(min(bases)), math.log10(max(bases))
+    margin = max(0.08 * (high - low), 0.15)
+    return low - margin, high + margin
+
+
+def _widest_gap(based: Sequence[Member]) -> float:
+    """The middle of the widest gap between bases, a share of their axis: nothing stands there."""
+    bases = sorted({member.base for member in based if member.base is not None})
+    if len(bases) < 2:
+        return 0.2
+    low, high = _span(bases)
+    places = (np.log10(bases) - low) / (high - low)
+    widest = int(np.argmax(np.diff(places)))
+    return float(places[widest : widest + 2].mean())
+
+
+def _trained_length(ax: Axes, members: Sequence[Member], label_at: float | None) -> None:
+    """The line at each trained length; its name at a share of the axis, if it is to have one."""
     lengths = sorted({member.trained_length for member in members})
     ax.axhspan(lengths[-1], ax.get_ylim()[1], color=WASH, zorder=0)
     for length in lengths:
         ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
-        if labelled:
+        if label_at is not None:
             place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
             look = {"fontsize": 8.5, "bbox": {"fc": WASH, "ec": "none", "pad": 1}}
             text = f"trained length {length:,}"
-            ax.annotate(text, (0.01, length), (0, 3), va="bottom", **place, **look)
+            ax.annotate(text, (label_at, length), (0, 3), ha="center", va="bottom", **place, **look)
 
 
 def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequence[Member]) -> None:
     bases = sorted({member.base for member in based if member.base is not None})
-    places = np.log10(bases)
-    margin = max(0.08 * (places[-1] - places[0]), 0.15)
+    low, high = _span(bases)
     ax.set_xscale("log")
-    ax.set_xlim(10 ** (places[0] - margin), 10 ** (places[-1] + margin))
+    ax.set_xlim(10**low, 10**high)
     marked(ax.xaxis, {base: _base_text(base) for base in bases}, columns=1)
     below.set_xlabel("RoPE base (log scale)")
     _draw_theory(ax, based)
-    step = np.diff(places).min(initial=0.2 * (places[-1] - places[0] + 2 * margin))
+    step = np.diff(np.log10(bases)).min(initial=0.2 * (high - low))
     for member in based:
         assert member.base is not None
         # Members of one base, of different heads or trained lengths, stand side by side.
         same = [other.index for other in based if other.base == member.base]
-        aside = 0.16 * (same.index(member.index) - (len(same) - 1) / 2)
+        aside = _MEMBERS_ASIDE * (same.index(member.index) - (len(same) - 1) / 2)
         place = member.base * 10 ** (aside * step)
         differs = ",".join(part for part in member.label.split(",") if "base=" not in part)
         if len(same) > 1 and differs:
             low = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-            note = ax.annotate(differs, (place, 0), (0, 4), **low, rotation=90, fontsize=8)
+            box = {"fc": PAPER, "ec": "none", "pad": 0.5}
+            note = ax.annotate(
+                differs, (place, 0), (0, 4), rotation=90, fontsize=8, bbox=box, **low
+            )
             note.set(ha="center", va="bottom")
             tag([note], member)
         _draw_member(
@@ -191,13 +216,16 @@ def _stable_bases(members: Sequence[Member]) -> list[float]:
     return sorted(base for base in found if base and min(bases) <= base <= max(bases))
 
 
+def _control_names(controls: Sequence[Member]) -> list[str]:
+    """`nope` for `rotary=nope`; several settings stand on lines of their own."""
+    return [re.sub("[,/]", "\n", member.label.replace("rotary=", "")) for member in controls]
+
+
 def _draw_controls(
     ax: Axes, below: Axes, controls: Sequence[Member], members: Sequence[Member]
 ) -> None:
     ax.set_xlim(-0.6, len(controls) - 0.4)
-    # `nope` for `rotary=nope`; several settings stand on lines of their own.
-    names = [re.sub("[,/]", "\n", member.label.replace("rotary=", "")) for member in controls]
-    ax.set_xticks(range(len(controls)), names)
+    ax.set_xticks(range(len(controls)), _control_names(controls))
     below.set_xlabel("controls")
     for each in (ax, below):
         each.grid(visible=False, axis="x")

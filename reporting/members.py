@@ -108,10 +108,9 @@ class Member:
         nearest = (self.nearest(task) for task, _ in self.own)
         return {each.task: each.estimate for each in nearest if each and each.kind == "retrieval"}
 
-
     @functools.cached_property
     def forecasts(self) -> dict[str, Forecast | None]:
-        """What its heads could see of each of `estimates`; None: nothing is forecast of that task."""
+        """What its heads could see, by task of `estimates`; None: nothing is forecast of it."""
         model, data = self.config.model, self.config.data
         found: dict[str, Forecast | None] = {}
         for task, estimate in self.estimates.items():

@@ -94,7 +94,7 @@ def _table(title: str, lines: Sequence[dict[str, str]]) -> Table:
 def _context(measured: Measurement) -> dict[str, str]:
     """Effective context beside what theory says."""
     return {
-        "effective context\n[95% CI]": measured.text,
+        "effective\ncontext [95% CI]": measured.text.replace(" [", "\n["),
         "worst bin": measured.estimate.worst_text.replace(" at ", "\nat "),
         "mean": measured.estimate.mean_text.replace(" [", "\n["),
         "ceiling": f"{measured.estimate.ceiling:.2f}",

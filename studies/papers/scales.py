@@ -1,7 +1,6 @@
 """The models that the cards start from, at three scales. No experiment of its own.
 
-CPU is `configs/demo.py` with two layers of two heads, which learn to retrieve within a million
-tokens. GPU has ten
+CPU is `configs/small.py`: two layers that learn to retrieve within a million tokens. GPU has ten
 million parameters and the same aids (`shift_keys`, `align_query_key`, half of the rows retrieval).
 The papers' own have none. Heads keep 64 features (128 in the papers'): the bound depends on it.
 
@@ -13,15 +12,15 @@ that pair, 512 tokens at base 10 are 35.
 
 from configs.base_30m import configs as base_30m
 from configs.changes import change, heads
-from configs.demo import configs as demo
 from configs.paper_2b import configs as paper_2b
 from configs.scaling import scale_7b
+from configs.small import configs as small
 from data.config import DataConfig
 from experiment import overrides
 from experiment.config import ExperimentConfig, TrainConfig
 from studies.card import Card, Member
 
-CPU = change(*demo, members=(), model=dict(num_layers=2, num_heads=2))
+(CPU,) = small
 GPU = change(
     *base_30m,
     members=(),

@@ -122,8 +122,8 @@ def test_what_is_no_run_is_refused(tmp_path):
 def test_readmes_third_use_runs_as_it_stands(runs):
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(block.splitlines()) <= 5
-    assert block.count('load("runs/demo/base=10")') == 1
+    assert block.count('load("runs/demo/base=10,num_heads=1")') == 1
     names = {}
-    exec(block.replace("runs/demo/base=10", str(runs["plain"].path)), names)
+    exec(block.replace("runs/demo/base=10,num_heads=1", str(runs["plain"].path)), names)
     assert names["logits"].ndim == 3
     assert names["inv_freq"].shape[0] == runs["plain"].config.model.num_layers

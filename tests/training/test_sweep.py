@@ -89,17 +89,19 @@ def test_members_of_different_shape_train_one_after_another(tmp_path, tiny_data,
 def test_a_preset_brings_its_own_members():
     members = make_members(find_config("demo"), ["train.num_steps=50"])
     assert [name for name, _, _ in members] == [
-        "base=10",
-        "base=30",
-        "base=100",
-        "base=10000",
-        "rotary=nope",
-        "base=10000,window=32",
+        "base=10,num_heads=1",
+        "base=30,num_heads=1",
+        "base=10000,num_heads=1",
+        "base=10,num_heads=4",
+        "base=30,num_heads=4",
+        "base=10000,num_heads=4",
+        "rotary=nope,num_heads=1",
+        "base=10000,num_heads=4,window=32",
     ]
     assert {config.train.num_steps for _, _, config in members} == {50}
     assert members[-1][2].model.window == 32
     shared = {shared_part(config) for _, _, config in members}
-    assert len(shared) == 1  # one compiled program
+    assert len(shared) == 2  # compiled programs: one a number of heads
 
 
 def test_values_on_the_command_line_replace_the_presets_members():
