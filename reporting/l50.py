@@ -88,13 +88,14 @@ def accuracies(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Sh
 def forecast(ax: Axes, x: float, member: Member, made: Forecast) -> None:
     """A hollow diamond where L50 was forecast, with an arrow if that is beyond what was asked."""
     look = {"color": member.look.color, "alpha": 0.9}
-    artists: list[Artist] = ax.plot(x, made.l50, "D", ms=6, mfc="none", mew=1.3, zorder=3, **look)
+    diamond = ax.plot(x, made.l50, "D", ms=6, mfc="none", mew=1.3, zorder=3, **look)
+    artists: list[Artist] = [*diamond]
     if made.beyond:
         head = {"arrowstyle": "<|-,head_width=0.15", "mutation_scale": 9, "lw": 1, "shrinkB": 3}
         arrow = ax.annotate(
             "", (x, made.l50), (0, 20), textcoords="offset points", arrowprops=head | look
         )
-        artists = [*artists, *filter(None, [arrow.arrow_patch])]
+        artists += filter(None, [arrow.arrow_patch])
     tag(artists, member, f"{member.label}: forecast {made}")
 
 
