@@ -56,7 +56,9 @@ def numbers(members: Sequence[Member]) -> Table:
     for member in members:
         theory = member.theory
         groups = {f"measured: {name}": _measured(member, name) for name in names[:1]}
+        made = member.forecasts.get(names[0]) if names else None
         groups["predicted (tokens)"] = {
+            "forecast": str(made or NONE),
             "theory length": _tokens(theory.first_violation),
             "quarter period": _tokens(theory.quarter_period),
             "full period": _tokens(theory.full_period),

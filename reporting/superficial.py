@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import evals
+from reporting.labels import setting
 from reporting.looks import FAINT, INK
 from reporting.members import Member, learned, tasks
 from reporting.style import handle, marked, tag
@@ -46,8 +47,7 @@ def superficial(members: Sequence[Member]) -> Figure:
     for top, bottom, length in zip(above, below, lengths, strict=True):
         shown = _both(members, length)
         best = min(member.own[of_text, length].value for member in shown)
-        for trained in sorted({member.trained_length for member in shown}):
-            alike = [member for member in shown if member.trained_length == trained]
+        for alike in _series(shown):
             points = []
             for member in alike:
                 nats = member.own[of_text, length].value
@@ -76,10 +76,20 @@ def superficial(members: Sequence[Member]) -> Figure:
     return figure
 
 
+def _series(members: Sequence[Member]) -> list[list[Member]]:
+    """Members that differ in their variant only: what a line may join."""
+    found: dict[tuple, list[Member]] = {}
+    for member in members:
+        fields = setting(member.config).items()
+        found.setdefault(tuple(f for f in fields if f[0] != "model.rotary"), []).append(member)
+    return list(found.values())
+
+
 def _line(ax: Axes, points: Sequence[tuple[Member, float, str]], marker: str) -> None:
     """Values by base, joined; each with what is said where a reader points at it."""
     bases, values = [m.base or 0.0 for m, *_ in points], [value for _, value, _ in points]
-    ax.plot(bases, values, color=FAINT, lw=1.1, zorder=2)
+    style = points[-1][0].look.linestyle if points else "-"
+    ax.plot(bases, values, color=FAINT, ls=style, lw=1.1, zorder=2)
     for base, (member, value, said) in zip(bases, points, strict=True):
         dot = ax.plot(base, value, marker, color=member.look.color, ms=6)
         tag(dot, member, f"{member.label}: {said}")

@@ -122,11 +122,19 @@ def numbers(text) -> dict[str, list[str]]:
 def test_the_table_says_theory_in_plain_numbers(page):
     """First m with B_m < 0, (pi/2) b^(1-2/d) and 2 pi b^(1-2/d) at d = 64."""
     table = numbers(page)
-    assert table["base=10"][6:9] == ["5", "15", "58"]
-    assert table["base=30"][6:9] == ["17", "42", "169"]
-    assert table["base=100"][6:9] == ["46", "136", "544"]
-    assert table["base=10000"][6:9] == ["725", "11,779", "47,117"]
-    assert table["rotary=nope"][6:9] == ["none", "∞", "∞"]
+    assert table["base=10"][7:10] == ["5", "15", "58"]
+    assert table["base=30"][7:10] == ["17", "42", "169"]
+    assert table["base=100"][7:10] == ["46", "136", "544"]
+    assert table["base=10000"][7:10] == ["725", "11,779", "47,117"]
+    assert table["rotary=nope"][7:10] == ["none", "∞", "∞"]
+
+
+def test_the_table_says_what_was_forecast(page):
+    """D_1(26) = 2.03 and D_1(27) = 1.92 for base 10; 31 other keys need 2.01. A window ends it."""
+    table = numbers(page)
+    assert table["base=10"][6] == "26"
+    assert table["rotary=nope"][6] == "> 127"
+    assert table["base=10000,window=32"][6] == "32"
 
 
 def test_the_table_says_what_was_measured(page):
@@ -350,7 +358,7 @@ def test_without_results_the_page_says_how_to_get_them(tmp_path):
     assert run in text
     assert f"python train.py tiny --workdir {tmp_path} seed=3\n" in text
     assert "Nothing has been measured yet." in text
-    assert numbers(text)["base=10"] == ["5", "15", "58"]
+    assert numbers(text)["base=10"] == ["–", "5", "15", "58"]
     assert (tmp_path / "loss.png").exists()
     assert not (tmp_path / "accuracy_by_distance.png").exists()
 
