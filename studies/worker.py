@@ -6,6 +6,7 @@ It says what it does on stdout, one JSON object a line, and stops at the next up
 SIGTERM or when stdin ends: nobody is left then to read what it says.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -67,9 +68,20 @@ def check_room(path: Path) -> None:
         )
 
 
+def yield_to_others() -> None:
+    """The lowest priority among all processes, not among those of this session alone."""
+    os.nice(19)
+    group = Path("/proc/self/autogroup")
+    # Linux shares a core among sessions first, each with a niceness of its own, and this process
+    # has a session to itself: without this it would take half of what the user works on.
+    with contextlib.suppress(OSError):
+        if group.exists():
+            group.write_text("19")
+
+
 def main() -> int:
     """Works until nothing is left, or a signal; 1 if something has to be mended first."""
-    os.nice(19)
+    yield_to_others()
     signals = Signals()
     record = json.loads(sys.argv[1])
     job = Job(**record | {name: Path(record[name]) for name in ("workdir", "rows")})

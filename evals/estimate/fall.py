@@ -194,7 +194,10 @@ def isotonic_crossing(trials: Trials, level: np.ndarray, end: int) -> np.ndarray
     x = trials.x[: end + 1]
     left, right_ = x[np.maximum(edge - 1, 0)], x[np.minimum(edge, end)]
     inside = (edge > 0) & (edge <= end)
-    way = np.where(inside, before - level, 0) / np.where(inside, before - after, 1)
+    # A resample may have no question on one side: then the edge itself.
+    known = inside & np.isfinite(before) & np.isfinite(after) & (before > after)
+    way = np.zeros_like(before)
+    way[known] = (before - level)[known] / (before - after)[known]
     crossing = left + way * (right_ - left)
     return np.where(inside, crossing, np.where(edge == 0, -np.inf, np.inf))
 
