@@ -2,7 +2,7 @@
 
 Eight models of one layer, trained side by side: three bases, each with one head and with four, and
 two controls whose answer is known (no rotation: no limit; a window of 32 tokens: nothing beyond).
-One head sees up to an edge that its base sets; four share the distances out among them.
+Forecast: one head sees up to an edge that its base sets, four see beyond it.
 
 Cost: two to three minutes on two cores, for 1M tokens a member. `shift_keys` and `align_query_key`
 are on for all (see `configs.small`): without the first, recall takes several times the tokens

@@ -1,9 +1,9 @@
 """A model that learns to retrieve within minutes on a CPU: what the demo and the cards start from.
 
-Two layers of two heads, on the standard library's source and on retrieval documents. Cost: about
-four minutes of two cores for each million tokens of six members. What makes retrieval learnable
-this quickly is on: `shift_keys` and `align_query_key` (see `model.config`), seven rows in eight
-being key-value recall at all distances, and many small steps.
+Two layers of two heads, on the standard library's source and on retrieval documents. Cost: two to
+three minutes of two cores for a million tokens of each of six members. What makes retrieval
+learnable this quickly is on: `shift_keys` and `align_query_key` (see `model.config`), seven rows in
+eight being key-value recall at all distances, and many small steps.
 """
 
 from data.config import DataConfig

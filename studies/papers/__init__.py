@@ -9,6 +9,6 @@ trains a parent falls away.
 
 Costs are FLOPs of training, counted as `experiment.metrics.flops_per_token` does (all members and
 the parent that a card trains). Minutes follow from 1.1e11 FLOP/s on two CPU cores, which is what
-`configs/demo.py` reaches, and from an assumed 10% of an H100's 989e12 for models of this size on a
+`configs/small.py` reaches, and from an assumed 10% of an H100's 989e12 for models of this size on a
 GPU and 40% for the papers'; only results in `docs/experiments.md` are measured.
 """

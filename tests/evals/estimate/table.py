@@ -2,7 +2,7 @@
 
 usage: python -m tests.evals.estimate.table [REPEATS]
 
-The demo's geometry: 64 documents of 64 questions at 2 to 253 tokens, half log-uniform and half
+Documents of version 1: 64 documents of 64 questions at 2 to 253 tokens, half log-uniform and half
 uniform; luck is correlated by .2 within a document (a Gaussian copula), and several seeds lie .2
 octaves (standard deviation) around the truth, which is where accuracy is first half-way from its
 ceiling to chance.
