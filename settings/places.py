@@ -16,7 +16,7 @@ def local(path: str | Path) -> Path:
     if address := _ADDRESS.match(str(path)):
         rest = str(path)[address.end() :].lstrip("/")
         raise ValueError(
-            f"{address[0]}/{rest} is an address, not a path: nothing is read from or written to buckets and "
-            "sites; use a folder of this machine, or one where the bucket is mounted"
+            f"{address[0]}/{rest} is an address, not a path: nothing is read from or written to "
+            "buckets and sites; use a folder of this machine, or one where the bucket is mounted"
         )
     return Path(path)

@@ -35,7 +35,9 @@ TAKES_A_PATH = {
 def test_an_address_is_refused_in_one_line(takes, address, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for written in (address, Path(address)):  # a Path keeps one slash
-        with pytest.raises(ValueError, match=f"{address.partition('@')[0]}.* is an address") as caught:
+        with pytest.raises(
+            ValueError, match=f"{address.partition('@')[0]}.* is an address"
+        ) as caught:
             takes(str(written))
         assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
