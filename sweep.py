@@ -25,6 +25,7 @@ def main() -> int:
     # After parsing: --help needs none of JAX.
     import evals
     from experiment import distributed
+    from training.divergence import Diverged
     from training.sweep import make_members, train_sweep
 
     workdir, given = Path(arguments.workdir), arguments.overrides
@@ -44,6 +45,8 @@ def main() -> int:
             only=arguments.member,
             make_ask=evals.while_training,
         )
+    except Diverged as error:
+        parser.exit(1, f"sweep.py: {error}\n" if distributed.is_primary_host() else None)
     except ValueError as error:
         one_line = f"sweep.py: error: {error}\n"
         parser.exit(2, one_line if distributed.is_primary_host() else None)
