@@ -32,7 +32,7 @@ _rows_run, _reached = 0, set[str]()
 @pytest.fixture(scope="module")
 def trained_run(tmp_path_factory, tiny_data) -> Path:
     """A finished run of `tiny`, of two steps, both saved."""
-    given = [*tiny_data, "train.num_steps=2", "train.save_every=1", "evals.tasks=('kv',)"]
+    given = [*tiny_data, "train.num_steps=2", "train.save_every=1", "evals.tasks=[kv]"]
     run = RunDirectory(tmp_path_factory.mktemp("trained") / "run")
     config = overrides.apply(find_config("tiny"), given)
     assert train(make_plan([config], [run], overrides=[given]), command="test")
