@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from data import tasks
 from settings.checks import Bounds, Share, check
+from settings.places import local
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,8 @@ class DataConfig:
 
     def __post_init__(self):
         check(self)
+        for path in filter(None, (self.path, self.tokenizer, self.prepared_root)):
+            local(path)
         if self.source in ("jsonl", "redpajama") and self.path is None:
             raise ValueError(f"data.source={self.source} needs data.path=FILE_OR_FOLDER")
         if not self.retrieval_tasks:

@@ -11,6 +11,7 @@ from typing import Any
 from data.files import write_atomically
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
+from settings.places import local
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
@@ -50,7 +51,7 @@ class RunDirectory:
 
     def __init__(self, path: str | Path):
         """Raises ValueError if checkpoints could not be kept at `path`."""
-        self.path = Path(path)
+        self.path = local(path)
         self.checkpoints_path = self.path / "checkpoints"
         self.tokenizer_path = self.path / "tokenizer.model"
         self.metrics_path = self.path / "metrics.jsonl"
@@ -238,7 +239,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
       ValueError: if a path is neither, or a sweep names a member that is not there.
     """
     runs = []
-    for path in map(Path, paths):
+    for path in map(local, paths):
         if (path / "config.json").exists():
             runs.append(RunDirectory(path))
             continue
@@ -261,8 +262,9 @@ def find_run(path: str | Path) -> RunDirectory:
     Raises:
       ValueError: if there is none, or a sweep: one of its members must be chosen.
     """
-    if (Path(path) / "sweep.json").exists():
-        members = ", ".join(read_sweep(Path(path))["members"])
+    path = local(path)
+    if (path / "sweep.json").exists():
+        members = ", ".join(read_sweep(path)["members"])
         raise ValueError(f"{path} is a sweep; name one of its members: {members}")
     (run,) = find_runs([path])
     return run
