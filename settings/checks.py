@@ -102,7 +102,7 @@ _INT64 = 2**63  # what counts in a loop or an array is below it
 def _is_number(value: Any, kind: type) -> bool:
     if not isinstance(value, numbers.Real) or isinstance(value, bool) or not _is_finite(value):
         return False
-    return kind is float or (value == math.floor(value) and abs(value) < _INT64)
+    return kind is float or (value == math.floor(value) and abs(float(value)) < _INT64)
 
 
 def _is_finite(value: numbers.Real) -> bool:
@@ -116,5 +116,5 @@ def _word(value: Any, kind: type) -> str:
     """What a number must be, whatever its bounds."""
     if kind is float:
         return "a finite number"
-    too_large = isinstance(value, numbers.Real) and not -_INT64 < value < _INT64
+    too_large = isinstance(value, (int, float)) and not -_INT64 < value < _INT64
     return "a whole number of 64 bits" if too_large else "a whole number"
