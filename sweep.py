@@ -25,7 +25,7 @@ def main() -> int:
     # After parsing: --help needs none of JAX.
     import evals
     from experiment import distributed
-    from training.divergence import Diverged
+    from training.divergence import DivergedError
     from training.sweep import make_members, train_sweep
 
     workdir, given = Path(arguments.workdir), arguments.overrides
@@ -45,11 +45,10 @@ def main() -> int:
             only=arguments.member,
             make_ask=evals.while_training,
         )
-    except Diverged as error:
-        parser.exit(1, f"sweep.py: {error}\n" if distributed.is_primary_host() else None)
+    except DivergedError as error:
+        parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
     except ValueError as error:
-        one_line = f"sweep.py: error: {error}\n"
-        parser.exit(2, one_line if distributed.is_primary_host() else None)
+        parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
     except KeyboardInterrupt:  # before the first step there is nothing to save
         return 130
     if finished and arguments.member is None and distributed.is_primary_host():

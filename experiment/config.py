@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 
 from data.config import DataConfig
 from model.config import ModelConfig
-from settings.checks import SINGLE_MAX, Bounds, Count, Share, SinglePositive, check
+from settings.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
 
+Steps = Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]  # counted in int32 on devices
 # Adam divides by 1 - beta^t; closer to 1 that is 0 in float32.
 Momentum = Annotated[float, Bounds(at_least=0, at_most=0.999999)]
 
@@ -46,7 +47,7 @@ class TrainConfig:
       tracking: also log to "tensorboard" (under the run directory) or "wandb".
     """
 
-    num_steps: Count
+    num_steps: Steps
     learning_rate: SinglePositive
     schedule: Literal["cosine", "constant", "wsd"] = "cosine"
     warmup_steps: int = 0
@@ -57,7 +58,7 @@ class TrainConfig:
     beta2: Momentum = 0.95
     epsilon: SinglePositive = 1e-8
     clip_norm: SinglePositive = 1.0
-    max_skipped: Count = 100
+    max_skipped: Steps = 100
     accumulate: Count = 1
     log_every: Count = 10
     save_every: Count = 1000
@@ -118,7 +119,7 @@ class EvalConfig:
 
     tasks: tuple[str, ...] = ("kv", "lagcopy", "lines", "perplexity")
     lengths: tuple[Annotated[int, Bounds(at_least=2)], ...] = ()
-    documents: Count = 64
+    documents: Annotated[int, Bounds(at_least=1, at_most=1_000_000)] = 64
     seed: int = 0
 
     def __post_init__(self):
@@ -144,7 +145,7 @@ class ExperimentConfig:
 
     name: str
     question: str
-    seed: int = 0
+    seed: Seed = 0
     members: tuple[tuple[str, ...], ...] = ()
     start_from: str | None = None
     stages: tuple[tuple[str, ...], ...] = ()

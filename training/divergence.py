@@ -13,7 +13,7 @@ from experiment.checkpoint import last_good
 from experiment.run import RunDirectory
 
 
-class Diverged(ValueError):
+class DivergedError(ValueError):
     """No member trains any more: one line that says since when, and what was good before."""
 
 
@@ -61,6 +61,6 @@ class Divergence:
         if good is not None:
             advice = f"its last good checkpoint is step {good}: start_from={run.path}@{good}"
         return (
-            f"{run.path} diverged at step {step}: from there on loss or gradient is not finite, and "
-            f"no update is made; {advice}, with a lower train.learning_rate"
+            f"{run.path} diverged at step {step}: from there on loss or gradient is not "
+            f"finite and no update is made; {advice}, with a lower train.learning_rate"
         )

@@ -16,7 +16,7 @@ from experiment import distributed
 from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
 from model import kernels, transformer
-from training.divergence import Diverged, Divergence
+from training.divergence import DivergedError, Divergence
 from training.interrupts import Interrupts
 from training.log import StageLog
 from training.members import (
@@ -47,7 +47,7 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
 
     Raises:
       ValueError: if what was trained before was trained on other data.
-      Diverged: if no member trains any more; what there is has been saved.
+      DivergedError: if no member trains any more; what there is has been saved.
     """
     write_records(plan, command)
     config, mesh, num_members = plan.configs[0], plan.mesh, len(plan.runs)
@@ -152,7 +152,7 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
             closing.close()
 
     if divergence.everywhere:
-        raise Diverged(str(divergence))
+        raise DivergedError(str(divergence))
     if step < num_steps:
         again = f"run the same command again{': ' + command if command else '.'}"
         if jax.process_count() > 1:

@@ -23,7 +23,7 @@ from experiment.run import RunDirectory, is_same_sweep, read_sweep
 from experiment.stages import split
 from settings.places import local
 from training import loop
-from training.divergence import Diverged
+from training.divergence import DivergedError
 from training.plan import make_plan
 from training.programs import program_of
 from training.validation import Ask
@@ -100,7 +100,7 @@ def train_sweep(
 
     Raises:
       ValueError: for anything the user has to mend, before compute is spent.
-      Diverged: if no member trains any more; one that does not is said to, and the others go on.
+      DivergedError: if no group of members that train together came to its end.
     """
     with distributed.refusing_together():
         workdir = local(workdir)
@@ -153,11 +153,11 @@ def train_sweep(
         try:
             if not loop.train(plan, command=command, ask=ask):
                 return False
-        except Diverged as error:
+        except DivergedError as error:
             console.print(str(error), highlight=False, soft_wrap=True)
             num_diverged += 1
     if num_diverged == len(plans):
-        raise Diverged(f"all members diverged, so that nothing in {workdir} was trained to its end")
+        raise DivergedError(f"all members diverged: nothing in {workdir} was trained to its end")
     return True
 
 
