@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.files import write_atomically
+from data.files import DamagedError, write_atomically
+from data.tokenizer import Tokenizer
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
@@ -85,12 +86,38 @@ class RunDirectory:
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}: {error}") from error
 
-    def write_config(self, config: ExperimentConfig, overrides: Sequence[str]) -> None:
+    @property
+    def tokenizer_sha256(self) -> str | None:
+        """What the tokenizer's file was written with; None: no text, or not recorded then."""
+        return self._record.get("tokenizer")
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """What the run was trained with.
+
+        Raises:
+          ValueError: if it was trained on no text, or the file is not the one that was written.
+        """
+        try:
+            return Tokenizer(self.tokenizer_path, sha256=self.tokenizer_sha256)
+        except DamagedError as error:
+            raise ValueError(
+                f"{error.what}; delete it, and the command that trained the run writes it again"
+            ) from None
+
+    def write_config(
+        self,
+        config: ExperimentConfig,
+        overrides: Sequence[str],
+        tokenizer_sha256: str | None = None,
+    ) -> None:
         """Creates the directory with its config.json; `overrides` is kept for the reader.
 
         The positional settings of the run that `config.start_from` names are copied into it.
         """
         record: dict[str, Any] = {"overrides": list(overrides)}
+        if tokenizer_sha256:
+            record["tokenizer"] = tokenizer_sha256
         if config.start_from:
             parent, step = find_start(config.start_from)
             record["parents"] = parent.positions_at(step)

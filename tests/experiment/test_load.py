@@ -80,6 +80,24 @@ def test_the_trained_length_is_the_checkpoints_own(runs, length):
     np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
+def test_a_damaged_tokenizer_is_refused_and_its_training_writes_it_again(runs):
+    run, path = runs["plain"], runs["plain"].tokenizer_path
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"<key_3>", b"<key_3?", 1))
+    with pytest.raises(
+        ValueError, match=r"model: damaged: not the tokenizer that was written; del"
+    ):
+        _ = load(run.path).tokenizer
+    path.unlink()
+    assert train(make_plan([run.config], [run]))
+    assert path.read_bytes() == whole
+    # Runs made before it was recorded are read as they were.
+    record = json.loads((run.path / "config.json").read_text())
+    assert record.pop("tokenizer") == Tokenizer(path).fingerprint
+    (run.path / "config.json").write_text(json.dumps(record))
+    assert load(run.path).tokenizer == Tokenizer(path)
+
+
 def test_a_step_can_be_named(runs):
     older, newer = load(runs["staged"].path, step=2), load(runs["staged"].path)
     assert (older.step, newer.step) == (2, 3)
