@@ -1,5 +1,6 @@
 """One line loads a run, and README's third use runs as it stands."""
 
+import json
 import re
 from pathlib import Path
 
