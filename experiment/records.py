@@ -137,9 +137,9 @@ def read_sweep(path: Path) -> SweepRecord:
         record = parse_json(file.read_bytes())
         if not isinstance(record, dict) or not all(name in record for name in names):
             raise ValueError(f"no JSON object with {', '.join(names)}")
-        values: dict[str, Any] = {name: record[name] for name in names}
-        lists = {name: tuple(each) for name, each in values.items() if isinstance(each, list)}
-        return SweepRecord(**values | lists)
+        lists = {name: tuple(each) for name, each in record.items() if isinstance(each, list)}
+        values: dict[str, Any] = {**record, **lists}
+        return SweepRecord(**{name: values[name] for name in names})
     except ValueError as error:
         hint = "delete it and run the same sweep.py command again: members are kept"
         raise ValueError(f"{file}: {error}; {hint}") from error
