@@ -315,8 +315,7 @@ def _load(
                 chosen[_variant(text, config)] = None
             except ValueError as error:
                 refusals[text].append((run, error))
-        tokenizer = Tokenizer(run.tokenizer_path)
-        members.append(Loaded(run.name, config, tokenizer, params, step, tuple(chosen), run))
+        members.append(Loaded(run.name, config, run.tokenizer, params, step, tuple(chosen), run))
     for refused in refusals.values():
         if len(refused) == len(runs):
             raise refused[0][1]

@@ -23,7 +23,7 @@ _DASHES = (0, (4, 3))
 def matching_keys(found: Mapping[str, tuple[ByDistance, Questions, np.ndarray]]) -> Figure:
     """By member: how far a matching key stands out in each head, and what is answered right.
 
-    Above, d' of every head by distance, with its 95% band, and what half-right answers need;
+    Above, d′ of every head by distance, and what half-right answers need;
     below, the accuracy each head would have by itself, and the model's own.
 
     Args:

@@ -11,6 +11,7 @@ import pytest
 from configs import find_config
 from data.tokenizer import Tokenizer
 from experiment import load, overrides
+from experiment.records import SweepRecord
 from experiment.run import RunDirectory
 from model import transformer
 from model.positions import position_table
@@ -80,6 +81,24 @@ def test_the_trained_length_is_the_checkpoints_own(runs, length):
     np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
+def test_a_damaged_tokenizer_is_refused_and_its_training_writes_it_again(runs):
+    run, path = runs["plain"], runs["plain"].tokenizer_path
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"<key_3>", b"<key_3?", 1))
+    with pytest.raises(
+        ValueError, match=r"model: damaged: not the tokenizer that was written; del"
+    ):
+        _ = load(run.path).tokenizer
+    path.unlink()
+    assert train(make_plan([run.config], [run]))
+    assert path.read_bytes() == whole
+    # Runs made before it was recorded are read as they were.
+    record = json.loads((run.path / "config.json").read_text())
+    assert record.pop("tokenizer") == Tokenizer(path).fingerprint
+    (run.path / "config.json").write_text(json.dumps(record))
+    assert load(run.path).tokenizer == Tokenizer(path)
+
+
 def test_a_step_can_be_named(runs):
     older, newer = load(runs["staged"].path, step=2), load(runs["staged"].path)
     assert (older.step, newer.step) == (2, 3)
@@ -111,7 +130,8 @@ def test_what_are_no_ids_is_refused(runs, tokens, message):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    (tmp_path / "sweep.json").write_text(json.dumps({"members": ["base=10", "base=30"]}))
+    sweep = SweepRecord(config="tiny", overrides=(), members=("base=10", "base=30"))
+    (tmp_path / "sweep.json").write_text(sweep.to_json())
     with pytest.raises(ValueError, match="is a sweep; name one of its members: base=10, base=30"):
         load(tmp_path)
     (tmp_path / "empty").mkdir()
