@@ -12,30 +12,8 @@ from data.files import DamagedError, write_atomically
 from data.tokenizer import Tokenizer
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
+from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
 from settings.places import local
-
-
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file; none if it does not exist.
-
-    A last line cut short by a crash is left out; any other broken line is an error.
-
-    Raises:
-      ValueError: naming the file and line that is not JSON.
-    """
-    if not path.exists():
-        return []
-    rows = []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            # A writer that was killed leaves half a line, and only at the end.
-            if number == len(lines) and not line.endswith("\n"):
-                break
-            raise ValueError(f"{path}:{number}: not a JSON object ({error.msg})") from error
-    return rows
 
 
 class RunDirectory:
@@ -158,7 +136,7 @@ class RunDirectory:
 
     def read_commands(self) -> list[str]:
         """The shell lines that trained and evaluated the run, as typed, oldest first."""
-        return [row["command"] for row in read_json_lines(self.commands_path)]
+        return read_commands(self.commands_path)
 
     def kept(self, config: ExperimentConfig, given: Sequence[str]) -> ExperimentConfig:
         """`config` as its command was meant when this run was started.
@@ -228,7 +206,7 @@ class RunDirectory:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl."""
-        return read_json_lines(self.metrics_path)
+        return read_json_lines(self.metrics_path, METRICS)
 
 
 # Fields that may differ when a run is continued: how it is kept and watched, not what it computes.
@@ -275,7 +253,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
         if not (path / "sweep.json").exists():
             missing = "is neither a run (config.json) nor a sweep directory (sweep.json)"
             raise ValueError(f"{path} {missing if path.exists() else 'does not exist'}")
-        for member in read_sweep(path)["members"]:
+        for member in read_sweep(path).members:
             if not (path / member / "config.json").exists():
                 raise ValueError(
                     f"{path}/sweep.json names the member {member}, which is not there; "
@@ -293,7 +271,7 @@ def find_run(path: str | Path) -> RunDirectory:
     """
     path = local(path)
     if (path / "sweep.json").exists():
-        members = ", ".join(read_sweep(path)["members"])
+        members = ", ".join(read_sweep(path).members)
         raise ValueError(f"{path} is a sweep; name one of its members: {members}")
     (run,) = find_runs([path])
     return run
@@ -309,21 +287,3 @@ def find_start(start_from: str) -> tuple[RunDirectory, int]:
     path, step = (head, int(tail)) if at and tail.isdigit() else (start_from, None)
     run = find_run(path)
     return run, run.find_step(step)
-
-
-def is_same_sweep(record: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two contents of sweep.json differ at most in how their runs are kept and watched."""
-
-    def essence(record: dict[str, Any]) -> dict[str, Any]:
-        given = [o for o in record["overrides"] if not is_operational(o.partition("=")[0])]
-        return {**record, "overrides": given}
-
-    return essence(record) == essence(other)
-
-
-def read_sweep(path: Path) -> dict[str, Any]:
-    """sweep.json of a sweep directory: config name, overrides, members in order."""
-    try:
-        return json.loads((path / "sweep.json").read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}/sweep.json is not JSON: {error.msg}") from error

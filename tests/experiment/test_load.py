@@ -17,6 +17,7 @@ from data.sources import local_files
 from data.tokenizer import Tokenizer
 from evals import rows, runner
 from experiment import load, overrides
+from experiment.records import SweepRecord
 from experiment.run import RunDirectory
 from model import transformer
 from model.positions import position_table
@@ -135,7 +136,8 @@ def test_what_are_no_ids_is_refused(runs, tokens, message):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    (tmp_path / "sweep.json").write_text(json.dumps({"members": ["base=10", "base=30"]}))
+    sweep = SweepRecord(config="tiny", overrides=(), members=("base=10", "base=30"))
+    (tmp_path / "sweep.json").write_text(sweep.to_json())
     with pytest.raises(ValueError, match="is a sweep; name one of its members: base=10, base=30"):
         load(tmp_path)
     (tmp_path / "empty").mkdir()
