@@ -23,6 +23,7 @@ class RunDirectory:
       path: the directory, with config.json and what is listed here.
       checkpoints_path: where orbax keeps `<step>/`.
       tokenizer_path: the SentencePiece model the run was trained with.
+      held_out_path: the store of held-out documents, of a run whose text is another elsewhere.
       metrics_path: one JSON object per logged step.
       results_path: one JSON object per evaluated answer; see `evals.rows`.
       commands_path: the shell lines that made all this.
@@ -33,6 +34,7 @@ class RunDirectory:
         self.path = local(path)
         self.checkpoints_path = self.path / "checkpoints"
         self.tokenizer_path = self.path / "tokenizer.model"
+        self.held_out_path = self.path / "held_out"
         self.metrics_path = self.path / "metrics.jsonl"
         self.results_path = self.path / "results.jsonl"
         self.commands_path = self.path / "commands.jsonl"

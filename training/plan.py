@@ -155,9 +155,21 @@ def write_records(plan: Plan, command: str) -> None:
                 run.write_config(config, own, sha256)
             if command:
                 run.record_command(command)
-            if tokenizer_path and not run.tokenizer_path.exists():
-                temporary = run.tokenizer_path.with_suffix(".partial")
-                shutil.copyfile(tokenizer_path, temporary)
-                os.replace(temporary, run.tokenizer_path)
+            _copy(tokenizer_path, run.tokenizer_path)
+            # Stages of several texts: none of them is the run's.
+            if len(held_out := {data.held_out for data in plan.data}) == 1:
+                _copy(held_out.pop(), run.held_out_path)
     # All hosts write checkpoints, into directories that only one of them makes.
     distributed.barrier("run directories are made")
+
+
+def _copy(source: Path | None, target: Path) -> None:
+    """A file or a folder, whole or not at all; what is there stays."""
+    if source is None or target.exists():
+        return
+    part = target.with_name(target.name + ".part")
+    if source.is_dir():
+        shutil.copytree(source, part, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(source, part)
+    os.replace(part, target)

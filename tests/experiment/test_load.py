@@ -1,15 +1,21 @@
 """One line loads a run, and README's third use runs as it stands."""
 
+import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 
 from configs import find_config
+from data import prepare
+from data.sources import local_files
 from data.tokenizer import Tokenizer
+from evals import rows, runner
 from experiment import load, overrides
 from experiment.records import SweepRecord
 from experiment.run import RunDirectory
@@ -147,3 +153,62 @@ def test_readmes_third_use_runs_as_it_stands(runs):
     exec(block.replace("runs/demo/base=10,num_heads=1", str(runs["plain"].path)), names)
     assert names["logits"].ndim == 3
     assert names["inv_freq"].shape[0] == runs["plain"].config.model.num_layers
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch) -> str:
+    """Another Python, whose library is another; where it prepares data."""
+    files = [file for file in local_files() if file.name < "c"]
+    monkeypatch.setattr(prepare, "local_files", lambda: files)
+    return str(tmp_path / "data")
+
+
+def on(prepared_root: str, run: RunDirectory, folder: Path) -> RunDirectory:
+    """A copy of a run that looks for data there."""
+    copy = RunDirectory(shutil.copytree(run.path, folder))
+    record = json.loads((copy.path / "config.json").read_text())
+    record["config"]["data"]["prepared_root"] = prepared_root
+    (copy.path / "config.json").write_text(json.dumps(record))
+    return copy
+
+
+def ask(run: RunDirectory, *tasks: str, said: list | None = None) -> rows.Rows:
+    console = Console(file=io.StringIO(), width=1000)
+    [(_, _, found)] = runner.evaluate(
+        [run.path], runner.Options(tasks=tasks, documents=2, lengths=[32]), console=console
+    )
+    assert isinstance(console.file, io.StringIO)
+    if said is not None:
+        said += console.file.getvalue().splitlines()
+    return found
+
+
+def test_a_run_is_asked_about_its_own_text_where_that_is_another(
+    runs, tmp_path, tiny_data, elsewhere
+):
+    plain, here = runs["plain"], tiny_data[0].partition("=")[2]
+    expected = ask(on(here, plain, tmp_path / "here"), "perplexity")
+    away = on(elsewhere, plain, tmp_path / "away")
+    found = ask(away, "perplexity")
+    for name in rows.SCHEMA:
+        if name != "run":
+            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    assert not Path(elsewhere).exists()
+    content = bytearray((away.held_out_path / "00000.starts.npy").read_bytes())
+    content[-3] ^= 1
+    (away.held_out_path / "00000.starts.npy").write_bytes(content)
+    with pytest.raises(ValueError, match=r"starts\.npy: damaged: .*; delete .*/away/held_out, and"):
+        ask(away, "perplexity")
+
+
+def test_a_run_that_keeps_no_text_is_asked_the_rest(runs, tmp_path, elsewhere):
+    old = on(elsewhere, runs["plain"], tmp_path / "old")
+    shutil.rmtree(old.held_out_path)
+    said: list[str] = []
+    found = ask(old, "kv", "perplexity", said=said)
+    assert set(found["task"]) == {"kv"}
+    assert len(said) == 1
+    assert said[0].startswith("left out: perplexity needs the text the run was trained on, but ")
+    assert "data.source=local is not the same on this machine; evaluate the run where" in said[0]
+    with pytest.raises(ValueError, match="perplexity needs the text the run was trained on"):
+        ask(old, "perplexity")
