@@ -196,7 +196,9 @@ def look_inside(
 ) -> tuple[jax.Array, Inside]:
     """As `hidden`, with what every layer computes on the way."""
     module = _module(config, params)
-    return module(table, tokens_BT, positions_BT, segment_ids_BT, look_inside=True)
+    hidden_BTD, inside = module(table, tokens_BT, positions_BT, segment_ids_BT, look_inside=True)
+    assert inside is not None  # it was asked for
+    return hidden_BTD, inside
 
 
 def without_heads(params: Params, heads: Iterable[tuple[int, int]]) -> Params:
