@@ -62,7 +62,7 @@ def main() -> int:
             return 0
         print(driver.status(Queue(job)))
     except ValueError as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
+        parser.error(str(error))
     return 0
 
 

@@ -24,9 +24,6 @@ import pytest
 
 from tests.test_house import ROOT, SOURCES
 
-# A line that a terminal, a log and a person still take in.
-LONGEST = 1200
-
 
 @dataclasses.dataclass(frozen=True)
 class Row:

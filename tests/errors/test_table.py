@@ -11,7 +11,8 @@ import pytest
 from configs import find_config
 from experiment import overrides
 from experiment.run import RunDirectory
-from tests.errors.table import LONGEST, Row, raised_at, run_command, sites
+from settings.messages import LONGEST
+from tests.errors.table import Row, raised_at, run_command, sites
 from tests.errors.unreached import UNREACHED
 from training.loop import train
 from training.plan import make_plan
