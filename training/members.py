@@ -81,7 +81,10 @@ def open_state(plan: Plan, target: State) -> tuple[list[Checkpoints], State, Dat
         one = jax.tree.map(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), target)
         restored = [c.restore(step, one.params, one.opt_state) for c in checkpoints]
         data_state = restored[0][2]
-        members = [State(*arrays, np.int32(data.skipped_in_row)) for *arrays, data in restored]
+        members = [
+            State(params, opt_state, np.int32(data.skipped_in_row))
+            for params, opt_state, data in restored
+        ]
         state = put(stack(members), shardings)
     fingerprint = plan.data[at(config, step).number].fingerprint
     if data_state.fingerprint != fingerprint:

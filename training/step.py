@@ -31,7 +31,7 @@ class State(NamedTuple):
 
     params: Params
     opt_state: Any
-    skipped: jax.Array
+    skipped: jax.Array | np.integer
 
 
 class MemberArrays(NamedTuple):
