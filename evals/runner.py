@@ -222,7 +222,7 @@ def evaluate(
                 answered = zip(new, group.owners, strict=True)
                 own = rows.concatenate([found for found, of in answered if of[0] is member])
                 assert member.run
-                rows.write(member.run.results_path, rows.replace(_old_rows(member.run), own))
+                rows.add(member.run.results_path, own)
                 results[member.run.path] = rows.concatenate([results[member.run.path], own])
     return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
 

@@ -103,7 +103,7 @@ def _checked(
                 f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
             )
     # A step that only some members have saved is nobody's: all go on from the last common one.
-    start_step = max(set.intersection(*(set(run.steps()) for run in runs)), default=0)
+    start_step = newest_common(runs)
     started_from = [c for c in configs if c.start_from] if start_step == 0 else []
     params = [starting_params(config) for config in started_from]
     data, tokenizers = [], {}
@@ -122,6 +122,11 @@ def _checked(
         _check_tokenizers(tokenizers, configs[0].model.vocab_size)
     mesh = make_mesh(configs[0], len(configs))
     return Plan(configs, runs, overrides, stages, data, mesh, start_step, params)
+
+
+def newest_common(runs: Sequence[RunDirectory]) -> int:
+    """The newest step of which every run has a checkpoint; 0: none."""
+    return max(set.intersection(*(set(run.steps()) for run in runs)), default=0)
 
 
 def _check_tokenizers(found: dict[str, tuple[Path, Tokenizer]], room: int) -> None:

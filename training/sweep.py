@@ -24,6 +24,7 @@ from experiment.stages import split
 from settings.places import local
 from training import loop
 from training.divergence import DivergedError
+from training.holding import make_folder
 from training.plan import make_plan
 from training.programs import program_of
 from training.validation import Ask
@@ -133,8 +134,10 @@ def train_sweep(
         for group in groups.values()
     ]
     asks = [make_ask(plan.configs[0]) for plan in plans]
+    with distributed.refusing_together():
+        if distributed.is_primary_host():
+            make_folder(workdir)
     if distributed.is_primary_host():
-        workdir.mkdir(parents=True, exist_ok=True)
         write_atomically(workdir / "sweep.json", record.to_json())
 
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
