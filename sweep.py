@@ -22,19 +22,22 @@ def main() -> int:
     parser.add_argument("--list-members", action="store_true", help="print their names, in order")
     add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
-    # After parsing: --help needs none of JAX.
-    import evals
-    from experiment import distributed
-    from training.sweep import make_members, train_sweep
-
     workdir, given = Path(arguments.workdir), arguments.overrides
     try:
-        if arguments.list_members:
-            members = make_members(find_config(arguments.config), given)
-            print(*(member.name for member in members), sep="\n")
-            return 0
-        distributed.initialize(arguments)
         config = find_config(arguments.config)
+        members = overrides.make_members(config, given)
+    except ValueError as error:
+        parser.error(str(error))
+    if arguments.list_members:
+        print(*(member.name for member in members), sep="\n")
+        return 0
+    # After parsing: help, and a slip of the hand, need none of JAX.
+    import evals
+    from experiment import distributed
+    from training.sweep import train_sweep
+
+    try:
+        distributed.initialize(arguments)
         command = shlex.join(["python", *sys.argv])
         finished = train_sweep(
             config,
