@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 import evals
 from data.task import Document, Task
 from data.tokenizer import Tokenizer
 from evals import kinds, rows
 from evals.estimate.sequential import next_round
+from evals.progress import Progress
 from evals.rows import TRAINED, Rows
 from evals.score import AnswerScores, Candidate, check_fits, score
 from evals.text import MissingTextError
@@ -205,7 +205,7 @@ def evaluate(
         group.check_fits()
 
     results = {run.path: rows.columns([]) for run in runs}
-    with _progress(console) as progress:
+    with Progress(console) as progress:
         total = sum(group.cost(group.questions) for group in groups)
         bar = progress.add_task("", total=total)
         advance = functools.partial(progress.advance, bar)
@@ -288,11 +288,6 @@ def network(config: ModelConfig) -> ModelConfig:
     return dataclasses.replace(
         config, rotary=Nope(), window=None, compute_dtype="float32", remat="none"
     )
-
-
-def _progress(console: Console) -> Progress:
-    shown = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _old_rows(run: RunDirectory) -> Rows:
