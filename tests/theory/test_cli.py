@@ -13,7 +13,8 @@ from configs import find_config
 from experiment.run import RunDirectory
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
-from theory.__main__ import main, tokens
+from settings.commands import token_list, tokens
+from theory.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,6 +69,7 @@ def test_no_violation_is_said_as_a_bound(theory):
 
 def test_lengths_in_powers_of_two():
     assert [tokens(text) for text in ("131072", "128k", "1M", "0.5k")] == [2**17, 2**17, 2**20, 512]
+    assert token_list("1e3,4k") == [1000, 4096]
     for text in ("", "k", "1.0001k", "1e400", "12x", "nan"):
         with pytest.raises(argparse.ArgumentTypeError, match="is not a number of tokens"):
             tokens(text)
