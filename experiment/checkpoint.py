@@ -16,7 +16,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from experiment import stages
 from experiment.config import ExperimentConfig, to_dict
-from experiment.run import RunDirectory, find_start
+from experiment.run import RunDirectory, find_start, flatten
 from model.transformer import Params, abstract_params
 
 # Orbax narrates every save at INFO and warns of settings that are its own business.
@@ -31,24 +31,47 @@ class DataState:
       fingerprint: of the tokenized data, the stage's own.
       rows: consumed so far, in all stages.
       digest: sum of the rows' hashes modulo 2^64: equal for runs that saw the same rows.
+      skipped_in_row: updates skipped since the last one that was made (`training.step`).
     """
 
     fingerprint: str
     rows: int = 0
     digest: int = 0
+    skipped_in_row: int = 0
+
+
+def last_good(steps: Sequence[int], diverged: int) -> int | None:
+    """The newest of `steps` that an update was made from, where the `diverged`-th was skipped.
+
+    None if there is none: `diverged - 1` itself is where the loss was first not finite.
+    """
+    return max((step for step in steps if step + 1 < diverged), default=None)
+
+
+class _LastGood(preservation_policy.PreservationPolicy):
+    """Keeps the last good checkpoint while updates are skipped: the newest ones are all alike."""
+
+    diverged: int | None = None  # the first of the updates that are skipped now
+
+    def should_preserve(self, checkpoints, *, context) -> list[bool]:
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        good = None if self.diverged is None else last_good(steps, self.diverged)
+        return [step == good for step in steps]
 
 
 class Checkpoints:
     """Saves and restores the training state of one run. Saving is asynchronous and atomic."""
 
     def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = ()):
-        """Keeps the newest `keep` checkpoints, and those of the steps `always`."""
-        self._run = run
+        """Keeps the newest `keep` checkpoints, those of the steps `always`, and the last good one
+        where updates are skipped."""
+        self._run, self._last_good = run, _LastGood()
+        kept = [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
         self._manager = ocp.CheckpointManager(
             run.checkpoints_path.absolute(),
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=preservation_policy.AnyPreservationPolicy(
-                    [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
+                    [*kept, self._last_good]
                 ),
                 # Several members save at once; their hosts must not wait for one another's.
                 multiprocessing_options=options.MultiprocessingOptions(
@@ -70,6 +93,8 @@ class Checkpoints:
             "positions": self._run.positions_at(step),
             "config": to_dict(config),
         }
+        skipped = data.skipped_in_row
+        self._last_good.diverged = step - skipped + 1 if skipped else None
         self._manager.save(
             step,
             # One item each: evaluation restores `params` alone, whatever the optimizer was.
@@ -135,7 +160,16 @@ def starting_params(config: ExperimentConfig) -> Params:
     parent, step = find_start(str(config.start_from))
     theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
     if difference := shape_difference(theirs, ours):
-        raise ValueError(f"start_from={config.start_from}: its {difference} in this config's model")
+        theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))
+        sizes = " ".join(
+            f"model.{name}={str(value).lower()}"
+            for name, value in theirs.items()
+            if isinstance(value, int) and value != ours.get(name)
+        )
+        raise ValueError(
+            f"start_from={config.start_from}: its {difference} in this config's model; "
+            f"give {sizes or 'the sizes that it was trained with'}"
+        )
     return restore_params(parent, step)[0]
 
 

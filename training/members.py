@@ -42,11 +42,12 @@ def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> St
     seeds = stack([np.uint32(0)] * num_members)
     state = jax.eval_shape(jax.vmap(make_state) if stacked else make_state, seeds)
     params = sharding.parameter_shardings(config.model, mesh, members=stacked)
-    opt_state = sharding.like_parameters(params, state.opt_state, mesh, members=stacked)
+    rest = (state.opt_state, state.skipped)
+    opt_state, skipped = sharding.like_parameters(params, rest, mesh, members=stacked)
     return jax.tree.map(
         lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
         state,
-        State(params, opt_state),
+        State(params, opt_state, skipped),
     )
 
 
@@ -70,15 +71,21 @@ def open_state(plan: Plan, target: State) -> tuple[list[Checkpoints], State, Dat
     if state is not None:
         return checkpoints, state, data_state
     if len(checkpoints) == 1:
-        *state, data_state = checkpoints[0].restore(step, *target)
-        state = State(*state)
+        params, opt_state, data_state = checkpoints[0].restore(
+            step, target.params, target.opt_state
+        )
+        skipped = put(np.int32(data_state.skipped_in_row), shardings.skipped)
+        state = State(params, opt_state, skipped)
     else:
         # Members are read whole by every host and stacked there: each has its own files.
         one = jax.tree.map(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), target)
-        restored = [checkpoint.restore(step, *one) for checkpoint in checkpoints]
+        restored = [c.restore(step, one.params, one.opt_state) for c in checkpoints]
         data_state = restored[0][2]
-        members = stack([State(params, opt_state) for params, opt_state, _ in restored])
-        state = put(members, shardings)
+        members = [
+            State(params, opt_state, np.int32(data.skipped_in_row))
+            for params, opt_state, data in restored
+        ]
+        state = put(stack(members), shardings)
     fingerprint = plan.data[at(config, step).number].fingerprint
     if data_state.fingerprint != fingerprint:
         raise ValueError(
