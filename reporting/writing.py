@@ -9,6 +9,7 @@ from pathlib import Path
 
 import matplotlib
 
+from data.files import check_writable
 from experiment.run import RunDirectory, find_runs
 from reporting import commands, overview, results
 from reporting import members as members_lib
@@ -30,6 +31,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
     runs = find_runs(dirs)
     if local(out).is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
+    check_writable(out.parent, "put the page elsewhere: --out FILE.html")
     members = members_lib.read(runs)
     matplotlib.use("Agg")  # a page needs no display
     out.parent.mkdir(parents=True, exist_ok=True)
