@@ -16,7 +16,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from experiment import stages
 from experiment.config import ExperimentConfig, to_dict
-from experiment.run import RunDirectory, find_start
+from experiment.run import RunDirectory, find_start, flatten
 from model.transformer import Params, abstract_params
 
 # Orbax narrates every save at INFO and warns of settings that are its own business.
@@ -160,7 +160,16 @@ def starting_params(config: ExperimentConfig) -> Params:
     parent, step = find_start(str(config.start_from))
     theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
     if difference := shape_difference(theirs, ours):
-        raise ValueError(f"start_from={config.start_from}: its {difference} in this config's model")
+        theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))
+        sizes = " ".join(
+            f"model.{name}={str(value).lower()}"
+            for name, value in theirs.items()
+            if isinstance(value, int) and value != ours.get(name)
+        )
+        raise ValueError(
+            f"start_from={config.start_from}: its {difference} in this config's model; "
+            f"give {sizes or 'the sizes that it was trained with'}"
+        )
     return restore_params(parent, step)[0]
 
 

@@ -1,9 +1,7 @@
 """Run directories -> the page, and beside it its figures and results.csv."""
 
-import hashlib
 import importlib.metadata
 import json
-import os
 import platform
 import tomllib
 from collections.abc import Sequence
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import matplotlib
 
+from data.files import check_writable
 from experiment.run import RunDirectory, find_runs
 from reporting import commands, overview, results
 from reporting import members as members_lib
@@ -22,29 +21,6 @@ from reporting.pictures import Drawing, save
 from reporting.sections import sections
 from settings.places import local
 
-_LONGEST_NAME = 100  # characters of a folder's name
-
-
-def page_of(dirs: Sequence[Path]) -> Path:
-    """Where the page of these directories goes: of several, into a folder that only they share."""
-    whole = list(dict.fromkeys(Path(os.path.abspath(path)) for path in dirs))
-    if len(whole) == 1:
-        return dirs[0] / "report.html"
-    parent = Path(os.path.commonpath([path.parent for path in whole]))
-    names = ["-".join(path.relative_to(parent).parts) for path in whole]
-    name = "+".join(names)
-    if len(name) > _LONGEST_NAME:
-        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-        name = f"{names[0]}+{len(names) - 1}-{digest}"
-    if not any(path.is_absolute() for path in dirs):
-        parent = Path(os.path.relpath(parent))
-    return parent / f"report-{name}" / "report.html"
-
-
-def is_page(path: Path) -> bool:
-    """Whether a folder is that of a page of several directories."""
-    return path.name.startswith("report-") and (path / "report.html").exists()
-
 
 def write(dirs: Sequence[Path], out: Path, command: str) -> None:
     """Writes the page `out`, and its figures and results.csv beside it; `command` is what does it.
@@ -55,6 +31,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
     runs = find_runs(dirs)
     if local(out).is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
+    check_writable(out.parent, "put the page elsewhere: --out FILE.html")
     members = members_lib.read(runs)
     matplotlib.use("Agg")  # a page needs no display
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -34,21 +34,9 @@ def held(plan: Plan) -> Iterator[None]:
         yield
 
 
-def make_folder(path: Path) -> None:
-    """Makes the folder, if it is not there. Raises ValueError where nothing can be written."""
-    reason = ""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror
-    if reason or not os.access(path, os.W_OK):
-        why = reason or "read-only"
-        raise ValueError(f"{path} cannot be written to ({why}); use another --workdir")
-
-
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    make_folder(path)
+    path.mkdir(parents=True, exist_ok=True)
     with only_one(path / ".lock") as file:
         if file is None:
             holder = (path / ".lock").read_text().strip() or "another process"

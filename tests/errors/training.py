@@ -74,7 +74,7 @@ ROWS = [
         )
         for command, where in {
             "train.py tiny": "file/new",
-            "sweep.py tiny model.rotary.base=10,100": "file/new",
+            "sweep.py tiny model.rotary.base=10,100": "file/new/base=10",
         }.items()
     ),
     # Addresses where a path is taken.
