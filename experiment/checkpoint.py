@@ -1,12 +1,29 @@
-"""Checkpoints: orbax items `params`, `opt_state`, `data`, `config`, one directory per step.
+"""Checkpoints: orbax items `params`, `opt_state`, `data`, `config`, `digests`, a directory per step.
 
 `params` is its own item, so that evaluation needs neither the optimizer nor the trainer.
+
+`digests` says what was saved, so that whatever reads a checkpoint finds out whether that is what it
+has read (docs/reliability.md):
+
+    arrays      of each, from its name (`params.embedding`) to its digest (`experiment.digest`)
+    items       of `data` and `config`, the sha256 of their JSON
+    checksum    of these two, likewise
+
+Whatever is wrong with a checkpoint is a `DamagedError`, of one line. One without digests, made
+before there were any, is read as it is, and said to be unverified.
 """
 
+import contextlib
 import dataclasses
+import functools
+import hashlib
+import json
 import logging
-from collections.abc import Sequence
-from typing import Any
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,13 +31,15 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import options
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from experiment import stages
-from experiment.config import ExperimentConfig, to_dict
-from experiment.run import RunDirectory, find_start
+from experiment import distributed, stages
+from experiment.config import ExperimentConfig, from_dict, to_dict
+from experiment.digest import digests
+from experiment.run import RunDirectory, find_start, first_difference
 from model.transformer import Params, abstract_params
 
 # Orbax narrates every save at INFO and warns of settings that are its own business.
 logging.getLogger("absl").setLevel(logging.ERROR)
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,38 +84,80 @@ class Checkpoints:
         Args:
           config: in force at `step`; saved with the positional settings of every stage so far.
         """
-        record = {
-            "stage": stages.at(self._run.config, step).number,
-            "positions": self._run.positions_at(step),
-            "config": to_dict(config),
+        arrays = {"params": params, "opt_state": opt_state}
+        items = {
+            "data": dataclasses.asdict(data),
+            "config": config_item(self._run, step, config),
         }
+        # Made of what lies on the devices, before anything is written.
+        record = digest_item(digests(arrays), items)
         self._manager.save(
             step,
             # One item each: evaluation restores `params` alone, whatever the optimizer was.
             args=ocp.args.Composite(
-                params=ocp.args.StandardSave(params),
-                opt_state=ocp.args.StandardSave(opt_state),
-                data=ocp.args.JsonSave(dataclasses.asdict(data)),
-                config=ocp.args.JsonSave(record),
+                **{name: ocp.args.StandardSave(tree) for name, tree in arrays.items()},
+                **{name: ocp.args.JsonSave(item) for name, item in items.items()},
+                digests=ocp.args.JsonSave(record),
             ),
         )
-
-    def restore(self, step: int, params: Params, opt_state: Any) -> tuple[Params, Any, DataState]:
-        """The state at `step`; `params` and `opt_state` give shapes and shardings."""
-        restored = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                params=ocp.args.StandardRestore(params),
-                opt_state=ocp.args.StandardRestore(opt_state),
-                data=ocp.args.JsonRestore(),
-            ),
-        )
-        return restored["params"], restored["opt_state"], DataState(**restored["data"])
 
     def close(self) -> None:
         """Waits until what was saved is on disk."""
         self._manager.wait_until_finished()
         self._manager.close()
+
+
+class Restored(NamedTuple):
+    """What was read of a checkpoint.
+
+    Attributes:
+      arrays: item `params`, and `opt_state` if it was asked for.
+      data: which rows had been consumed.
+      digests: of each array as it was saved; None if that is not known.
+    """
+
+    arrays: dict[str, Any]
+    data: DataState
+    digests: dict[str, str] | None
+
+
+def restore(run: RunDirectory, step: int, **arrays: Any) -> Restored:
+    """Reads the checkpoint of `step`; its arrays are as they lie on the disk until `verify`.
+
+    Several hosts read each their own part, and none waits for another.
+
+    Args:
+      run: the run.
+      step: of the checkpoint.
+      arrays: items `params` and `opt_state`, either or both, as arrays or abstract ones with the
+        shapes and shardings wanted.
+
+    Raises:
+      DamagedError: if it cannot be read, or its JSON is not what was saved.
+      ValueError: if it was made with another config than config.json has.
+    """
+    items, recorded = read_items(run, step)
+    check_config(run, step, items["config"])
+    try:
+        data = DataState(**items["data"])
+    except TypeError as error:
+        raise DamagedError(run, step, f"data: {error}") from error
+    read = {name: _read_arrays(run, step, name, target) for name, target in arrays.items()}
+    return Restored(read, data, recorded)
+
+
+def verify(run: RunDirectory, step: int, restored: Restored) -> None:
+    """Compares arrays with what was saved; several hosts must do so together.
+
+    Raises:
+      DamagedError: naming the first array that differs.
+    """
+    if restored.digests is None:
+        _say_unverified(str(run.path))
+        return
+    for name, digest in digests(restored.arrays).items():
+        if restored.digests.get(name) != digest:
+            raise DamagedError(run, step, f"{name} is not what was saved")
 
 
 def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, int]:
@@ -107,23 +168,31 @@ def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, 
       step: which checkpoint; None means the last.
 
     Raises:
-      ValueError: if there is no such checkpoint, or its shapes are not those of config.json.
+      ValueError: if there is no such checkpoint, it is damaged (the newest whole one is named), or
+        config.json is not what it was made with.
     """
     step = run.find_step(step)
-    path = (run.checkpoints_path / str(step) / "params").absolute()
-    expected = abstract_params(run.config.model)
-    with ocp.StandardCheckpointer() as checkpointer:
-        stored = checkpointer.metadata(path).item_metadata
-        if stored is None:
-            raise ValueError(
-                f"{run.path}: checkpoint {step} is incomplete; delete {path.parent}, or take "
-                "another step"
-            )
-        if difference := shape_difference(stored.tree, expected):
-            raise ValueError(f"{run.path}: of its checkpoint, {difference} by its config.json")
-        # As numpy: where parameters go is the caller's business, on any number of devices.
-        target = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), expected)
-        return checkpointer.restore(path, target), step
+    try:
+        return _whole_params(run, step), step
+    except DamagedError as error:
+        for other in reversed(run.steps()):
+            with contextlib.suppress(DamagedError):
+                if other != step:
+                    _whole_params(run, other)
+                    raise ValueError(
+                        f"{run.path}: checkpoint {step} is damaged ({error.what}); take step "
+                        f"{other}, the newest whole one, or delete {folder_of(run, step)}"
+                    ) from error
+        raise
+
+
+def _whole_params(run: RunDirectory, step: int) -> Params:
+    # As numpy: where parameters go is the caller's business, on any number of devices.
+    shapes = abstract_params(run.config.model)
+    target = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
+    restored = restore(run, step, params=target)
+    verify(run, step, restored)
+    return restored.arrays["params"]
 
 
 def starting_params(config: ExperimentConfig) -> Params:
@@ -153,3 +222,35 @@ def shape_difference(params: Params, expected: Params) -> str:
         if shape != other:
             return f"parameter {name} is {shape} but {other}"
     return ""
+
+
+def _read_arrays(run: RunDirectory, step: int, name: str, target: Any) -> Any:
+    path = (folder_of(run, step) / name).absolute()
+    with one_line(run, step, name), _quiet_stragglers():
+        # The handler itself: a checkpointer would wait for hosts that failed to read.
+        handler = ocp.StandardCheckpointHandler()
+        return handler.restore(path, args=ocp.args.StandardRestore(target))
+
+
+@contextlib.contextmanager
+def _quiet_stragglers() -> Iterator[None]:
+    """Keeps TensorStore from printing a traceback for each read that outlives a failed one.
+
+    Orbax reads all arrays at once in an event loop and closes it when one fails; what the others
+    have read finds it closed, at any time after.
+    """
+    before = sys.unraisablehook
+
+    def quiet(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    sys.unraisablehook = quiet
+    yield
+    # Not if it failed: stragglers are still to come.
+    sys.unraisablehook = before
+
+
+@functools.cache
+def _say_unverified(path: str) -> None:
+    _log.warning(f"{path}: its checkpoints carry no digests (unverified)")

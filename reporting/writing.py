@@ -102,7 +102,8 @@ def _lead(members: Sequence[Member]) -> Drawing:
 def provenance(members: Sequence[Member]) -> list[str]:
     """What the members saw, and the versions that made this page."""
     runs = {run.path: run for member in members for run in member.runs}
-    states = [(run, state) for run in runs.values() if (state := data_state(run))]
+    trained = [run for run in runs.values() if run.steps()]
+    states = [(run, data_state(run, run.find_step())) for run in trained]
     sentences = []
     if states:
         prints = sorted({state["fingerprint"] for _, state in states})
@@ -127,10 +128,3 @@ def provenance(members: Sequence[Member]) -> list[str]:
         f"JAX {importlib.metadata.version('jax')}."
     )
     return sentences
-
-
-def data_state(run: RunDirectory) -> dict | None:
-    """The data state in the run's last checkpoint: JSON, so that no array is read for it."""
-    steps = run.steps()
-    path = run.checkpoints_path / str(steps[-1] if steps else 0) / "data" / "metadata"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

@@ -149,7 +149,7 @@ def write_records(plan: Plan, command: str) -> None:
     """
     if distributed.is_primary_host():
         for run, config, own in zip(plan.runs, plan.configs, plan.overrides, strict=True):
-            if not (run.path / "config.json").exists():
+            if not run.is_started():
                 run.write_config(config, own)
             if command:
                 run.record_command(command)
