@@ -60,7 +60,8 @@ from settings.expressions import split_commas
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    args = _parser().parse_args(arguments)
+    parser = _parser()
+    args = parser.parse_args(arguments)
     # Not needed by --help: it takes seconds, and an accelerator.
     from evals import runner
     from reporting.tables import tables
@@ -80,8 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             at_step = dataclasses.replace(options, step=step)
             results += runner.evaluate(paths, at_step, console=console)
     except ValueError as error:
-        print(f"evaluate.py: error: {error}", file=sys.stderr)
-        return 2
+        parser.error(str(error))
     except KeyboardInterrupt:
         return 130
     given = sys.argv[1:] if arguments is None else arguments

@@ -41,7 +41,7 @@ def main() -> None:
     try:
         write(dirs, out, shlex.join(["python", *sys.argv]))
     except (ValueError, OSError) as error:
-        parser.error(str(error).replace("\n", " "))
+        parser.error(str(error))
     print(out)
 
 

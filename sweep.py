@@ -45,8 +45,7 @@ def main() -> int:
             make_ask=evals.while_training,
         )
     except ValueError as error:
-        one_line = f"sweep.py: error: {error}\n"
-        parser.exit(2, one_line if distributed.is_primary_host() else None)
+        parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
     except KeyboardInterrupt:  # before the first step there is nothing to save
         return 130
     if finished and arguments.member is None and distributed.is_primary_host():

@@ -31,8 +31,7 @@ def main() -> int:
         plan = make_plan([config], [run], overrides=[arguments.overrides])
         finished = train(plan, command=command, ask=evals.while_training(config))
     except ValueError as error:
-        one_line = f"train.py: error: {error}\n"
-        parser.exit(2, one_line if distributed.is_primary_host() else None)
+        parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
     except KeyboardInterrupt:  # before the first step there is nothing to save
         return 130
     if finished and distributed.is_primary_host():

@@ -13,7 +13,7 @@ from pathlib import Path
 from experiment import overrides
 from experiment.config import ExperimentConfig
 from settings.commands import Parser
-from settings.expressions import nearest
+from settings.messages import nearest
 
 
 def argument_parser(program: str, description: str | None, *more: str) -> Parser:

@@ -1,13 +1,6 @@
-"""Checkpoints: orbax items `params`, `opt_state`, `data`, `config`, `digests`, a directory per step.
+"""Checkpoints: orbax items `params`, `opt_state`, `data`, `config`, `digests`, a folder per step.
 
 `params` is its own item, so that evaluation needs neither the optimizer nor the trainer.
-
-`digests` says what was saved, so that whatever reads a checkpoint finds out whether that is what it
-has read (docs/reliability.md):
-
-    arrays      of each, from its name (`params.embedding`) to its digest (`experiment.digest`)
-    items       of `data` and `config`, the sha256 of their JSON
-    checksum    of these two, likewise
 
 Whatever is wrong with a checkpoint is a `DamagedError`, of one line. One without digests, made
 before there were any, is read as it is, and said to be unverified.
@@ -16,12 +9,10 @@ before there were any, is read as it is, and said to be unverified.
 import contextlib
 import dataclasses
 import functools
-import hashlib
-import json
 import logging
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,10 +22,18 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import options
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from experiment import distributed, stages
-from experiment.config import ExperimentConfig, from_dict, to_dict
-from experiment.digest import digests
-from experiment.run import RunDirectory, find_start, first_difference
+from experiment.config import ExperimentConfig
+from experiment.digest import digests, named
+from experiment.items import (
+    DamagedError,
+    check_config,
+    config_item,
+    digest_item,
+    folder_of,
+    one_line,
+    read_items,
+)
+from experiment.run import RunDirectory, find_start
 from model.transformer import Params, abstract_params
 
 # Orbax narrates every save at INFO and warns of settings that are its own business.
@@ -134,10 +133,8 @@ def restore(run: RunDirectory, step: int, **arrays: Any) -> Restored:
 
     Raises:
       DamagedError: if it cannot be read, or its JSON is not what was saved.
-      ValueError: if it was made with another config than config.json has.
     """
     items, recorded = read_items(run, step)
-    check_config(run, step, items["config"])
     try:
         data = DataState(**items["data"])
     except TypeError as error:
@@ -188,11 +185,30 @@ def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, 
 
 def _whole_params(run: RunDirectory, step: int) -> Params:
     # As numpy: where parameters go is the caller's business, on any number of devices.
+    check_config(run, step)
     shapes = abstract_params(run.config.model)
     target = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
     restored = restore(run, step, params=target)
     verify(run, step, restored)
     return restored.arrays["params"]
+
+
+def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]) -> None:
+    """Removes what `Checkpoints` would have, had it not been stopped; the one of `step` is whole.
+
+    Later ones are left: a run that goes on from `step` comes to them again.
+    """
+    older = [each for each in run.steps() if each <= step and each not in always]
+    for each in older[:-keep]:
+        shutil.rmtree(folder_of(run, each))
+
+
+def set_aside(run: RunDirectory, step: int) -> Path:
+    """Takes the checkpoint of `step` out of the way of a new one; returns where it lies now."""
+    folder = folder_of(run, step)
+    numbered = (folder.with_name(f"{step}.damaged{end}") for end in ("", *range(2, 100)))
+    aside = next(path for path in numbered if not path.exists())
+    return folder.rename(aside)
 
 
 def starting_params(config: ExperimentConfig) -> Params:
@@ -211,10 +227,7 @@ def starting_params(config: ExperimentConfig) -> Params:
 def shape_difference(params: Params, expected: Params) -> str:
     """The first parameter of another shape, in words; empty if there is none."""
     shapes, expected_shapes = (
-        {
-            jax.tree_util.keystr(path, simple=True, separator="."): tuple(leaf.shape)
-            for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
-        }
+        {name: tuple(leaf.shape) for name, leaf in named(tree).items()}
         for tree in (params, expected)
     )
     for name in sorted(shapes | expected_shapes):
@@ -224,12 +237,21 @@ def shape_difference(params: Params, expected: Params) -> str:
     return ""
 
 
-def _read_arrays(run: RunDirectory, step: int, name: str, target: Any) -> Any:
-    path = (folder_of(run, step) / name).absolute()
-    with one_line(run, step, name), _quiet_stragglers():
-        # The handler itself: a checkpointer would wait for hosts that failed to read.
-        handler = ocp.StandardCheckpointHandler()
-        return handler.restore(path, args=ocp.args.StandardRestore(target))
+def _read_arrays(run: RunDirectory, step: int, item: str, target: Any) -> Any:
+    path = (folder_of(run, step) / item).absolute()
+    # Too little memory on a device says nothing about a file.
+    with one_line(run, step, item, but=jax.errors.JaxRuntimeError), _quiet_stragglers():
+        try:
+            # The handler itself: a checkpointer would wait for hosts that failed to read.
+            restore = ocp.StandardCheckpointHandler().restore
+            return restore(path, args=ocp.args.StandardRestore(target))  # pyright: ignore
+        except Exception as error:
+            # TensorStore says a great deal, and the array's name somewhere in it.
+            found = [name for name in named(target) if name in str(error)]
+            if not found:
+                raise
+            name = f"{item}.{max(found, key=len)}"
+            raise DamagedError(run, step, f"{name} cannot be read") from error
 
 
 @contextlib.contextmanager

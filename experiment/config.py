@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from data.config import DataConfig
 from model.config import ModelConfig
-from settings.checks import Bounds, Count, NonNegative, Positive, Share, check
+from settings.checks import Bounds, Count, NonNegative, Positive, Seed, Share, check
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
@@ -41,7 +41,7 @@ class TrainConfig:
       tracking: also log to "tensorboard" (under the run directory) or "wandb".
     """
 
-    num_steps: Count
+    num_steps: Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]
     learning_rate: Positive
     schedule: Literal["cosine", "constant", "wsd"] = "cosine"
     warmup_steps: int = 0
@@ -112,7 +112,7 @@ class EvalConfig:
 
     tasks: tuple[str, ...] = ("kv", "lagcopy", "lines", "perplexity")
     lengths: tuple[Annotated[int, Bounds(at_least=2)], ...] = ()
-    documents: Count = 64
+    documents: Annotated[int, Bounds(at_least=1, at_most=1_000_000)] = 64
     seed: int = 0
 
     def __post_init__(self):
@@ -138,7 +138,7 @@ class ExperimentConfig:
 
     name: str
     question: str
-    seed: int = 0
+    seed: Seed = 0
     members: tuple[tuple[str, ...], ...] = ()
     start_from: str | None = None
     stages: tuple[tuple[str, ...], ...] = ()

@@ -18,21 +18,25 @@ import numpy as np
 _SPREAD = np.uint32(0x9E3779B9)
 
 
+def named(tree: Any) -> dict[str, Any]:
+    """The leaves of a tree by their names, dots between levels."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
 def digests(tree: Any) -> dict[str, str]:
-    """From the name of each array in `tree`, dots between levels, to 16 hexadecimal digits.
+    """From the name of each array in `tree` to 16 hexadecimal digits.
 
     Arrays over several hosts must be given by all of them. Those in host memory go to the default
     device one by one.
     """
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
-    arrays = [leaf for _, leaf in leaves]
+    arrays = list(named(tree).values())
     if all(isinstance(array, jax.Array) for array in arrays):
         sums = jax.device_get(_sums(arrays))
     else:
         # All of them at once may be more than one device holds.
         sums = [jax.device_get(_sums([array]))[0] for array in arrays]
-    return {name: f"{a:08x}{b:08x}" for name, (a, b) in zip(names, sums, strict=True)}
+    return {name: f"{a:08x}{b:08x}" for name, (a, b) in zip(named(tree), sums, strict=True)}
 
 
 @jax.jit

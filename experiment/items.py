@@ -21,17 +21,20 @@ from typing import Any
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.run import RunDirectory, first_difference
+from settings import messages
+from settings.messages import quoted
 
 
 class DamagedError(ValueError):
     """A checkpoint that is not what was saved.
 
     Attributes:
+      run: that saved it.
       what: the item or array, and what is wrong with it.
     """
 
     def __init__(self, run: RunDirectory, step: int, what: str):
-        self.what = what
+        self.run, self.what = run, what
         super().__init__(
             f"{run.path}: checkpoint {step} is damaged ({what}); take another step, or delete "
             f"{folder_of(run, step)}"
@@ -63,6 +66,7 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
 
 
 def folder_of(run: RunDirectory, step: int) -> Path:
+    """Of a checkpoint."""
     return run.checkpoints_path / str(step)
 
 
@@ -128,20 +132,30 @@ def _json_item(run: RunDirectory, step: int, name: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def one_line(run: RunDirectory, step: int, item: str) -> Iterator[None]:
-    """Whatever goes wrong while an item is read, as a `DamagedError`."""
+def one_line(
+    run: RunDirectory, step: int, item: str, *, but: type[Exception] = MemoryError
+) -> Iterator[None]:
+    """Whatever goes wrong while an item is read, as a `DamagedError`; all `but` one kind of it."""
     try:
         yield
+    except (but, MemoryError, DamagedError):
+        raise
     # Orbax and TensorStore fail in many ways on files that are not what they wrote.
     except Exception as error:
-        lines = str(error).splitlines() or [type(error).__name__]
-        reason = "missing" if isinstance(error, FileNotFoundError) else lines[0][:80]
+        said = str(error) or type(error).__name__
+        reason = "missing" if isinstance(error, FileNotFoundError) else messages.one_line(said, 80)
         raise DamagedError(run, step, f"{item}: {reason}") from error
 
 
-def check_config(run: RunDirectory, step: int, item: Mapping[str, Any]) -> None:
-    """Raises ValueError if config.json says anything else than a checkpoint's item `config`."""
-    ours, positions = run.config_at(step), run.positions_at(step)
+def check_config(run: RunDirectory, step: int) -> None:
+    """Whether config.json says what the checkpoint of `step` was made with.
+
+    Raises:
+      DamagedError: if that cannot be read.
+      ValueError: naming the field that differs.
+    """
+    items, _ = read_items(run, step)
+    item, ours, positions = items["config"], run.config_at(step), run.positions_at(step)
     with one_line(run, step, "config"):
         difference = first_difference(ours, from_dict(item["config"]))
     if not difference and item.get("positions", positions) != positions:
@@ -149,8 +163,6 @@ def check_config(run: RunDirectory, step: int, item: Mapping[str, Any]) -> None:
     if difference:
         name, ours, theirs = difference
         raise ValueError(
-            f"{run.path}/config.json was changed: {name}={ours}, but checkpoint {step} was made "
-            f"with {name}={theirs}; change it back ({_item_path(folder_of(run, step), 'config')})"
+            f"{run.path}/config.json says {name}={quoted(ours)} but checkpoint {step} was made "
+            f"with {quoted(theirs)}; copy checkpoints/{step}/config/metadata to config.json there"
         )
-
-

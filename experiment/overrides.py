@@ -31,14 +31,18 @@ Real text: data.source=jsonl data.path=FILE_OR_FOLDER (RedPajama format; .jsonl,
 
 import hashlib
 import itertools
+import math
 import re
 from collections.abc import Sequence
 
 from experiment.dotted import apply as apply  # part of the command line, for its callers
 from settings.expressions import split_commas
+from settings.messages import one_line
 
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
+
+_MOST_MEMBERS = 10_000  # of a sweep; a slip of the hand makes billions
 
 
 def member_name(varying: Sequence[str]) -> str:
@@ -77,11 +81,20 @@ def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
 
     Returns:
       For each member its name, made of what varies, and its overrides.
+
+    Raises:
+      ValueError: for a bracket that is not closed, or more members than anybody trains.
     """
     choices = []
     for override in overrides:
         path, _, text = override.partition("=")
-        choices.append([f"{path}={value.strip()}" for value in split_commas(text)])
+        try:
+            values = split_commas(text)
+        except ValueError as error:
+            raise ValueError(f"{one_line(path, 60)}: {error}") from error
+        choices.append([f"{path}={value.strip()}" for value in values])
+    if math.prod(map(len, choices)) > _MOST_MEMBERS:
+        raise ValueError(f"the values listed make more than {_MOST_MEMBERS:,} members; list fewer")
     varies = [len(values) > 1 for values in choices]
     return [
         (member_name(list(itertools.compress(combination, varies))), list(combination))

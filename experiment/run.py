@@ -11,6 +11,7 @@ from typing import Any
 from data.files import write_atomically
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
+from settings.places import local
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
@@ -50,7 +51,7 @@ class RunDirectory:
 
     def __init__(self, path: str | Path):
         """Raises ValueError if checkpoints could not be kept at `path`."""
-        self.path = Path(path)
+        self.path = local(path)
         self.checkpoints_path = self.path / "checkpoints"
         self.tokenizer_path = self.path / "tokenizer.model"
         self.metrics_path = self.path / "metrics.jsonl"
@@ -128,9 +129,10 @@ class RunDirectory:
         return exists
 
     def _config_advice(self) -> str:
-        steps = self.steps()
-        copied = f"copy checkpoints/{steps[-1]}/config/metadata to config.json there, or "
-        return f"{copied if steps else ''}delete {self.path} and start again"
+        advice = f"delete {self.path} and start again"
+        if steps := self.steps():
+            return f"copy checkpoints/{steps[-1]}/config/metadata to config.json there, or {advice}"
+        return advice
 
     def write_config(self, config: ExperimentConfig, overrides: Sequence[str]) -> None:
         """Creates the directory with its config.json; `overrides` is kept for the reader.
@@ -268,7 +270,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
       ValueError: if a path is neither, or a sweep names a member that is not there.
     """
     runs = []
-    for path in map(Path, paths):
+    for path in map(local, paths):
         if RunDirectory(path).is_started():
             runs.append(RunDirectory(path))
             continue
@@ -291,8 +293,9 @@ def find_run(path: str | Path) -> RunDirectory:
     Raises:
       ValueError: if there is none, or a sweep: one of its members must be chosen.
     """
-    if (Path(path) / "sweep.json").exists():
-        members = ", ".join(read_sweep(Path(path))["members"])
+    path = local(path)
+    if (path / "sweep.json").exists():
+        members = ", ".join(read_sweep(path)["members"])
         raise ValueError(f"{path} is a sweep; name one of its members: {members}")
     (run,) = find_runs([path])
     return run
@@ -308,6 +311,14 @@ def find_start(start_from: str) -> tuple[RunDirectory, int]:
     path, step = (head, int(tail)) if at and tail.isdigit() else (start_from, None)
     run = find_run(path)
     return run, run.find_step(step)
+
+
+def common_steps(runs: Iterable[RunDirectory]) -> list[int]:
+    """Steps of which all of `runs` have a checkpoint, ascending.
+
+    A step that only some members of a sweep have saved is nobody's.
+    """
+    return sorted(set.intersection(*(set(run.steps()) for run in runs)))
 
 
 def is_same_sweep(record: dict[str, Any], other: dict[str, Any]) -> bool:

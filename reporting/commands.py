@@ -1,7 +1,6 @@
 """Shell lines of the page: what made its rows, and what would make those that are not there."""
 
 import contextlib
-import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.metadata
-import json
 import os
 import platform
 import tomllib
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import matplotlib
 
-from experiment.run import RunDirectory, find_runs
+from experiment.items import data_state
+from experiment.run import find_runs
 from reporting import commands, overview, results
 from reporting import members as members_lib
 from reporting.effective_context import effective_context
@@ -20,6 +20,7 @@ from reporting.members import Member
 from reporting.page import Commands, Folded, Section, render, words
 from reporting.pictures import Drawing, save
 from reporting.sections import sections
+from settings.places import local
 
 _LONGEST_NAME = 100  # characters of a folder's name
 
@@ -51,9 +52,10 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
     Raises:
       ValueError: if a directory is neither a run nor a sweep, or its results are not readable.
     """
-    if out.is_dir():
+    runs = find_runs(dirs)
+    if local(out).is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
-    members = members_lib.read(find_runs(dirs))
+    members = members_lib.read(runs)
     matplotlib.use("Agg")  # a page needs no display
     out.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):

@@ -2,6 +2,8 @@
 
 import argparse
 
+from settings.messages import one_line
+
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong on one line, without usage: scripts and people read the reason.
@@ -11,4 +13,4 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         """Exits with 2."""
-        self.exit(2, f"{self.prog}: error: {message}\n")
+        self.exit(2, one_line(f"{self.prog}: error: {message}") + "\n")

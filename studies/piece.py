@@ -28,8 +28,9 @@ from data.tokenizer import Tokenizer
 from evals import kinds, runner
 from evals.estimate import effective_context
 from evals.rows import Rows
-from experiment.checkpoint import copy_checkpoint, restore_params
+from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig
+from experiment.items import copy_checkpoint
 from experiment.metrics import flops_per_token
 from experiment.run import RunDirectory
 from experiment.stages import split

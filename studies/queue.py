@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evals.estimate.effective_context import ESTIMATOR
-from settings.expressions import nearest
+from settings.messages import nearest
 from studies import folder, load_cards, rows
 from studies.card import Card
 from studies.piece import Piece, Run, runs_of

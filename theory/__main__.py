@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from model import rotary
 from model.rotary.rope import Rope
 from settings.commands import Parser
-from settings.expressions import nearest
+from settings.messages import nearest
 from theory import asymptotic, bound, capability, decay, family, figures, predictions, published
 
 OPEN = "?"  # stands for the number to be found in a variant's expression

@@ -24,7 +24,8 @@ from model import rotary
 from model.rotary import Rotary
 from model.rotary.show import Head, as_json, as_text, cookbook, plot, report
 from settings.commands import Parser
-from settings.expressions import nearest, split_commas
+from settings.expressions import split_commas
+from settings.messages import nearest
 from theory import decay
 
 

@@ -118,7 +118,7 @@ def main() -> int:
         topology = topology_lib.find(arguments.topology)
         jobs = make_jobs(arguments.mode, arguments.config, arguments.workdir, arguments.overrides)
     except ValueError as error:
-        parser.exit(2, f"tpu.jobset: error: {error}\n")
+        parser.error(str(error))
     cluster = {name: getattr(arguments, name) for name in ("image", "claim", "spot", "restarts")}
     for job in jobs:
         print("---", manifest(job, topology, **cluster), sep="\n", end="")

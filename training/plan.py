@@ -16,7 +16,7 @@ from experiment import distributed, metrics
 from experiment.checkpoint import shape_difference, starting_params
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh
-from experiment.run import RunDirectory, find_start
+from experiment.run import RunDirectory, common_steps, find_start
 from experiment.stages import Stage, split
 from model.transformer import Params, abstract_params
 
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
       stages: one tuple per stage, holding each member's `Stage`.
       data: what each stage reads.
       mesh: the same in all stages.
-      start_step: updates done already.
+      start_step: updates done already, if the newest checkpoint is whole.
       params: of each member, to start from instead of fresh ones; none at all if they are fresh.
     """
 
@@ -102,8 +102,7 @@ def _checked(
             raise ValueError(
                 f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
             )
-    # A step that only some members have saved is nobody's: all go on from the last common one.
-    start_step = max(set.intersection(*(set(run.steps()) for run in runs)), default=0)
+    start_step = max(common_steps(runs), default=0)
     started_from = [c for c in configs if c.start_from] if start_step == 0 else []
     params = [starting_params(config) for config in started_from]
     data, tokenizers = [], {}

@@ -21,6 +21,7 @@ from experiment import distributed, overrides
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, is_same_sweep, read_sweep
 from experiment.stages import split
+from settings.places import local
 from training import loop
 from training.plan import make_plan
 from training.programs import program_of
@@ -100,6 +101,7 @@ def train_sweep(
       ValueError: for anything the user has to mend, before compute is spent.
     """
     with distributed.refusing_together():
+        workdir = local(workdir)
         members = make_members(config, given)
         record = {
             "config": config.name,

@@ -99,9 +99,9 @@ def test_a_given_tokenizer_is_used_and_kept(root, tmp_path):
 
 
 def test_threads_change_nothing(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 1)
+    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 1)
     alone = run(root)
-    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 3)
+    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 3)
     monkeypatch.setattr(prepare_lib, "UNIT", 2000)
     threaded = run(root, prepared_root=str(tmp_path / "threaded"))
     assert json.loads((threaded / "prepare.json").read_text())["workers"] == 3
@@ -124,7 +124,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(root, tmp_path, monk
     monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
     expected = contents(run(root, prepared_root=str(tmp_path / "whole")))
     encode = prepare_lib._encode
-    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 1)
+    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 1)
     monkeypatch.setattr(prepare_lib, "UNIT", 3000)
     attempts = 0
     encoded = []
@@ -208,7 +208,7 @@ def test_bad_documents_are_left_out_counted_and_listed_if_asked(root):
 def test_skip_goes_on_where_error_stopped(root, monkeypatch):
     monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
     monkeypatch.setattr(prepare_lib, "UNIT", 3000)
-    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 1)  # it reads ahead for each
+    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 1)  # it reads ahead for each
     # Past what the tokenizer samples of the file.
     monkeypatch.setattr(prepare_lib, "SAMPLE", 30_000)
     with (root / "in" / "b.jsonl").open("a") as file:
@@ -303,7 +303,7 @@ import sys
 from data import prepare as p
 from data.config import DataConfig
 if __name__ == "__main__":
-    p.SHARD_TOKENS, p.UNIT, p._num_cpus = 2_000, 1_000, lambda: int(sys.argv[3])
+    p.SHARD_TOKENS, p.UNIT, p.num_cpus = 2_000, 1_000, lambda: int(sys.argv[3])
     p.prepare(DataConfig(source="jsonl", path=sys.argv[1], vocab_size=600, context_length=8,
         batch_size=1, prepared_root=sys.argv[2]), show_progress=False)
 """

@@ -144,6 +144,6 @@ def test_command(monkeypatch, capsys):
 def test_mistakes_are_one_line(monkeypatch, capsys, arguments, message):
     status, _, error = run(monkeypatch, capsys, *arguments.split())
     assert status == 2
-    assert error.startswith("tpu.plan: error: ")
+    assert error.startswith("python -m tpu.plan: error: ")
     assert message in error
     assert error.count("\n") == 1

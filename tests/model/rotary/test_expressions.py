@@ -47,7 +47,7 @@ def test_expression(rotary, text):
         ("ntk_aware(base=10)", "ntk_aware needs factor: write ntk_aware(factor=...)"),
         ("rope(base=1+x)", "rope(base=...) must be a number, string or tuple"),
         ("rope(10)", "is not of the form name(parameter=value,...)"),
-        ("rope(base=10", "is not of the form name(parameter=value,...)"),
+        ("rope(base=10", "'rope(base=10' lacks its closing ')'"),
         ("", "is not of the form name(parameter=value,...)"),
         ("rope(base=ten)", "base must be a finite number above 1, got 'ten'"),
         ("rope(base='10')", "base must be a finite number above 1, got '10'"),
