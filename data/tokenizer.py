@@ -14,6 +14,8 @@ import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
+from data.files import DamagedError
+
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
 NUM_SPECIAL = 3 + 256  # <unk> <s> </s> and the 256 byte pieces
 
@@ -34,14 +36,18 @@ class Tokenizer:
       bos_id, eos_id: ids that begin and end a document.
 
     Raises:
+      DamagedError: if the file has another sha256 than the one given.
       ValueError: if `path` is missing or is no SentencePiece model, or the model has no BOS or EOS.
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, *, sha256: str | None = None):
         try:
             self.model = Path(path).read_bytes()
         except OSError as error:
             raise ValueError(f"{path}: no tokenizer there ({error.strerror})") from None
+        # Before SentencePiece reads it: what that makes of a damaged model nobody knows.
+        if sha256 and self.fingerprint != sha256:
+            raise DamagedError(f"{path}: damaged: not the tokenizer that was written")
         try:
             self.bos_id, self.eos_id = self._processor.bos_id(), self._processor.eos_id()
         except RuntimeError:

@@ -7,7 +7,6 @@ the files had when they were found whole. `python -m data.prepare --verify` read
 
 import contextlib
 import functools
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -35,10 +34,11 @@ def read_report(folder: Path) -> dict[str, Any]:
     """
     path = folder / "prepare.json"
     report = read_sealed(path)
-    try:  # one without a digest may say anything
-        report["settings"]["tokenizer"], report.get("skipped", {"count": 0})["count"] + 0
-    except (KeyError, TypeError):
-        raise DamagedError(f"{path}: damaged: not what preparing data leaves") from None
+    # One without a digest may say anything.
+    settings, skipped = report.get("settings"), report.get("skipped", {"count": 0})
+    named = isinstance(settings, dict) and "tokenizer" in settings
+    if not named or not isinstance(skipped, dict) or not isinstance(skipped.get("count"), int):
+        raise DamagedError(f"{path}: damaged: not what preparing data leaves")
     return report
 
 
@@ -54,12 +54,9 @@ def damages(folder: Path, on_bytes: Callable[[int], None] = lambda count: None) 
             with contextlib.suppress(FileNotFoundError):
                 read_sealed(folder / "progress.json")
             return
-        report, path = read_report(folder), folder / "tokenizer.model"
+        report = read_report(folder)
         recorded = report.get("tokenizer", report["settings"]["tokenizer"])
-        # By its digest first: what SentencePiece makes of a damaged model nobody knows.
-        if recorded and path.exists() and _sha256(path) != recorded:
-            raise DamagedError(f"{path}: damaged: not the tokenizer that was written")
-        tokenizer = Tokenizer(path)
+        tokenizer = Tokenizer(folder / "tokenizer.model", sha256=recorded)
     except ValueError as error:
         yield getattr(error, "what", str(error))
         return
@@ -74,10 +71,6 @@ def damages(folder: Path, on_bytes: Callable[[int], None] = lambda count: None) 
         said["tokens"] = store.num_tokens
         if any(report[split].get(name) != value for name, value in said.items()):
             yield f"{folder / 'prepare.json'}: damaged: it counts another {split} store"
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def check_whole(folder: Path, *, show_progress: bool = True) -> None:

@@ -18,6 +18,7 @@ from evals import kinds, rows
 from evals.estimate.sequential import next_round
 from evals.rows import TRAINED, Rows
 from evals.score import AnswerScores, Candidate, check_fits, score
+from evals.text import MissingTextError
 from experiment import stages
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig
@@ -42,8 +43,8 @@ class Options:
     """What to ask.
 
     Attributes:
-      tasks: expressions, `needle(haystack=noise)`; None: the config's, less those that cannot be
-        asked.
+      tasks: expressions, `needle(haystack=noise)`, less those whose text is not to be had here;
+        None: the config's, less those that cannot be asked.
       lengths: context lengths in tokens; None: the config's, or the trained one.
       documents: documents a task and length; None: the config's, or `Task.num_documents`.
       variants: rotary variants to evaluate with, as expressions; parameters left out are the
@@ -315,8 +316,7 @@ def _load(
                 chosen[_variant(text, config)] = None
             except ValueError as error:
                 refusals[text].append((run, error))
-        tokenizer = Tokenizer(run.tokenizer_path)
-        members.append(Loaded(run.name, config, tokenizer, params, step, tuple(chosen), run))
+        members.append(Loaded(run.name, config, run.tokenizer, params, step, tuple(chosen), run))
     for refused in refusals.values():
         if len(refused) == len(runs):
             raise refused[0][1]
@@ -351,21 +351,26 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
 def _questions(member: Loaded, options: Options, notice: Callable[[str], None]) -> list[Questions]:
     config = member.config
     lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
-    questions = []
+    held_out = member.run.held_out_path if member.run else None
+    questions, left_out = [], []
     for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
         task = evals.parse(name)
         try:
-            asked = evals.asked(config, member.tokenizer, length)
+            asked = evals.asked(config, member.tokenizer, length, held_out=held_out)
             count = options.documents or task.num_documents(asked, config.evals.documents)
             documents = task.documents(asked, range(count))
             if not documents:
                 raise ValueError(f"{name} at length {length} has nothing to ask here")
         except ValueError as error:
-            if options.tasks:
+            if options.tasks and not isinstance(error, MissingTextError):
                 raise
-            notice(f"left out: {error}")
+            left_out.append(error)
             continue
         questions.append(Questions(task, length, documents))
+    if options.tasks and not questions:
+        raise left_out[0]
+    for reason in dict.fromkeys(map(str, left_out)):
+        notice(f"left out: {reason}")
     return questions
 
 

@@ -2,7 +2,7 @@
 
 `params` is its own item, so that evaluation needs neither the optimizer nor the trainer.
 
-Whatever is wrong with a checkpoint is a `DamagedError`, of one line. One without digests, made
+Whatever is wrong with a checkpoint is a `DamagedCheckpointError`, of one line. One without, made
 before there were any, is read as it is, and said to be unverified.
 """
 
@@ -25,7 +25,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 from experiment.config import ExperimentConfig
 from experiment.digest import digests, named
 from experiment.items import (
-    DamagedError,
+    DamagedCheckpointError,
     check_config,
     config_item,
     digest_item,
@@ -132,13 +132,13 @@ def restore(run: RunDirectory, step: int, **arrays: Any) -> Restored:
         shapes and shardings wanted.
 
     Raises:
-      DamagedError: if it cannot be read, or its JSON is not what was saved.
+      DamagedCheckpointError: if it cannot be read, or its JSON is not what was saved.
     """
     items, recorded = read_items(run, step)
     try:
         data = DataState(**items["data"])
     except TypeError as error:
-        raise DamagedError(run, step, f"data: {error}") from error
+        raise DamagedCheckpointError(run, step, f"data: {error}") from error
     read = {name: _read_arrays(run, step, name, target) for name, target in arrays.items()}
     return Restored(read, data, recorded)
 
@@ -147,14 +147,14 @@ def verify(run: RunDirectory, step: int, restored: Restored) -> None:
     """Compares arrays with what was saved; several hosts must do so together.
 
     Raises:
-      DamagedError: naming the first array that differs.
+      DamagedCheckpointError: naming the first array that differs.
     """
     if restored.digests is None:
         _say_unverified(str(run.path))
         return
     for name, digest in digests(restored.arrays).items():
         if restored.digests.get(name) != digest:
-            raise DamagedError(run, step, f"{name} is not what was saved")
+            raise DamagedCheckpointError(run, step, f"{name} is not what was saved")
 
 
 def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, int]:
@@ -171,9 +171,9 @@ def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, 
     step = run.find_step(step)
     try:
         return _whole_params(run, step), step
-    except DamagedError as error:
+    except DamagedCheckpointError as error:
         for other in reversed(run.steps()):
-            with contextlib.suppress(DamagedError):
+            with contextlib.suppress(DamagedCheckpointError):
                 if other != step:
                     _whole_params(run, other)
                     raise ValueError(
@@ -251,7 +251,7 @@ def _read_arrays(run: RunDirectory, step: int, item: str, target: Any) -> Any:
             if not found:
                 raise
             name = f"{item}.{max(found, key=len)}"
-            raise DamagedError(run, step, f"{name} cannot be read") from error
+            raise DamagedCheckpointError(run, step, f"{name} cannot be read") from error
 
 
 @contextlib.contextmanager

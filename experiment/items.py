@@ -25,7 +25,7 @@ from settings import messages
 from settings.messages import quoted
 
 
-class DamagedError(ValueError):
+class DamagedCheckpointError(ValueError):
     """A checkpoint that is not what was saved.
 
     Attributes:
@@ -42,7 +42,7 @@ class DamagedError(ValueError):
 
 
 def data_state(run: RunDirectory, step: int) -> dict[str, Any]:
-    """The item `data` of a checkpoint, for which no array is read. Raises DamagedError."""
+    """The item `data` of a checkpoint. Raises DamagedCheckpointError."""
     items, _ = read_items(run, step)
     return items["data"]
 
@@ -53,7 +53,7 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
     Its arrays and rows stay what they are, and the digests that they are compared with.
 
     Raises:
-      DamagedError: if its JSON is not what was saved.
+      DamagedCheckpointError: if its JSON is not what was saved.
     """
     items, arrays = read_items(source, step)
     folder = folder_of(target, step)
@@ -106,19 +106,19 @@ def read_items(
     """Items `data` and `config`, and the digests of the arrays, if there are any.
 
     Raises:
-      DamagedError: if they are not what was saved.
+      DamagedCheckpointError: if they are not what was saved.
     """
     items = {name: _json_item(run, step, name) for name in ("data", "config")}
     if not (folder_of(run, step) / "digests").exists():
         if "has_digests" in items["config"]:
-            raise DamagedError(run, step, "digests: missing")
+            raise DamagedCheckpointError(run, step, "digests: missing")
         return items, None
     record = _json_item(run, step, "digests")
     if record.pop("checksum", None) != _sha256(record):
-        raise DamagedError(run, step, "digests: not what was saved")
+        raise DamagedCheckpointError(run, step, "digests: not what was saved")
     for name, item in items.items():
         if record["items"].get(name) != _sha256(item):
-            raise DamagedError(run, step, f"{name}: not what was saved")
+            raise DamagedCheckpointError(run, step, f"{name}: not what was saved")
     return items, record["arrays"]
 
 
@@ -135,23 +135,23 @@ def _json_item(run: RunDirectory, step: int, name: str) -> dict[str, Any]:
 def one_line(
     run: RunDirectory, step: int, item: str, *, but: type[Exception] = MemoryError
 ) -> Iterator[None]:
-    """Whatever goes wrong while an item is read, as a `DamagedError`; all `but` one kind of it."""
+    """Whatever goes wrong while an item is read is a damaged checkpoint; all `but` one kind of it."""
     try:
         yield
-    except (but, MemoryError, DamagedError):
+    except (but, MemoryError, DamagedCheckpointError):
         raise
     # Orbax and TensorStore fail in many ways on files that are not what they wrote.
     except Exception as error:
         said = str(error) or type(error).__name__
         reason = "missing" if isinstance(error, FileNotFoundError) else messages.one_line(said, 80)
-        raise DamagedError(run, step, f"{item}: {reason}") from error
+        raise DamagedCheckpointError(run, step, f"{item}: {reason}") from error
 
 
 def check_config(run: RunDirectory, step: int) -> None:
     """Whether config.json says what the checkpoint of `step` was made with.
 
     Raises:
-      DamagedError: if that cannot be read.
+      DamagedCheckpointError: if that cannot be read.
       ValueError: naming the field that differs.
     """
     items, _ = read_items(run, step)

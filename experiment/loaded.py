@@ -39,7 +39,7 @@ class LoadedRun:
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
         """What the run was trained with. Raises ValueError if it was trained on no text."""
-        return Tokenizer(self.directory.tokenizer_path)
+        return self.directory.tokenizer
 
     @property
     def table(self) -> RotaryTable:

@@ -8,33 +8,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.files import write_atomically
+from data.files import DamagedError, write_atomically
+from data.tokenizer import Tokenizer
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
+from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
 from settings.places import local
-
-
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file; none if it does not exist.
-
-    A last line cut short by a crash is left out; any other broken line is an error.
-
-    Raises:
-      ValueError: naming the file and line that is not JSON.
-    """
-    if not path.exists():
-        return []
-    rows = []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            # A writer that was killed leaves half a line, and only at the end.
-            if number == len(lines) and not line.endswith("\n"):
-                break
-            raise ValueError(f"{path}:{number}: not a JSON object ({error.msg})") from error
-    return rows
 
 
 class RunDirectory:
@@ -44,6 +23,7 @@ class RunDirectory:
       path: the directory, with config.json and what is listed here.
       checkpoints_path: where orbax keeps `<step>/`.
       tokenizer_path: the SentencePiece model the run was trained with.
+      held_out_path: the store of held-out documents, of a run whose text is another elsewhere.
       metrics_path: one JSON object per logged step.
       results_path: one JSON object per evaluated answer; see `evals.rows`.
       commands_path: the shell lines that made all this.
@@ -54,6 +34,7 @@ class RunDirectory:
         self.path = local(path)
         self.checkpoints_path = self.path / "checkpoints"
         self.tokenizer_path = self.path / "tokenizer.model"
+        self.held_out_path = self.path / "held_out"
         self.metrics_path = self.path / "metrics.jsonl"
         self.results_path = self.path / "results.jsonl"
         self.commands_path = self.path / "commands.jsonl"
@@ -134,12 +115,38 @@ class RunDirectory:
             return f"copy checkpoints/{steps[-1]}/config/metadata to config.json there, or {advice}"
         return advice
 
-    def write_config(self, config: ExperimentConfig, overrides: Sequence[str]) -> None:
+    @property
+    def tokenizer_sha256(self) -> str | None:
+        """What the tokenizer's file was written with; None: no text, or not recorded then."""
+        return self.record.get("tokenizer")
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """What the run was trained with.
+
+        Raises:
+          ValueError: if it was trained on no text, or the file is not the one that was written.
+        """
+        try:
+            return Tokenizer(self.tokenizer_path, sha256=self.tokenizer_sha256)
+        except DamagedError as error:
+            raise ValueError(
+                f"{error.what}; delete it, and the command that trained the run writes it again"
+            ) from None
+
+    def write_config(
+        self,
+        config: ExperimentConfig,
+        overrides: Sequence[str],
+        tokenizer_sha256: str | None = None,
+    ) -> None:
         """Creates the directory with its config.json; `overrides` is kept for the reader.
 
         The positional settings of the run that `config.start_from` names are copied into it.
         """
         record: dict[str, Any] = {"overrides": list(overrides)}
+        if tokenizer_sha256:
+            record["tokenizer"] = tokenizer_sha256
         if config.start_from:
             parent, step = find_start(config.start_from)
             record["parents"] = parent.positions_at(step)
@@ -156,7 +163,7 @@ class RunDirectory:
 
     def read_commands(self) -> list[str]:
         """The shell lines that trained and evaluated the run, as typed, oldest first."""
-        return [row["command"] for row in read_json_lines(self.commands_path)]
+        return read_commands(self.commands_path)
 
     def kept(self, config: ExperimentConfig, given: Sequence[str]) -> ExperimentConfig:
         """`config` as its command was meant when this run was started.
@@ -224,7 +231,7 @@ class RunDirectory:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl."""
-        return read_json_lines(self.metrics_path)
+        return read_json_lines(self.metrics_path, METRICS)
 
 
 # Fields that may differ when a run is continued: how it is kept and watched, not what it computes.
@@ -277,7 +284,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
         if not (path / "sweep.json").exists():
             missing = "is neither a run (config.json) nor a sweep directory (sweep.json)"
             raise ValueError(f"{path} {missing if path.exists() else 'does not exist'}")
-        for member in read_sweep(path)["members"]:
+        for member in read_sweep(path).members:
             if not RunDirectory(path / member).is_started():
                 raise ValueError(
                     f"{path}/sweep.json names the member {member}, which is not there; "
@@ -295,7 +302,7 @@ def find_run(path: str | Path) -> RunDirectory:
     """
     path = local(path)
     if (path / "sweep.json").exists():
-        members = ", ".join(read_sweep(path)["members"])
+        members = ", ".join(read_sweep(path).members)
         raise ValueError(f"{path} is a sweep; name one of its members: {members}")
     (run,) = find_runs([path])
     return run
@@ -319,21 +326,3 @@ def common_steps(runs: Iterable[RunDirectory]) -> list[int]:
     A step that only some members of a sweep have saved is nobody's.
     """
     return sorted(set.intersection(*(set(run.steps()) for run in runs)))
-
-
-def is_same_sweep(record: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two contents of sweep.json differ at most in how their runs are kept and watched."""
-
-    def essence(record: dict[str, Any]) -> dict[str, Any]:
-        given = [o for o in record["overrides"] if not is_operational(o.partition("=")[0])]
-        return {**record, "overrides": given}
-
-    return essence(record) == essence(other)
-
-
-def read_sweep(path: Path) -> dict[str, Any]:
-    """sweep.json of a sweep directory: config name, overrides, members in order."""
-    try:
-        return json.loads((path / "sweep.json").read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}/sweep.json is not JSON: {error.msg}") from error

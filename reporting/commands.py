@@ -8,7 +8,8 @@ from pathlib import Path
 
 import evals
 from data.tokenizer import Tokenizer
-from experiment.run import RunDirectory, find_runs, read_sweep
+from experiment.records import read_sweep
+from experiment.run import RunDirectory, find_runs
 from reporting import curves, heat_maps, page_tables
 from reporting.members import Member
 
@@ -33,7 +34,7 @@ def train(path: Path) -> str:
         given = run.record["overrides"]
         return command("train.py", run.config.name, "--workdir", path, *given)
     sweep = read_sweep(path)
-    return command("sweep.py", sweep["config"], "--workdir", path, *sweep["overrides"])
+    return command("sweep.py", sweep.config, "--workdir", path, *sweep.overrides)
 
 
 def repeat(dirs: Sequence[Path], report: str) -> list[str]:
@@ -52,7 +53,10 @@ def repeat(dirs: Sequence[Path], report: str) -> list[str]:
 
 
 def _requoted(line: str) -> str:
-    _, program, *arguments = shlex.split(line)
+    try:
+        _, program, *arguments = shlex.split(line)
+    except ValueError:  # not typed, but written into the file since: shown as it stands
+        return line
     return command(Path(program).name, *arguments)
 
 

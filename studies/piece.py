@@ -24,7 +24,6 @@ from configs.changes import change
 from data.config import DataConfig
 from data.pipeline import TrainingData, open_data
 from data.prepare import prepare
-from data.tokenizer import Tokenizer
 from evals import kinds, runner
 from evals.estimate import effective_context
 from evals.rows import Rows
@@ -176,7 +175,7 @@ def fork(source: RunDirectory, target: RunDirectory, config: ExperimentConfig) -
         return
     part = RunDirectory(target.path.with_name(target.path.name + ".part"))
     shutil.rmtree(part.path, ignore_errors=True)
-    part.write_config(config, ())
+    part.write_config(config, (), source.tokenizer_sha256)
     step = source.find_step()
     copy_checkpoint(source, step, part)
     for name in (source.tokenizer_path.name, source.metrics_path.name):
@@ -237,12 +236,11 @@ def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
     """All that the card measures of a finished run, with the answers' own rows."""
     params, step = restore_params(directory)
     config = directory.config_at(step)
-    tokenizer = Tokenizer(directory.tokenizer_path)
     found = []
     for measurement in run.card.measurements:
         rest = transformer.without_heads(params, measurement.masked_heads)
         variants = (config.model.rotary,)
-        loaded = runner.Loaded(directory.name, config, tokenizer, rest, step, variants)
+        loaded = runner.Loaded(directory.name, config, directory.tokenizer, rest, step, variants)
         options = runner.Options(
             tasks=measurement.tasks or None, lengths=measurement.lengths or None
         )

@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from experiment import checkpoint, distributed
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import ExperimentConfig, TrainConfig
-from experiment.items import DamagedError
+from experiment.items import DamagedCheckpointError
 from experiment.mesh import put
 from experiment.run import common_steps
 from experiment.stages import Stage, at
@@ -99,14 +99,14 @@ def _newest_whole(
         with distributed.refusing_together():
             for run in plan.runs:
                 # What is too damaged to be compared is found so below.
-                with contextlib.suppress(DamagedError):
+                with contextlib.suppress(DamagedCheckpointError):
                     checkpoint.check_config(run, step)
         try:
             state, data_state = _restored(plan, target, step)
             break
         except ValueError as error:
-            found = error if isinstance(error, DamagedError) else error.__cause__
-            known = isinstance(found, DamagedError)
+            found = error if isinstance(error, DamagedCheckpointError) else error.__cause__
+            known = isinstance(found, DamagedCheckpointError)
             # Of what only another host cannot read, no more than its words are known here.
             damaged.append((step, *((found.what, [found.run]) if known else (error, plan.runs))))
             older = [each for each in common_steps(plan.runs) if each < step]

@@ -108,32 +108,32 @@ def _checked(
     data, tokenizers = [], {}
     for config in started_from:
         parent, _ = find_start(str(config.start_from))
-        tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path
+        tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
     for stage, *_ in stages:
         data.append(open_data(stage.config.data))
         # Refuses rows that do not fit.
         data[-1].open_rows("train")
         if stage.config.train.eval_every:
             data[-1].open_rows("validation")
-        if data[-1].tokenizer_path:
-            tokenizers[f"stage {stage.number}"] = data[-1].tokenizer_path
+        if path := data[-1].tokenizer_path:
+            tokenizers[f"stage {stage.number}"] = path, Tokenizer(path)
     if tokenizers:
         _check_tokenizers(tokenizers, configs[0].model.vocab_size)
     mesh = make_mesh(configs[0], len(configs))
     return Plan(configs, runs, overrides, stages, data, mesh, start_step, params)
 
 
-def _check_tokenizers(paths: dict[str, Path], room: int) -> None:
+def _check_tokenizers(found: dict[str, tuple[Path, Tokenizer]], room: int) -> None:
     """Refuses ids that the model has no embedding for, and ids that change their meaning."""
-    (first, path), *others = paths.items()
-    vocab_size = Tokenizer(path).vocab_size
+    (first, (path, tokenizer)), *others = found.items()
+    vocab_size = tokenizer.vocab_size
     if vocab_size > room:
         raise ValueError(
             f"the tokenizer has {vocab_size} ids but model.vocab_size={room}; "
             f"use model.vocab_size={-(-vocab_size // 128) * 128}"
         )
-    for name, other in others:
-        if Tokenizer(other) != Tokenizer(path):
+    for name, (_, other) in others:
+        if other != tokenizer:
             raise ValueError(
                 f"{name} has another tokenizer than {first}; use data.tokenizer={path}"
             )
@@ -148,14 +148,27 @@ def write_records(plan: Plan, command: str) -> None:
     """
     if distributed.is_primary_host():
         for run, config, own in zip(plan.runs, plan.configs, plan.overrides, strict=True):
+            tokenizer_path = plan.data[0].tokenizer_path
             if not run.is_started():
-                run.write_config(config, own)
+                sha256 = Tokenizer(tokenizer_path).fingerprint if tokenizer_path else None
+                run.write_config(config, own, sha256)
             if command:
                 run.record_command(command)
-            tokenizer_path = plan.data[0].tokenizer_path
-            if tokenizer_path and not run.tokenizer_path.exists():
-                temporary = run.tokenizer_path.with_suffix(".partial")
-                shutil.copyfile(tokenizer_path, temporary)
-                os.replace(temporary, run.tokenizer_path)
+            _copy(tokenizer_path, run.tokenizer_path)
+            # Stages of several texts: none of them is the run's.
+            if len(held_out := {data.held_out for data in plan.data}) == 1:
+                _copy(held_out.pop(), run.held_out_path)
     # All hosts write checkpoints, into directories that only one of them makes.
     distributed.barrier("run directories are made")
+
+
+def _copy(source: Path | None, target: Path) -> None:
+    """A file or a folder, whole or not at all; what is there stays."""
+    if source is None or target.exists():
+        return
+    part = target.with_name(target.name + ".part")
+    if source.is_dir():
+        shutil.copytree(source, part, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(source, part)
+    os.replace(part, target)

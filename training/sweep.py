@@ -9,7 +9,6 @@ train one group after another.
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +18,8 @@ from rich.console import Console
 from data.files import write_atomically
 from experiment import distributed, overrides
 from experiment.config import ExperimentConfig
-from experiment.run import RunDirectory, is_same_sweep, read_sweep
+from experiment.records import SweepRecord, read_sweep
+from experiment.run import RunDirectory, is_operational
 from experiment.stages import split
 from settings.places import local
 from training import loop
@@ -103,15 +103,13 @@ def train_sweep(
     with distributed.refusing_together():
         workdir = local(workdir)
         members = make_members(config, given)
-        record = {
-            "config": config.name,
-            "overrides": list(given),
-            "members": [member.name for member in members],
-        }
+        names = tuple(member.name for member in members)
+        record = SweepRecord(config=config.name, overrides=tuple(given), members=names)
         exists = (workdir / "sweep.json").exists()
-        if exists and not is_same_sweep(read_sweep(workdir), record):
+        if exists and (other := read_sweep(workdir).difference(record, is_operational)):
             raise ValueError(
-                f"{workdir} holds another sweep; use another --workdir, or delete that directory"
+                f"{workdir} holds another sweep, {other}; use another --workdir, or delete that "
+                "directory"
             )
         if only is not None and not 0 <= only < len(members):
             raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
@@ -135,7 +133,7 @@ def train_sweep(
     asks = [make_ask(plan.configs[0]) for plan in plans]
     if distributed.is_primary_host():
         workdir.mkdir(parents=True, exist_ok=True)
-        write_atomically(workdir / "sweep.json", json.dumps(record, indent=2) + "\n")
+        write_atomically(workdir / "sweep.json", record.to_json())
 
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
     if len(groups) > 1:

@@ -7,6 +7,7 @@ import pytest
 
 from configs import find_config
 from experiment import overrides, stages
+from experiment.records import SweepRecord
 from experiment.run import RunDirectory
 from model import rotary
 
@@ -195,6 +196,7 @@ def test_a_start_that_is_not_there_is_refused(tiny, tmp_path):
     checkpoint(parent, 5)
     with pytest.raises(ValueError, match=r"no checkpoint of step 7; it has \[5\]"):
         run.pinned(overrides.apply(tiny, [f"start_from={parent.path}@7"]))
-    (tmp_path / "sweep.json").write_text('{"members": ["base=10", "rotary=nope"]}')
+    sweep = SweepRecord(config="tiny", overrides=(), members=("base=10", "rotary=nope"))
+    (tmp_path / "sweep.json").write_text(sweep.to_json())
     with pytest.raises(ValueError, match="one of its members: base=10, rotary=nope"):
         run.pinned(overrides.apply(tiny, [f"start_from={tmp_path}"]))
