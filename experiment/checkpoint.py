@@ -2,8 +2,8 @@
 
 `params` is its own item, so that evaluation needs neither the optimizer nor the trainer.
 
-Whatever is wrong with a checkpoint is a `DamagedCheckpointError`, of one line. One without, made
-before there were any, is read as it is, and said to be unverified.
+Whatever is wrong with a checkpoint is a `DamagedCheckpointError`, of one line. One without digests,
+made before there were any, is read as it is, and said to be unverified.
 """
 
 import contextlib

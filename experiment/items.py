@@ -135,7 +135,7 @@ def _json_item(run: RunDirectory, step: int, name: str) -> dict[str, Any]:
 def one_line(
     run: RunDirectory, step: int, item: str, *, but: type[Exception] = MemoryError
 ) -> Iterator[None]:
-    """Whatever goes wrong while an item is read is a damaged checkpoint; all `but` one kind of it."""
+    """Whatever goes wrong while an item is read is damage to it; all `but` one kind."""
     try:
         yield
     except (but, MemoryError, DamagedCheckpointError):

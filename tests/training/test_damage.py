@@ -42,7 +42,10 @@ def state_at(step: int):
     """As many numbers as a run of `tiny` has, different ones at every step."""
     target = abstract_state(CONFIGS[0], 1, make_mesh(CONFIGS[0], 1))
     state = first_state(CONFIGS[:1], shardings_of(target))
-    return target, jax.tree.map(lambda x: (x + step).astype(x.dtype), state)
+    numbers = np.random.default_rng(step)
+    return target, jax.tree.map(
+        lambda x: (x + numbers.normal(9, size=x.shape)).astype(x.dtype), state
+    )
 
 
 @pytest.fixture(scope="module")
