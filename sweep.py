@@ -25,6 +25,7 @@ def main() -> int:
     # After parsing: --help needs none of JAX.
     import evals
     from experiment import distributed
+    from training.divergence import DivergedError
     from training.sweep import make_members, train_sweep
 
     workdir, given = Path(arguments.workdir), arguments.overrides
@@ -44,6 +45,8 @@ def main() -> int:
             only=arguments.member,
             make_ask=evals.while_training,
         )
+    except DivergedError as error:
+        parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
     except ValueError as error:
         parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
     except KeyboardInterrupt:  # before the first step there is nothing to save

@@ -19,6 +19,7 @@ def main() -> int:
     import evals
     from experiment import distributed
     from experiment.run import RunDirectory
+    from training.divergence import DivergedError
     from training.loop import train
     from training.plan import make_plan
 
@@ -30,6 +31,8 @@ def main() -> int:
         command = shlex.join(["python", *sys.argv])
         plan = make_plan([config], [run], overrides=[arguments.overrides])
         finished = train(plan, command=command, ask=evals.while_training(config))
+    except DivergedError as error:
+        parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
     except ValueError as error:
         parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
     except KeyboardInterrupt:  # before the first step there is nothing to save

@@ -28,6 +28,7 @@ from experiment.items import (
     DamagedCheckpointError,
     check_config,
     config_item,
+    data_state,
     digest_item,
     folder_of,
     one_line,
@@ -49,24 +50,47 @@ class DataState:
       fingerprint: of the tokenized data, the stage's own.
       rows: consumed so far, in all stages.
       digest: sum of the rows' hashes modulo 2^64: equal for runs that saw the same rows.
+      skipped_in_row: updates skipped since the last one that was made (`training.step`).
     """
 
     fingerprint: str
     rows: int = 0
     digest: int = 0
+    skipped_in_row: int = 0
+
+
+def last_good(steps: Sequence[int], diverged: int) -> int | None:
+    """The newest of `steps` that an update was made from, where the `diverged`-th was skipped.
+
+    None if there is none: `diverged - 1` itself is where the loss was first not finite.
+    """
+    return max((step for step in steps if step + 1 < diverged), default=None)
+
+
+class _LastGood(preservation_policy.PreservationPolicy):
+    """Keeps the last good checkpoint while updates are skipped: the newest ones are all alike."""
+
+    diverged: int | None = None  # the first of the updates that are skipped now
+
+    def should_preserve(self, checkpoints, *, context) -> list[bool]:
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        good = None if self.diverged is None else last_good(steps, self.diverged)
+        return [step == good for step in steps]
 
 
 class Checkpoints:
     """Saves and restores the training state of one run. Saving is asynchronous and atomic."""
 
     def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = ()):
-        """Keeps the newest `keep` checkpoints, and those of the steps `always`."""
-        self._run = run
+        """Keeps the newest `keep` checkpoints, those of the steps `always`, and the last good one
+        where updates are skipped."""
+        self._run, self._last_good = run, _LastGood()
+        kept = [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
         self._manager = ocp.CheckpointManager(
             run.checkpoints_path.absolute(),
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=preservation_policy.AnyPreservationPolicy(
-                    [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
+                    [*kept, self._last_good]
                 ),
                 # Several members save at once; their hosts must not wait for one another's.
                 multiprocessing_options=options.MultiprocessingOptions(
@@ -88,6 +112,8 @@ class Checkpoints:
             "data": dataclasses.asdict(data),
             "config": config_item(self._run, step, config),
         }
+        skipped = data.skipped_in_row
+        self._last_good.diverged = step - skipped + 1 if skipped else None
         # Made of what lies on the devices, before anything is written.
         record = digest_item(digests(arrays), items)
         self._manager.save(
@@ -198,8 +224,10 @@ def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]
 
     Later ones are left: a run that goes on from `step` comes to them again.
     """
-    older = [each for each in run.steps() if each <= step and each not in always]
-    for each in older[:-keep]:
+    steps = [each for each in run.steps() if each <= step]
+    skipped = data_state(run, step).get("skipped_in_row", 0)
+    good = last_good(steps, step - skipped + 1) if skipped else None
+    for each in set(steps[:-keep]) - {*always, good}:
         shutil.rmtree(folder_of(run, each))
 
 

@@ -7,10 +7,14 @@ from typing import Annotated, Any, Literal
 
 from data.config import DataConfig
 from model.config import ModelConfig
-from settings.checks import Bounds, Count, NonNegative, Positive, Seed, Share, check
+from settings.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
+
+Steps = Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]  # counted in int32 on devices
+# Adam divides by 1 - beta^t; closer to 1 that is 0 in float32.
+Momentum = Annotated[float, Bounds(at_least=0, at_most=0.999999)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,8 @@ class TrainConfig:
       weight_decay: decoupled (AdamW), on matrices only: not on norms.
       beta1, beta2, epsilon: AdamW's.
       clip_norm: global gradient norm above which gradients are scaled down.
+      max_skipped: updates in a row skipped because loss or gradient was not finite, from which on
+        the state holds still: a lone run stops, a member of a sweep is frozen.
       accumulate: microbatches per step; divides the batch size.
       log_every: steps between rows of metrics.jsonl.
       save_every: steps between checkpoints; one is always saved at the end.
@@ -41,17 +47,18 @@ class TrainConfig:
       tracking: also log to "tensorboard" (under the run directory) or "wandb".
     """
 
-    num_steps: Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]
-    learning_rate: Positive
+    num_steps: Steps
+    learning_rate: SinglePositive
     schedule: Literal["cosine", "constant", "wsd"] = "cosine"
     warmup_steps: int = 0
     final_fraction: Share = 0.1
     decay_fraction: Share = 0.2
-    weight_decay: NonNegative = 0.1
-    beta1: Share = 0.9
-    beta2: Share = 0.95
-    epsilon: Positive = 1e-8
-    clip_norm: Positive = 1.0
+    weight_decay: Annotated[float, Bounds(at_least=0, at_most=SINGLE_MAX)] = 0.1
+    beta1: Momentum = 0.9
+    beta2: Momentum = 0.95
+    epsilon: SinglePositive = 1e-8
+    clip_norm: SinglePositive = 1.0
+    max_skipped: Steps = 100
     accumulate: Count = 1
     log_every: Count = 10
     save_every: Count = 1000

@@ -233,6 +233,24 @@ class RunDirectory:
         """The rows of metrics.jsonl."""
         return read_json_lines(self.metrics_path, METRICS)
 
+    @functools.cached_property
+    def diverged_at(self) -> int | None:
+        """The first of the updates skipped since the last one that was made, if the run is over.
+
+        That is, if it was frozen (`train.max_skipped`) or came to its end so; else None.
+        """
+        first = count = 0
+        for row in self.read_metrics():
+            if skipped := int(row.get("skipped") or 0):
+                # Rows made before they counted say only whether: the first in a row is the start.
+                first = first or row["step"] - skipped + 1
+                count = row["step"] - first + 1
+            else:
+                first = count = 0
+        is_end = first + count - 1 == stages.split(self.config)[-1].end
+        over = count >= self.config.train.max_skipped or is_end
+        return first if first and over else None
+
 
 # Fields that may differ when a run is continued: how it is kept and watched, not what it computes.
 _OPERATIONAL = re.compile(

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from model import rotary as rotary_lib
 from model.rotary import Pattern, RotaryTable
-from settings.checks import Bounds, Count, check
+from settings.checks import Bounds, Count, SinglePositive, check
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class ModelConfig:
     mla: MlaConfig | None = None
     tie_embeddings: bool = True
     qk_norm: bool = False
-    norm_epsilon: float = 1e-5
+    norm_epsilon: SinglePositive = 1e-5
     shift_keys: bool = False
     align_query_key: bool = False
     attention: Literal["auto", "xla"] = "auto"

@@ -84,7 +84,8 @@ def _lacks(member: Member, dirs: Sequence[Path]) -> Iterator[tuple[str, str]]:
     if trained and not member.losses:
         yield "No training metrics yet", training
     if not member.own:
-        yield "Not evaluated yet", command("evaluate.py", *dirs)
+        if not member.diverged:
+            yield "Not evaluated yet", command("evaluate.py", *dirs)
         return
     asked = {evals.parse(task) for task, _ in member.own}
     for name in member.config.evals.tasks:

@@ -44,6 +44,10 @@ Positive = Annotated[float, Bounds(above=0)]
 Seed = Annotated[int, Bounds(at_least=0, at_most=2**32 - 1)]
 Share = Annotated[float, Bounds(at_least=0, at_most=1)]
 
+# What devices compute with is float32: beyond these it would be infinite there, or 0.
+SINGLE_MIN, SINGLE_MAX = 1.2e-38, 3.4e38
+SinglePositive = Annotated[float, Bounds(at_least=SINGLE_MIN, at_most=SINGLE_MAX)]
+
 
 def check(value: Any) -> None:
     """Raises ValueError at the first field of a dataclass whose value its type hint excludes.

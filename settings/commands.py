@@ -11,6 +11,6 @@ class Parser(argparse.ArgumentParser):
     `--help` teaches the rest.
     """
 
-    def error(self, message):
-        """Exits with 2."""
-        self.exit(2, one_line(f"{self.prog}: error: {message}") + "\n")
+    def error(self, message, code=2):
+        """Exits with 2: what a person has to mend."""
+        self.exit(code, one_line(f"{self.prog}: error: {message}") + "\n")

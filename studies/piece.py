@@ -130,6 +130,12 @@ def work(piece: Piece, workdir: Path, before: Sequence[Sequence[Row]]) -> list[R
             fork(trunk, target, config)
     if not _train(configs, whole, evaluate=True):
         return None
+    for directory in whole:
+        if directory.diverged_at:
+            raise ValueError(
+                f"{directory.path} diverged at step {directory.diverged_at}: there is nothing to "
+                "measure; give the member a lower train.learning_rate"
+            )
     return [
         _row(run, piece.level, earlier, directory)
         for run, earlier, directory in zip(piece.runs, before, whole, strict=True)

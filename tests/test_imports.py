@@ -24,7 +24,8 @@ ALLOWED = {
     | {"zstandard", "rich", "absl", "apache_beam"},  # absl: flags that grain's workers want parsed
     "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb"} | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
-    "probes": {"numpy", "jax", "matplotlib", "model", "data", "experiment"},
+    "probes": {"numpy", "jax", "matplotlib", "rich", "model", "data", "experiment"}
+    | {"evals", "theory", "reporting"},
     "configs": {"experiment", "model", "data"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
     | {"theory", "experiment", "model", "data"},
@@ -165,6 +166,7 @@ FLOORS = (
     {"configs"},
     {"theory"},
     {"reporting"},
+    {"probes"},
     {"studies"},
     {"train", "sweep", "evaluate", "report", "tpu", "benchmarks"},
 )

@@ -46,11 +46,12 @@ def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> St
     seeds = stack([np.uint32(0)] * num_members)
     state = jax.eval_shape(jax.vmap(make_state) if stacked else make_state, seeds)
     params = sharding.parameter_shardings(config.model, mesh, members=stacked)
-    opt_state = sharding.like_parameters(params, state.opt_state, mesh, members=stacked)
+    rest = (state.opt_state, state.skipped)
+    opt_state, skipped = sharding.like_parameters(params, rest, mesh, members=stacked)
     return jax.tree.map(
         lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
         state,
-        State(params, opt_state),
+        State(params, opt_state, skipped),
     )
 
 
@@ -132,12 +133,19 @@ def _restored(plan: Plan, target: State, step: int) -> tuple[State, DataState]:
     one = target if alone else jax.tree.map(lambda x: np.empty(x.shape[1:], x.dtype), target)
     # Read before anything is compared: that takes all hosts, and one of them may be unable to read.
     with distributed.refusing_together():
-        restored = [checkpoint.restore(run, step, **one._asdict()) for run in plan.runs]
+        restored = [
+            checkpoint.restore(run, step, params=one.params, opt_state=one.opt_state)
+            for run in plan.runs
+        ]
     with distributed.refusing_together():
         for run, each in zip(plan.runs, restored, strict=True):
             checkpoint.verify(run, step, each)
-    states = [State(**each.arrays) for each in restored]
-    state = states[0] if alone else put(stack(states), shardings_of(target))
+    states = [State(**each.arrays, skipped=np.int32(each.data.skipped_in_row)) for each in restored]
+    shardings = shardings_of(target)
+    if alone:
+        state = states[0]._replace(skipped=put(states[0].skipped, shardings.skipped))
+    else:
+        state = put(stack(states), shardings)
     return state, restored[0].data
 
 

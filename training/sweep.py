@@ -23,6 +23,7 @@ from experiment.run import RunDirectory, is_operational
 from experiment.stages import split
 from settings.places import local
 from training import loop
+from training.divergence import DivergedError
 from training.plan import make_plan
 from training.programs import program_of
 from training.validation import Ask
@@ -99,6 +100,7 @@ def train_sweep(
 
     Raises:
       ValueError: for anything the user has to mend, before compute is spent.
+      DivergedError: if no group of members that train together came to its end.
     """
     with distributed.refusing_together():
         workdir = local(workdir)
@@ -143,10 +145,17 @@ def train_sweep(
             f"{len(members)} members, {_plural(len(shapes), 'shape')}, "
             f"{_plural(len(seeds), 'data seed')}: one program a shape, one after another"
         )
+    num_diverged = 0
     for plan, ask in zip(plans, asks, strict=True):
         console.print(f"training {', '.join(run.name for run in plan.runs)}", highlight=False)
-        if not loop.train(plan, command=command, ask=ask):
-            return False
+        try:
+            if not loop.train(plan, command=command, ask=ask):
+                return False
+        except DivergedError as error:
+            console.print(str(error), highlight=False, soft_wrap=True)
+            num_diverged += 1
+    if num_diverged == len(plans):
+        raise DivergedError(f"all members diverged: nothing in {workdir} was trained to its end")
     return True
 
 

@@ -100,6 +100,12 @@ def make_run(path, config, rows=(), *, trained=True, overrides=(), digest=7):
     return run
 
 
+def diverge(run, *, since):
+    """As if every update of a run of 10 steps was skipped from `since` on."""
+    metrics = [{**row, "skipped": max(0, row["step"] - since + 1)} for row in run.read_metrics()]
+    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in metrics))
+
+
 def make_sweep(path, members, overrides=("model.rotary.base=10,30,100,1e4",)):
     path.mkdir(parents=True, exist_ok=True)
     record = {"members": members, "overrides": list(overrides), "config": "tiny"}

@@ -79,7 +79,7 @@ MLA = {"kv_lora_rank": 4, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_
         (DataConfig, {"context_length": 0, "batch_size": 1}, "context_length .* got 0"),
         (DataConfig, {"context_length": 8, "batch_size": 1, "on_bad_document": "skp"}, "'skip'"),
         (TrainConfig, {"num_steps": 1, "learning_rate": 0.1, "schedule": "cosin"}, "'cosine'"),
-        (TrainConfig, {"num_steps": 1, "learning_rate": 0}, "learning_rate .* above 0"),
+        (TrainConfig, {"num_steps": 1, "learning_rate": 0}, r"learning_rate .* in \[1.2e-38"),
         (MeshConfig, {"data": 0.5}, "data must be a whole number, got 0.5"),
         (ModelConfig, MODEL | {"attention": "xia"}, "'xla'"),
         (ModelConfig, MODEL | {"compute_dtype": "float16"}, "valid: bfloat16, float32"),

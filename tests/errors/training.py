@@ -1,0 +1,45 @@
+"""What training refuses before its first update, and what ends it."""
+
+from tests.errors.table import Row
+
+_TRAIN = "train.py tiny --workdir new"
+_ADDRESS = (
+    "{} is an address, not a path: nothing is read from or written to buckets and sites; use a "
+    "folder of this machine, or one where the bucket is mounted"
+)
+
+ROWS = [
+    # Numbers that devices have no room for.
+    Row(f"{_TRAIN} train.learning_rate=1e400", "train.learning_rate=1e400 must be {}"),
+    Row(
+        f"{_TRAIN} train.learning_rate=1e40",
+        "train: learning_rate must be a finite number in [1.2e-38, 3.4e+38], got 1e+40",
+    ),
+    Row(f"{_TRAIN} train.clip_norm=1e-50", "train: clip_norm must be a finite number in {}"),
+    Row(f"{_TRAIN} train.beta2=1", "train: beta2 must be a finite number in [0, 0.999999], got {}"),
+    Row(f"{_TRAIN} model.norm_epsilon=0", "model: norm_epsilon must be a finite number in {}"),
+    # A run that learns nothing.
+    Row(
+        f"{_TRAIN} train.learning_rate=1e30 train.max_skipped=3",
+        "new diverged at step 2: from there on loss or gradient is not finite and no update is "
+        "made; no checkpoint is older; begin again in another --workdir, with a lower "
+        "train.learning_rate",
+        code=1,
+    ),
+    # Addresses where a path is taken.
+    *(
+        Row(command, _ADDRESS.format(address))
+        for command, address in {
+            "train.py tiny --workdir s3://bucket/run": "s3://bucket/run",
+            "sweep.py tiny --workdir gs://b/r model.rotary.base=1,2": "gs://b/r",
+            "evaluate.py s3://bucket/run": "s3://bucket/run",
+            "report.py s3://bucket/run": "s3://bucket/run",
+            "-m studies status capability --workdir s3://b": "s3://b",
+            "-m data.prepare --out s3://b": "s3://b",
+            f"{_TRAIN} start_from=s3://b/run@3": "s3://b/run",
+            f"{_TRAIN} data.path=gs://b/x": "data: gs://b/x",
+            f"{_TRAIN} data.tokenizer=gs://b/x": "data: gs://b/x",
+            f"{_TRAIN} data.prepared_root=gs://b/x": "data: gs://b/x",
+        }.items()
+    ),
+]
