@@ -83,7 +83,7 @@ def open_state(
         )
     # A stage's end is kept whatever comes after: it is a result, and other runs start from it.
     ends = [stage.end for stage, *_ in plan.stages]
-    if distributed.is_primary_host():
+    if step and distributed.is_primary_host():
         for run in plan.runs:
             checkpoint.remove_old(run, step, keep=config.train.keep, always=ends)
     distributed.barrier("old checkpoints are removed")
