@@ -8,7 +8,8 @@ options:
   -h, --help                  show this
   --tasks TASK[,TASK...]      those below, with parameters in brackets (default: the config's)
   --lengths TOKENS[,TOKENS...]
-                              context lengths (default: the config's, or the trained one)
+                              context lengths, 1024 or 1k (default: the config's, or what it was
+                              trained at)
   --documents N               for each task and length (default: the config's; of perplexity, what
                               100,000 tokens take); of text, as many as there are
   --rotary EXPR[,EXPR...]     evaluate with these variants, below, with parameters in brackets;
@@ -53,16 +54,22 @@ from collections.abc import Sequence
 from rich.console import Console
 
 import evals
+from experiment.run import find_runs
 from model import rotary as rotary_lib
-from settings.commands import Parser
-from settings.expressions import split_commas
+from settings.commands import Parser, expression_list, token_list
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = _parser()
     args = parser.parse_args(arguments)
-    # Not needed by --help: it takes seconds, and an accelerator.
+    try:
+        find_runs(args.paths)
+        for task in args.tasks or ():
+            evals.parse(task)
+    except ValueError as error:
+        parser.error(str(error))
+    # Help, and a slip of the hand, do not need it: it takes seconds, and an accelerator.
     from evals import runner
     from reporting.tables import tables
 
@@ -108,23 +115,14 @@ class _Parser(Parser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="evaluate.py")
     parser.add_argument("paths", nargs="+", metavar="RUN_OR_SWEEP_DIR")
-    parser.add_argument("--tasks", type=split_commas)
-    parser.add_argument("--lengths", type=_integers)
+    parser.add_argument("--tasks", type=expression_list)
+    parser.add_argument("--lengths", type=token_list)
     parser.add_argument("--documents", type=int)
-    parser.add_argument("--rotary", type=split_commas, default=["trained"])
+    parser.add_argument("--rotary", type=expression_list, default=["trained"])
     parser.add_argument("--step1")
     parser.add_argument("--precision", type=float)
     parser.add_argument("--step")
     return parser
-
-
-def _integers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a comma list of numbers of tokens, like 256,512"
-        ) from None
 
 
 def _listed_tasks() -> str:

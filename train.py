@@ -8,6 +8,7 @@ import sys
 
 from configs import add_process_arguments, argument_parser, find_config
 from experiment import overrides
+from experiment.run import RunDirectory
 
 
 def main() -> int:
@@ -15,19 +16,20 @@ def main() -> int:
     parser = argument_parser("train.py", __doc__)
     add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
-    # After parsing: --help needs none of JAX.
+    try:
+        config = overrides.apply(find_config(arguments.config), arguments.overrides)
+        run = RunDirectory(arguments.workdir)
+    except ValueError as error:
+        parser.error(str(error))
+    # After parsing: help, and a slip of the hand, need none of JAX.
     import evals
     from experiment import distributed
-    from experiment.run import RunDirectory
     from training.divergence import DivergedError
     from training.loop import train
     from training.plan import make_plan
 
     try:
         distributed.initialize(arguments)
-        with distributed.refusing_together():
-            config = overrides.apply(find_config(arguments.config), arguments.overrides)
-            run = RunDirectory(arguments.workdir)
         command = shlex.join(["python", *sys.argv])
         plan = make_plan([config], [run], overrides=[arguments.overrides])
         finished = train(plan, command=command, ask=evals.while_training(config))

@@ -22,7 +22,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import options
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from experiment.config import ExperimentConfig
+from experiment.config import ExperimentConfig, to_dict
 from experiment.digest import digests, named
 from experiment.items import (
     DamagedCheckpointError,
@@ -34,7 +34,7 @@ from experiment.items import (
     one_line,
     read_items,
 )
-from experiment.run import RunDirectory, find_start
+from experiment.run import RunDirectory, find_start, flatten
 from model.transformer import Params, abstract_params
 
 # Orbax narrates every save at INFO and warns of settings that are its own business.
@@ -248,7 +248,16 @@ def starting_params(config: ExperimentConfig) -> Params:
     parent, step = find_start(str(config.start_from))
     theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
     if difference := shape_difference(theirs, ours):
-        raise ValueError(f"start_from={config.start_from}: its {difference} in this config's model")
+        theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))
+        sizes = " ".join(
+            f"model.{name}={str(value).lower()}"
+            for name, value in theirs.items()
+            if isinstance(value, int) and value != ours.get(name)
+        )
+        raise ValueError(
+            f"start_from={config.start_from}: its {difference} in this config's model; "
+            f"give {sizes or 'the sizes that it was trained with'}"
+        )
     return restore_params(parent, step)[0]
 
 

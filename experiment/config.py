@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from data.config import DataConfig
 from model.config import ModelConfig
 from settings.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
+from settings.messages import one_line, quoted
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
@@ -191,17 +192,28 @@ def from_dict(value: Any) -> Any:
         return tuple(from_dict(item) for item in value)
     if not isinstance(value, dict):
         return value
-    path = value.get("class", "")
+    path = str(value.get("class", ""))
     # The path says where the class is, so that no registry has to know all variants.
     module_name, _, class_name = path.rpartition(".")
     if module_name.split(".")[0] not in PACKAGES:
-        raise ValueError(f"config names the class {path!r}, which is not one of this repository's")
+        raise ValueError(
+            f"config names the class {quoted(path)}, which is not one of this repository's"
+        )
+    file = f"{module_name.replace('.', '/')}.py"
     try:
         cls = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"config names the class {path!r}, which does not exist here") from error
+    except ImportError as error:
+        raise ValueError(
+            f"config names the class {quoted(path)}, and there is no {one_line(file, 60)} here; "
+            "put the file back, or use the version of ropewalk that the run was made with"
+        ) from error
+    except AttributeError as error:
+        raise ValueError(
+            f"config names the class {quoted(path)}, which {file} has not; put it back, or use the "
+            "version of ropewalk that the run was made with"
+        ) from error
     if not dataclasses.is_dataclass(cls):
-        raise ValueError(f"config names {path!r}, which is not a config class")
+        raise ValueError(f"config names {quoted(path)}, which is not a config class")
     fields = {name: from_dict(item) for name, item in value.items() if name != "class"}
     unknown = set(fields) - {field.name for field in dataclasses.fields(cls)}
     if unknown:

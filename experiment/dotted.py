@@ -88,6 +88,7 @@ def _parse(text: str, hint: Any, where: str) -> Any:
             return ()
         return tuple(_parse(item.strip(), arguments[0], where) for item in split_commas(items))
     if isinstance(hint, type) and issubclass(hint, Rotary):
+        _check_single(text, where)
         try:
             return rotary_lib.parse(text)
         except ValueError as error:
@@ -99,5 +100,19 @@ def _parse(text: str, hint: Any, where: str) -> Any:
         with contextlib.suppress(ValueError):  # a word is refused below
             value = literal(text.title() if hint is bool else text)
     if wrong := problem(value, hint):
+        _check_single(text, where)
         raise ValueError(f"{where}={one_line(text, 60)} must be {wrong}")
     return hint(value) if hint in (int, float) else value
+
+
+def _check_single(text: str, where: str) -> None:
+    """Refuses what would be members of a sweep."""
+    try:
+        several = len(split_commas(text)) > 1
+    except ValueError:  # an open bracket, which is said better where it is read
+        return
+    if several:
+        raise ValueError(
+            f"{where}={one_line(text, 60)} lists several values; python sweep.py trains a member "
+            "of each"
+        )

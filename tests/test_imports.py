@@ -35,7 +35,7 @@ ALLOWED = {
     "train": {"training", "evals", "experiment", "configs"},
     "sweep": {"training", "evals", "experiment", "configs"},
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
-    "report": {"reporting"},
+    "report": {"reporting", "experiment"},
     "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "training", "model"}
     | {"theory", "scipy", "evaluate", "evals"}

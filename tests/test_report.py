@@ -18,7 +18,7 @@ from reporting import looks as looks_lib
 from reporting import members as members_lib
 from reporting.curves import compact
 from reporting.effective_context import effective_context
-from reporting.writing import page_of
+from reporting.paths import page_of
 from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep
 from theory.predictions import predict
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from configs import argument_parser, find_config
 from experiment import overrides
+from experiment.overrides import make_members
 from tpu import topology as topology_lib
 from tpu.topology import Topology
-from training.sweep import make_members
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 

@@ -8,16 +8,15 @@ train one group after another.
 """
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 
 from data.files import write_atomically
-from experiment import distributed, overrides
+from experiment import distributed
 from experiment.config import ExperimentConfig
+from experiment.overrides import SweepMember, make_members
 from experiment.records import SweepRecord, read_sweep
 from experiment.run import RunDirectory, is_operational
 from experiment.stages import split
@@ -27,14 +26,6 @@ from training.divergence import DivergedError
 from training.plan import make_plan
 from training.programs import program_of
 from training.validation import Ask
-
-
-class SweepMember(NamedTuple):
-    """One member: what its directory is called, its overrides, and the config they make."""
-
-    name: str
-    overrides: list[str]
-    config: ExperimentConfig
 
 
 def shared_part(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
@@ -47,36 +38,6 @@ def shared_part(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
         dataclasses.replace(program_of(each.config), start_from=start, data=each.config.data)
         for each in split(config)
     )
-
-
-def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMember]:
-    """The members that `given` asks for, or those the config has of its own.
-
-    Raises:
-      ValueError: if an override is wrong, or two members would be the same.
-    """
-    grid = overrides.grid(given)
-    if len(grid) == 1 and config.members:
-        common = grid[0][1]
-        grid = [(name, [*own, *common]) for name, own in overrides.named(config.members)]
-    if len(grid) == 1:
-        raise ValueError(
-            "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
-        )
-    members = [SweepMember(name, own, overrides.apply(config, own)) for name, own in grid]
-    for one, other in itertools.combinations(members, 2):
-        if one.name == other.name:
-            raise ValueError(
-                f"two members are called {one.name}: every listed value must be different"
-            )
-        # Fresh parameters are all that a seed decides here, and these members have none.
-        same = dataclasses.replace(one.config, seed=other.config.seed) == other.config
-        if one.config.start_from and same:
-            raise ValueError(
-                f"{one.name} and {other.name} would be the same run: with start_from no parameter "
-                "depends on seed; leave data.seed to it, or list values of data.seed"
-            )
-    return members
 
 
 def train_sweep(

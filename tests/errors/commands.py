@@ -10,6 +10,24 @@ ROWS = [
     ),
     Row("sweep.py tiny --workdir new", "nothing varies: list values with commas {}"),
     Row("evaluate.py nowhere", "nowhere does not exist"),
+    Row(
+        "train.py tiny --workdir new model.rotary.base=10,100",
+        "model.rotary.base=10,100 lists several values; python sweep.py trains a member of each",
+    ),
+    Row(
+        "train.py tiny --workdir new 'model.rotary=rope(base=10),nope'",
+        "model.rotary=rope(base=10),nope lists several values; python sweep.py {}",
+    ),
+    Row(
+        "train.py tiny --workdir new start_from=run model.num_layers=1 model.qk_norm=true",
+        "start_from={}: its parameter {} is {} but {} in this config's model; give "
+        "model.num_layers=2 model.qk_norm=false",
+        run=True,
+    ),
+    Row(
+        "evaluate.py nowhere --tasks='kv(answers=1,needle'",
+        "argument --tasks: 'kv(answers=1,needle' lacks its closing ')'",
+    ),
     Row("report.py nowhere", "nowhere does not exist"),
     Row("-m theory length --base 1 --head-dim 64", "base must be a finite number above 1, got 1.0"),
     Row("-m data.prepare nowhere", "{}"),

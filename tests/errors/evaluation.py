@@ -12,7 +12,7 @@ ROWS = [
     ),
     Row(
         "evaluate.py run --lengths=256,long",
-        "argument --lengths: '256,long' is not a comma list of numbers of tokens, like 256,512",
+        "argument --lengths: 'long' is not a number of tokens, like 4096 or 128k",
     ),
     *(
         Row(f"evaluate.py run {options}", message, run=True)

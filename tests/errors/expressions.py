@@ -69,6 +69,6 @@ ROWS = [
     ),
     Row(
         f"sweep.py tiny --workdir new seed={','.join('0' * 200)} data.seed={','.join('0' * 200)}",
-        "the values listed make more than 10,000 members; list fewer",
+        "the values listed make more than 1,000 members; list fewer",
     ),
 ]

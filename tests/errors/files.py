@@ -5,6 +5,7 @@ from pathlib import Path
 
 from configs import find_config
 from evals import rows
+from experiment.config import from_dict
 from experiment.metrics import MetricsLog
 from experiment.run import RunDirectory
 from tests.errors.table import Row
@@ -109,6 +110,23 @@ ROWS = [
         "sweep.py tiny --workdir sweep seed=0,1",
         f"sweep/sweep.json: no JSON object with config, overrides, members{SWEEP_KEPT}",
         files={"sweep/sweep.json": "[]"},
+    ),
+    *(
+        Row(lambda path=path: from_dict({"class": path}), f"config names {message}")
+        for path, message in (
+            (
+                "model.rotary.bent.Bent",
+                "the class 'model.rotary.bent.Bent', and there is no model/rotary/bent.py here; "
+                "put the file back, or use the version of ropewalk that the run was made with",
+            ),
+            (
+                "model.rotary.rope.Bent",
+                "the class 'model.rotary.rope.Bent', which model/rotary/rope.py has not; {}",
+            ),
+            ("os.path.join", "the class 'os.path.join', which is not one of this repository's"),
+            (7, "the class '7', which is not one of this repository's"),
+            ("model.rotary.rope.np", "'model.rotary.rope.np', which is not a config class"),
+        )
     ),
     *(
         Row(read_metrics(content), f"run/metrics.jsonl:2: {message}; delete that line")

@@ -18,7 +18,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -53,15 +52,11 @@ class Row:
 
 def main_of(command: str) -> Callable[[], int | None]:
     """The `main` of `train.py ...` or `-m theory ...`."""
-    first, second, *_ = [*shlex.split(command), ""]
-    name = second if first == "-m" else first.removesuffix(".py")
-    module = importlib.import_module(name)
-    return (importlib.import_module(f"{name}.__main__") if is_package(module) else module).main
-
-
-def is_package(module: ModuleType) -> bool:
-    """Whether `python -m` runs its `__main__`."""
-    return hasattr(module, "__path__")
+    first, second = [*shlex.split(command), ""][:2]
+    module = importlib.import_module(second if first == "-m" else first.removesuffix(".py"))
+    if hasattr(module, "__path__"):
+        module = importlib.import_module(f"{second}.__main__")
+    return module.main
 
 
 def run_command(command: str, patch: pytest.MonkeyPatch) -> tuple[int, BaseException | None]:

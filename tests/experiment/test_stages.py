@@ -55,29 +55,6 @@ def test_data_that_comes_back_starts_again(tiny):
     assert [stage.rows_from for stage in stages.split(back)] == [0, 20, 40]
 
 
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("model.rotary.bse=3", ["stage 2", "did you mean 'base'"]),
-        ("train.warmup_steps=11", ["stage 2", "warmup_steps=11", "num_steps=10"]),
-        ("data.batch_size=0", ["stage 2", "batch_size"]),
-        ("seed=1", ["stage 2", "seed cannot change between stages"]),
-        ("mesh.data=2", ["mesh.data cannot change"]),
-        ("start_from=runs/a", ["start_from cannot change"]),
-        ("stages=[[seed=1]]", ["stages cannot change"]),
-        ("modle.rotary.base=3", ["did you mean 'model'"]),
-        ("train.keep=5", ["train.keep is the whole run's"]),
-    ],
-)
-def test_a_wrong_stage_is_named(tiny, override, words):
-    config = dataclasses.replace(tiny, stages=(STAGES[0], (override,)))
-    with pytest.raises(ValueError) as caught:
-        stages.split(config)
-    for word in words:
-        assert word in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_the_command_line_gives_stages_and_members_come_before_them(tiny):
     given = "stages=[[train.learning_rate=1e-4,data.context_length=32],[model.rotary=nope]]"
     config = overrides.apply(tiny, [given, "model.rotary.base=7"])

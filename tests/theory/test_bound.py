@@ -227,31 +227,10 @@ def test_lengths_by_layer_and_head():
 # --- bad input ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("length", [-1, 0, 1, 2**31 + 1])
-def test_lengths_out_of_range(length):
-    for function in (bound.smallest_base, bound.stable_base):
-        with pytest.raises(
-            ValueError, match=f"length must be from 2 to 2\\^31 tokens, got {length}"
-        ):
-            function(length)
-
-
-def test_lengths_must_not_fall():
-    with pytest.raises(ValueError, match="lengths must not fall"):
-        bound.smallest(family.rope_base(16), [20, 10])
-
-
 def test_what_float64_cannot_decide_is_said():
     """Two pairs: cos 355 is -1 + 5e-10, so B_355 creeps to zero."""
     with pytest.raises(ArithmeticError, match="float64 cannot decide"):
         bound.smallest_base(400, 4)
-
-
-def test_a_single_pair_covers_nothing():
-    """cos 2 < 0 whatever the base."""
-    for function in (bound.smallest_base, bound.stable_base):
-        with pytest.raises(ValueError, match="no number below"):
-            function(3, 2)
 
 
 # --- the proof must be needed -------------------------------------------------------------------

@@ -106,3 +106,33 @@ def test_help_needs_no_jax(command, says, environment):
     done = run(script, absent=absent, environment=environment)
     assert done.returncode == 0, done.stderr
     assert says in done.stdout
+
+
+SLIPS = [
+    ["train.py", "tinny", "--workdir", "new"],
+    ["train.py", "tiny", "--workdir", "new", "train.num_stps=2"],
+    ["train.py", "tiny", "--workdir", "s3://bucket"],
+    ["sweep.py", "tiny", "--workdir", "new", "model.rotary.base=10,0"],
+    ["sweep.py", "tiny", "--workdir", "s3://bucket", "seed=0,1"],
+    ["evaluate.py", "nowhere"],
+    ["evaluate.py", ".", "--tasks", "kvv"],
+    ["report.py", "nowhere"],
+]
+REFUSED = """
+import runpy
+for sys.argv in {slips}:
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as stop:
+        assert stop.code == 2, sys.argv
+    else:
+        raise AssertionError(sys.argv)
+"""
+
+
+def test_a_slip_of_the_hand_is_refused_without_jax(environment):
+    """In a third of a second, not in three."""
+    absent = HEAVY | {"jax", "flax", "optax", "orbax", "scipy"}
+    done = run(REFUSED.format(slips=SLIPS), absent=absent, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(": error: ") == len(done.stderr.splitlines()) == len(SLIPS)

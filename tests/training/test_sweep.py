@@ -10,11 +10,12 @@ import pytest
 from configs import find_config
 from experiment import overrides
 from experiment.checkpoint import restore_params
+from experiment.overrides import make_members
 from experiment.run import RunDirectory, find_runs
 from training import loop, sweep
 from training.loop import train
 from training.plan import make_plan
-from training.sweep import make_members, shared_part, train_sweep
+from training.sweep import shared_part, train_sweep
 
 
 def digest(run: RunDirectory) -> str:
