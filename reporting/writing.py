@@ -8,6 +8,7 @@ from pathlib import Path
 
 import matplotlib
 
+from data.files import check_writable
 from experiment.items import data_state
 from experiment.run import find_runs
 from reporting import commands, overview, results
@@ -30,6 +31,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
     runs = find_runs(dirs)
     if local(out).is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
+    check_writable(out.parent, "put the page elsewhere: --out FILE.html")
     members = members_lib.read(runs)
     matplotlib.use("Agg")  # a page needs no display
     out.parent.mkdir(parents=True, exist_ok=True)

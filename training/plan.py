@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 
 from data import pipeline
 from data.config import DataConfig
+from data.files import check_writable
 from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
 from experiment import distributed, metrics
@@ -88,6 +89,9 @@ def _checked(
     ]
     for run, config in zip(runs, configs, strict=True):
         run.check_resumable(config)
+    if distributed.is_primary_host():
+        for run in runs:
+            check_writable(run.path, "use another --workdir")
     stages = list(zip(*map(split, configs), strict=True))
     shapes = abstract_params(configs[0].model)
     for stage, *others in stages:
@@ -110,6 +114,10 @@ def _checked(
         parent, _ = find_start(str(config.start_from))
         tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
     for stage, *_ in stages:
+        if given := stage.config.data.tokenizer:
+            tokenizers[f"stage {stage.number}"] = Path(given), Tokenizer(given)
+    _check_tokenizers(tokenizers, configs[0].model.vocab_size)  # it may tokenize for hours now
+    for stage, *_ in stages:
         data.append(open_data(stage.config.data))
         # Refuses rows that do not fit.
         data[-1].open_rows("train")
@@ -117,14 +125,15 @@ def _checked(
             data[-1].open_rows("validation")
         if path := data[-1].tokenizer_path:
             tokenizers[f"stage {stage.number}"] = path, Tokenizer(path)
-    if tokenizers:
-        _check_tokenizers(tokenizers, configs[0].model.vocab_size)
+    _check_tokenizers(tokenizers, configs[0].model.vocab_size)
     mesh = make_mesh(configs[0], len(configs))
     return Plan(configs, runs, overrides, stages, data, mesh, start_step, params)
 
 
 def _check_tokenizers(found: dict[str, tuple[Path, Tokenizer]], room: int) -> None:
     """Refuses ids that the model has no embedding for, and ids that change their meaning."""
+    if not found:
+        return
     (first, (path, tokenizer)), *others = found.items()
     vocab_size = tokenizer.vocab_size
     if vocab_size > room:
