@@ -48,9 +48,10 @@ class _ShowFields(argparse.Action):
 
     def __call__(self, parser, namespace, values, option_string=None):
         try:
-            parser.exit(message=fields.listed(find_config(str(values))))
+            print(fields.listed(find_config(str(values))), end="")
         except ValueError as error:
             parser.error(str(error))
+        parser.exit()
 
 
 def add_process_arguments(parser: argparse.ArgumentParser) -> None:

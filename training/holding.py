@@ -8,7 +8,8 @@ from pathlib import Path
 
 from data.locks import only_one
 from experiment import distributed
-from training.plan import Plan, newest_common
+from experiment.run import common_steps
+from training.plan import Plan
 
 
 @contextlib.contextmanager
@@ -26,7 +27,7 @@ def held(plan: Plan) -> Iterator[None]:
                 # What the plan says may have been true before this process had the lock only.
                 for run, config in zip(plan.runs, plan.configs, strict=True):
                     run.check_resumable(config)
-                if newest_common(plan.runs) != plan.start_step:
+                if max(common_steps(plan.runs), default=0) != plan.start_step:
                     raise ValueError(
                         f"another process has trained {plan.runs[0].path} just now; run the same "
                         "command again"

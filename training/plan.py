@@ -17,7 +17,7 @@ from experiment import distributed, metrics
 from experiment.checkpoint import shape_difference, starting_params
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh
-from experiment.run import RunDirectory, find_start
+from experiment.run import RunDirectory, common_steps, find_start
 from experiment.stages import Stage, split
 from model.transformer import Params, abstract_params
 
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
       stages: one tuple per stage, holding each member's `Stage`.
       data: what each stage reads.
       mesh: the same in all stages.
-      start_step: updates done already.
+      start_step: updates done already, if the newest checkpoint is whole.
       params: of each member, to start from instead of fresh ones; none at all if they are fresh.
     """
 
@@ -106,8 +106,7 @@ def _checked(
             raise ValueError(
                 f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
             )
-    # A step that only some members have saved is nobody's: all go on from the last common one.
-    start_step = newest_common(runs)
+    start_step = max(common_steps(runs), default=0)
     started_from = [c for c in configs if c.start_from] if start_step == 0 else []
     params = [starting_params(config) for config in started_from]
     data, tokenizers = [], {}
@@ -129,11 +128,6 @@ def _checked(
     _check_tokenizers(tokenizers, configs[0].model.vocab_size)
     mesh = make_mesh(configs[0], len(configs))
     return Plan(configs, runs, overrides, stages, data, mesh, start_step, params)
-
-
-def newest_common(runs: Sequence[RunDirectory]) -> int:
-    """The newest step of which every run has a checkpoint; 0: none."""
-    return max(set.intersection(*(set(run.steps()) for run in runs)), default=0)
 
 
 def _check_tokenizers(found: dict[str, tuple[Path, Tokenizer]], room: int) -> None:
@@ -164,7 +158,7 @@ def write_records(plan: Plan, command: str) -> None:
     if distributed.is_primary_host():
         for run, config, own in zip(plan.runs, plan.configs, plan.overrides, strict=True):
             tokenizer_path = plan.data[0].tokenizer_path
-            if not (run.path / "config.json").exists():
+            if not run.is_started():
                 sha256 = Tokenizer(tokenizer_path).fingerprint if tokenizer_path else None
                 run.write_config(config, own, sha256)
             if command:
