@@ -22,6 +22,8 @@ options:
                               --documents, and no more)
   --step N[,N...]             checkpoints, or `stages`: the last of every stage of a run (default:
                               the newest)
+  --out DIR                   keep the rows in DIR, beside copies of what a report reads, and leave
+                              the runs as they are; of several paths, in DIR/NAME each
 
 examples:
   python evaluate.py runs/demo            every member, with the tasks and lengths of its config
@@ -34,13 +36,13 @@ examples:
   python evaluate.py runs/demo --step1 base=1e3,1e4,1e5 --lengths 1024
                                           loss of the first rows before any update, by variant
 
-Rows are written to results.jsonl in each run directory and replace those of the same task, length,
-step and rotary variant. Effective context [95% CI]: the distance in tokens at which accuracy has
-first fallen half-way from its ceiling (accuracy at short distances) to chance. NOT_LEARNED: the
-ceiling itself is too low to ask. "> 250": surely below half-way at no distance asked. "dips":
-accuracy comes back after it fell, so that one number does not describe it. Worst bin: the least
-accuracy over an eighth of an octave of distances, or wider where it has fewer than 30 answers.
-Mean: accuracy, mean over all distances.
+Rows are written to results.jsonl in each run directory (or under --out) and replace those of the
+same task, length, step and rotary variant. Effective context [95% CI]: the distance in tokens at
+which accuracy has first fallen half-way from its ceiling (accuracy at short distances) to chance.
+NOT_LEARNED: the ceiling itself is too low to ask. "> 250": surely below half-way at no distance
+asked. "dips": accuracy comes back after it fell, so that one number does not describe it. Worst
+bin: the least accuracy over an eighth of an octave of distances, or wider where it has fewer than
+30 answers. Mean: accuracy, mean over all distances.
 """
 
 import argparse
@@ -71,11 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     # Help, and a slip of the hand, do not need it: it takes seconds, and an accelerator.
     from evals import runner
+    from evals.copies import Copies
     from reporting.tables import tables
 
     console = Console(stderr=True)
     results: runner.Evaluated = []
     try:
+        copies = Copies(args.paths, args.out) if args.out else None
         options = runner.Options(
             tasks=args.tasks,
             lengths=args.lengths,
@@ -86,18 +90,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = options.with_step1(args.step1) if args.step1 else options
         for paths, step in runner.checkpoints(args.paths, args.step):
             at_step = dataclasses.replace(options, step=step)
-            results += runner.evaluate(paths, at_step, console=console)
+            results += runner.evaluate(paths, at_step, console=console, copies=copies)
     except ValueError as error:
         parser.error(str(error))
     except KeyboardInterrupt:
         return 130
     given = sys.argv[1:] if arguments is None else arguments
     for run, *_ in results:
-        run.record_command(shlex.join(["python", "evaluate.py", *given]))
+        place = copies.of(run) if copies else run
+        place.record_command(shlex.join(["python", "evaluate.py", *given]))
     out = Console(width=max(Console().width, 120))  # wider than a pipe's 80: rows stay lines
     for table in tables(results):
         out.print(table)
-    paths = " ".join(map(str, args.paths))
+    paths = " ".join(map(str, copies.roots if copies else args.paths))
     out.print(f"rows: results.jsonl of each run; figures: python report.py {paths}", soft_wrap=True)
     return 0
 
@@ -122,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--step1")
     parser.add_argument("--precision", type=float)
     parser.add_argument("--step")
+    parser.add_argument("--out")
     return parser
 
 

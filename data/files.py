@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,21 @@ class DamagedError(ValueError):
     def __init__(self, what: str):
         super().__init__(f"{what}; `python -m data.prepare --verify` says what to delete")
         self.what = what
+
+
+def check_writable(folder: Path, otherwise: str) -> None:
+    """Raises ValueError if no file can be made in a folder, which need not exist yet.
+
+    Args:
+      folder: where something is to be written, after work that would be lost.
+      otherwise: what to do then.
+    """
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be written to ({error.strerror}); {otherwise}") from None
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -48,7 +48,7 @@ import rich.progress
 from data import store as store_lib
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
-from data.files import read_sealed, write_sealed
+from data.files import check_writable, read_sealed, write_sealed
 from data.sources import LISTED, Document, InputFile, jsonl_files, local_files, read_documents
 from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer
@@ -91,6 +91,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     folder = root / f"{config.source}-{name}"
     # Who only reads needs no lock, and may not be allowed to write.
     if not (folder / "prepare.json").exists():
+        check_writable(root, "name another data.prepared_root (of data.prepare: --out)")
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits, and then finds the work done

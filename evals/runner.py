@@ -9,13 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 import evals
+from data.files import check_writable
 from data.task import Document, Task
 from data.tokenizer import Tokenizer
 from evals import kinds, rows
+from evals.copies import Copies
 from evals.estimate.sequential import next_round
+from evals.progress import Progress
 from evals.rows import TRAINED, Rows
 from evals.score import AnswerScores, Candidate, check_fits, score
 from evals.text import MissingTextError
@@ -174,6 +176,7 @@ def evaluate(
     options: Options | None = None,
     *,
     console: Console | None = None,
+    copies: Copies | None = None,
 ) -> Evaluated:
     """Evaluates runs and writes their result rows.
 
@@ -181,21 +184,24 @@ def evaluate(
       run_paths: run directories and sweep directories.
       options: what to ask.
       console: where progress and notices go; None: nowhere.
+      copies: where rows go; None: into the runs.
 
     Returns:
       Each run, its config at that step, and its new rows.
 
     Raises:
-      ValueError: for a directory that is no run, a length at which a task cannot be asked or that
-        does not fit the memory, a variant or step that does not exist, a results file of another
-        schema.
+      ValueError: for a directory that is no run or cannot be written to, a length at which a task
+        cannot be asked or that does not fit the memory, a variant or step that does not exist, a
+        results file of another schema.
     """
     options, console = options or Options(), console or Console(quiet=True)
     notice = functools.partial(console.print, style="yellow", markup=False, highlight=False)
     # Once, however many of the paths lead to it.
     runs = list({run.path.resolve(): run for run in find_runs(run_paths)}.values())
-    # Read before hours of work: a file that cannot be added to is an error now.
+    # Before hours of work: a file that cannot be added to is an error now.
     for run in runs:
+        if copies is None:
+            check_writable(run.path, "keep the rows elsewhere: --out DIR")
         _old_rows(run)
     members = _load(runs, options, notice)
     groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
@@ -204,8 +210,9 @@ def evaluate(
     for group in groups:
         group.check_fits()
 
+    places = {run.path: copies.of(run) if copies else run for run in runs}
     results = {run.path: rows.columns([]) for run in runs}
-    with _progress(console) as progress:
+    with Progress(console) as progress:
         total = sum(group.cost(group.questions) for group in groups)
         bar = progress.add_task("", total=total)
         advance = functools.partial(progress.advance, bar)
@@ -222,7 +229,8 @@ def evaluate(
                 answered = zip(new, group.owners, strict=True)
                 own = rows.concatenate([found for found, of in answered if of[0] is member])
                 assert member.run
-                rows.write(member.run.results_path, rows.replace(_old_rows(member.run), own))
+                place = places[member.run.path]
+                rows.write(place.results_path, rows.replace(_old_rows(place), own))
                 results[member.run.path] = rows.concatenate([results[member.run.path], own])
     return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
 
@@ -288,11 +296,6 @@ def network(config: ModelConfig) -> ModelConfig:
     return dataclasses.replace(
         config, rotary=Nope(), window=None, compute_dtype="float32", remat="none"
     )
-
-
-def _progress(console: Console) -> Progress:
-    shown = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _old_rows(run: RunDirectory) -> Rows:

@@ -1,7 +1,6 @@
 """Shell lines of the page: what made its rows, and what would make those that are not there."""
 
 import contextlib
-import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -30,10 +29,10 @@ def _quoted(argument: str) -> str:
 
 def train(path: Path) -> str:
     """What makes the run or sweep directory `path`."""
-    if (path / "config.json").exists():
-        record = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        name = RunDirectory(path).config.name
-        return command("train.py", name, "--workdir", path, *record["overrides"])
+    run = RunDirectory(path)
+    if run.is_started():
+        given = run.record["overrides"]
+        return command("train.py", run.config.name, "--workdir", path, *given)
     sweep = read_sweep(path)
     return command("sweep.py", sweep.config, "--workdir", path, *sweep.overrides)
 

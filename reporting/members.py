@@ -163,7 +163,7 @@ def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
     rows = rows_lib.concatenate([_rows(run, seeds) for run in runs if run.results_path.exists()])
     evaluated = np.unique(rows["step"]).tolist()
     stage_of = {step: stages.at(first.config, step).number for step in evaluated}
-    newest = max(first.steps(), default=0)
+    newest = max([*first.steps(), *evaluated], default=0)  # rows may lie apart from checkpoints
     last = stages.at(first.config, newest).number
     numbers = sorted({*stage_of.values(), last})
     for number in numbers:

@@ -21,6 +21,7 @@ from model import loss, transformer
 from model.config import ModelConfig
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
+from reporting.members import read as read_members
 from tests.evals import oracles
 
 CONFIG = ExperimentConfig(
@@ -210,6 +211,33 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
         ("kv(answers=5)", 96, 4, "nope"): 5,
         ("kv(answers=5)", 96, 4, "rope(base=10000)"): 5,
     }
+
+
+def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
+    """What lies under --out is read as the runs themselves would be, and grows."""
+    [*_, (run, _, _)] = evaluate([sweep / "wider"], tasks=["kv"])
+    (run.path / "commands.jsonl").write_text('{"command": "python train.py test"}\n')
+    before = {path: path.stat().st_mtime_ns for path in sweep.rglob("*")}
+    out = tmp_path_factory.mktemp("out") / "rows"
+    for task in ("lagcopy", "kv(answers=5)"):
+        assert cli.main([str(sweep), f"--tasks={task}", "--documents=1", f"--out={out}"]) == 0
+    assert {path: path.stat().st_mtime_ns for path in sweep.rglob("*")} == before
+    assert f"figures: python report.py {out}\n" in capsys.readouterr().out
+    copies = find_runs([out])
+    assert [copy.name for copy in copies] == list(MEMBERS)
+    found = {copy.name: set(rows.read(copy.results_path)["task"].tolist()) for copy in copies}
+    assert found.pop("wider") == {"kv", "lagcopy", "kv(answers=5)"}
+    assert all(tasks == {"lagcopy", "kv(answers=5)"} for tasks in found.values())
+    commands = [copy.read_commands() for copy in copies]
+    assert [len(typed) for typed in commands] == [2, 2, 2, 3]
+    members = read_members(copies)
+    assert {task for each in members for task, _ in each.own} == {"kv", "lagcopy", "kv(answers=5)"}
+
+    two = [str(sweep / name) for name in ("base=10", "base=10000")]
+    assert cli.main([*two, "--tasks=kv", "--documents=1", f"--out={out.parent / 'two'}"]) == 0
+    for name in ("base=10", "base=10000"):
+        [one] = find_runs([out.parent / "two" / name])
+        assert set(rows.read(one.results_path)["task"].tolist()) == {"kv"}
 
 
 def test_another_variant_at_evaluation_is_that_schedule(sweep):

@@ -10,13 +10,14 @@ from jax.sharding import Mesh
 
 from data import pipeline
 from data.config import DataConfig
+from data.files import check_writable
 from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
 from experiment import distributed, metrics
 from experiment.checkpoint import shape_difference, starting_params
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh
-from experiment.run import RunDirectory, find_start
+from experiment.run import RunDirectory, common_steps, find_start
 from experiment.stages import Stage, split
 from model.transformer import Params, abstract_params
 
@@ -31,7 +32,7 @@ class Plan(NamedTuple):
       stages: one tuple per stage, holding each member's `Stage`.
       data: what each stage reads.
       mesh: the same in all stages.
-      start_step: updates done already.
+      start_step: updates done already, if the newest checkpoint is whole.
       params: of each member, to start from instead of fresh ones; none at all if they are fresh.
     """
 
@@ -88,6 +89,9 @@ def _checked(
     ]
     for run, config in zip(runs, configs, strict=True):
         run.check_resumable(config)
+    if distributed.is_primary_host():
+        for run in runs:
+            check_writable(run.path, "use another --workdir")
     stages = list(zip(*map(split, configs), strict=True))
     shapes = abstract_params(configs[0].model)
     for stage, *others in stages:
@@ -102,14 +106,17 @@ def _checked(
             raise ValueError(
                 f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
             )
-    # A step that only some members have saved is nobody's: all go on from the last common one.
-    start_step = max(set.intersection(*(set(run.steps()) for run in runs)), default=0)
+    start_step = max(common_steps(runs), default=0)
     started_from = [c for c in configs if c.start_from] if start_step == 0 else []
     params = [starting_params(config) for config in started_from]
     data, tokenizers = [], {}
     for config in started_from:
         parent, _ = find_start(str(config.start_from))
         tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
+    for stage, *_ in stages:
+        if given := stage.config.data.tokenizer:
+            tokenizers[f"stage {stage.number}"] = Path(given), Tokenizer(given)
+    _check_tokenizers(tokenizers, configs[0].model.vocab_size)  # it may tokenize for hours now
     for stage, *_ in stages:
         data.append(open_data(stage.config.data))
         # Refuses rows that do not fit.
@@ -118,14 +125,15 @@ def _checked(
             data[-1].open_rows("validation")
         if path := data[-1].tokenizer_path:
             tokenizers[f"stage {stage.number}"] = path, Tokenizer(path)
-    if tokenizers:
-        _check_tokenizers(tokenizers, configs[0].model.vocab_size)
+    _check_tokenizers(tokenizers, configs[0].model.vocab_size)
     mesh = make_mesh(configs[0], len(configs))
     return Plan(configs, runs, overrides, stages, data, mesh, start_step, params)
 
 
 def _check_tokenizers(found: dict[str, tuple[Path, Tokenizer]], room: int) -> None:
     """Refuses ids that the model has no embedding for, and ids that change their meaning."""
+    if not found:
+        return
     (first, (path, tokenizer)), *others = found.items()
     vocab_size = tokenizer.vocab_size
     if vocab_size > room:
@@ -150,7 +158,7 @@ def write_records(plan: Plan, command: str) -> None:
     if distributed.is_primary_host():
         for run, config, own in zip(plan.runs, plan.configs, plan.overrides, strict=True):
             tokenizer_path = plan.data[0].tokenizer_path
-            if not (run.path / "config.json").exists():
+            if not run.is_started():
                 sha256 = Tokenizer(tokenizer_path).fingerprint if tokenizer_path else None
                 run.write_config(config, own, sha256)
             if command:

@@ -1,8 +1,11 @@
-"""What is refused of prepared data and tokenizers."""
+"""What is refused of prepared data, tokenizers, and places to write to."""
 
+import errno
+import os
 from pathlib import Path
 
 from data.store import TokenStore
+from data.tokenizer import train
 from tests.errors.table import Row
 
 
@@ -15,6 +18,31 @@ def damage(name: str):
         Path(name).write_bytes(content)
 
     return flip
+
+
+def read_only(patch):
+    """Makes every folder one of a disk that cannot be written to."""
+
+    def refuse(**_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    patch.setattr("tempfile.TemporaryFile", refuse)
+
+
+def untokenized(patch):
+    """Ends a row that goes as far as preparing data."""
+    patch.setattr("data.pipeline.prepare", lambda config: 1 / 0)
+
+
+def aborting(patch):
+    """An old SentencePiece, with the last words of 0.2.2 on a small text."""
+    Path("aborts.py").write_text(
+        "import os\n"
+        "os.write(2, b'F0000 11 bpe_model_trainer.cc:45] Check failed: freq > 0 (0 vs. 0)\\n')\n"
+        "os.abort()\n"
+    )
+    patch.setattr("sentencepiece.__version__", "0.2.2")
+    patch.setattr("data.bpe.__file__", "aborts.py")
 
 
 ANEW = "delete made, and it is prepared anew"
@@ -74,5 +102,62 @@ ROWS = [
         "command that trained the run writes it again",
         run=True,
         given=damage("run/tokenizer.model"),
+    ),
+    Row(
+        "train.py tiny --workdir new data.tokenizer=run/tokenizer.model data.vocab_size=511 "
+        "model.vocab_size=511",
+        "the tokenizer has 512 ids but model.vocab_size=511; use model.vocab_size=512",
+        run=True,
+        given=untokenized,
+    ),
+    *(
+        Row(command, f"{{}} cannot be written to (Read-only file system); {way}", given=read_only)
+        for command, way in (
+            ("train.py tiny --workdir new", "use another --workdir"),
+            (
+                "-m data.prepare --out new",
+                "name another data.prepared_root (of data.prepare: --out)",
+            ),
+        )
+    ),
+    *(
+        Row(
+            command,
+            f"{{}} cannot be written to (Read-only file system); {way}",
+            run=True,
+            given=read_only,
+        )
+        for command, way in (
+            ("evaluate.py run", "keep the rows elsewhere: --out DIR"),
+            ("evaluate.py run --out out", "give another --out DIR"),
+            ("report.py run", "put the page elsewhere: --out FILE.html"),
+        )
+    ),
+    *(
+        Row(f"evaluate.py {options}", message, run=True, files=files)
+        for options, message, files in (
+            ("run --out run", "--out run is what is evaluated; leave it out", {}),
+            (
+                "run --out out",
+                "out/config.json is not that of run; give another --out DIR",
+                {"out/config.json": "{}"},
+            ),
+            (
+                "run --out out",
+                "out/sweep.json is not that of run; give another --out DIR",
+                {"out/sweep.json": "{}"},
+            ),
+            (
+                "run run/../run --out out",
+                "two directories are called run; give each its own --out",
+                {},
+            ),
+        )
+    ),
+    Row(
+        lambda: train(["a small text"], "new.model", 600),
+        "sentencepiece 0.2.2 aborts on this text (Check failed: freq > 0 (0 vs. 0)); pip install "
+        "'sentencepiece>=0.2.3'",
+        given=aborting,
     ),
 ]

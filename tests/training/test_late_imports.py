@@ -91,16 +91,17 @@ def test_a_finished_store_trains_without_what_made_it(tmp_path, tiny_data, envir
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "option", "says"),
     [
-        ("train.py", "base_30m"),
-        ("sweep.py", "base_30m"),
-        ("evaluate.py", "lagcopy"),
-        ("report.py", "usage: report.py"),
+        ("train.py", "--help", "base_30m"),
+        ("train.py", "--help-fields", "train.num_steps=500"),
+        ("sweep.py", "--help", "base_30m"),
+        ("evaluate.py", "--help", "lagcopy"),
+        ("report.py", "--help", "usage: report.py"),
     ],
 )
-def test_help_needs_no_jax(command, says, environment):
-    script = f"import runpy; sys.argv = [{command!r}, '--help']; runpy.run_path({command!r}, "
+def test_help_needs_no_jax(command, option, says, environment):
+    script = f"import runpy; sys.argv = [{command!r}, {option!r}]; runpy.run_path({command!r}, "
     script += "run_name='__main__')"
     absent = HEAVY | {"jax", "flax", "optax", "orbax"}
     done = run(script, absent=absent, environment=environment)
