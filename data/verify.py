@@ -115,7 +115,8 @@ def _progress(folders: Iterable[Path], *, disable: bool = False) -> Iterator[Cal
     )
     console = rich.console.Console(stderr=True)
     disable = disable or total <= EACH_TIME
-    with rich.progress.Progress(*columns, console=console, disable=disable) as bar:
+    shown = rich.progress.Progress(*columns, console=console, transient=True, disable=disable)
+    with shown as bar:
         task = bar.add_task("verifying", total=total)
         yield functools.partial(bar.advance, task)
 

@@ -44,6 +44,7 @@ GROUPS = {
     "a store's index and starts": "data/*/*/*.[jn]*",
     "prepared.json and tokenizer": "data/*/*.*",
     "the run's tokenizer and config": "run/[tc]o*.*",
+    "the run's held-out tokens": "run/held_out/*",
 }
 
 
