@@ -30,6 +30,7 @@ def _another_trainer(patch: pytest.MonkeyPatch) -> None:
 
 def _hold_what_was_trained_meanwhile() -> None:
     plan = make_plan([find_config("tiny")], [RunDirectory("new")])
+    plan.runs[0].write_config(plan.configs[0], [])
     Path("new/checkpoints/5").mkdir(parents=True)
     with held(plan):
         pass
