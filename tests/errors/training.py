@@ -1,6 +1,7 @@
 """What training refuses before its first update, and what ends it."""
 
 import fcntl
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ def _another_trainer(patch: pytest.MonkeyPatch) -> None:
 
 def _hold_what_was_trained_meanwhile() -> None:
     plan = make_plan([find_config("tiny")], [RunDirectory("new")])
+    plan.runs[0].write_config(plan.configs[0], [])
     Path("new/checkpoints/5").mkdir(parents=True)
     with held(plan):
         pass
@@ -76,6 +78,12 @@ ROWS = [
             "train.py tiny": "file/new",
             "sweep.py tiny model.rotary.base=10,100": "file/new/base=10",
         }.items()
+    ),
+    # A package that is not here.
+    Row(
+        f"{_TRAIN} train.tracking=wandb",
+        "train.tracking=wandb needs wandb: pip install '.[tracking]' in the folder of ropewalk",
+        given=lambda patch: patch.setitem(sys.modules, "wandb", None),
     ),
     # Addresses where a path is taken.
     *(
