@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data.files import DamagedError, write_atomically
+from data.locks import in_turn
 from data.tokenizer import Tokenizer
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
@@ -55,12 +56,12 @@ class RunDirectory:
         """What the run was started with: of a run in stages, the first stage and the list of them.
 
         Raises:
-          ValueError: if config.json is missing, not JSON, or not a config of this code.
+          ValueError: if config.json is missing, damaged, or not a config of this code.
         """
-        record = self._record
+        record = self.record
         try:
             return from_dict(record["config"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{self.path / 'config.json'}: {error}") from error
 
     def config_at(self, step: int) -> ExperimentConfig:
@@ -76,22 +77,49 @@ class RunDirectory:
         One JSON object per stage, oldest first, with those of the runs it started from: num_steps
         (updates so far), context_length (tokens), rotary (an expression), window.
         """
-        return [*self._record.get("parents", []), *stages.positions(self.config, step)]
+        return [*self.record.get("parents", []), *stages.positions(self.config, step)]
 
     @functools.cached_property
-    def _record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
+        """What config.json holds: config, overrides and, of runs that it started from, parents.
+
+        Raises:
+          ValueError: if it is missing or damaged.
+        """
+        if not self.is_started():
+            raise ValueError(f"{self.path} is not a run directory: it has no config.json")
         path = self.path / "config.json"
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ValueError(f"{self.path} is not a run directory: it has no config.json") from None
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}: {error}") from error
+            record = json.loads(path.read_text(encoding="utf-8"))
+            # A checkpoint's item `config`, copied here, is as good.
+            record = record.get("run", record)
+            if not isinstance(record["config"], dict):
+                raise TypeError
+            return record
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path} is damaged (no JSON object with a config); {self._config_advice()}"
+            ) from error
+
+    def is_started(self) -> bool:
+        """Whether there is a run here. Raises ValueError if it has lost its config.json."""
+        exists = (self.path / "config.json").exists()
+        if not exists and self.steps():
+            raise ValueError(
+                f"{self.path} has checkpoints but no config.json; {self._config_advice()}"
+            )
+        return exists
+
+    def _config_advice(self) -> str:
+        advice = f"delete {self.path} and start again"
+        if steps := self.steps():
+            return f"copy checkpoints/{steps[-1]}/config/metadata to config.json there, or {advice}"
+        return advice
 
     @property
     def tokenizer_sha256(self) -> str | None:
         """What the tokenizer's file was written with; None: no text, or not recorded then."""
-        return self._record.get("tokenizer")
+        return self.record.get("tokenizer")
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -129,10 +157,11 @@ class RunDirectory:
 
     def record_command(self, command: str) -> None:
         """Adds a shell line to commands.jsonl; one that is there already is not written again."""
-        commands = self.read_commands()
-        if command not in commands:
-            lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]
-            write_atomically(self.commands_path, "".join(lines))
+        with in_turn(self.path / f".{self.commands_path.name}.lock"):
+            commands = self.read_commands()
+            if command not in commands:
+                lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]
+                write_atomically(self.commands_path, "".join(lines))
 
     def read_commands(self) -> list[str]:
         """The shell lines that trained and evaluated the run, as typed, oldest first."""
@@ -144,10 +173,10 @@ class RunDirectory:
         Before `data.documents` there was one version of them, and `seed` did not reach the rows.
         What the command names itself, by its overrides `given`, is taken at its word.
         """
-        if not (self.path / "config.json").exists():
+        if not self.is_started():
             return config
         started = self.config.data
-        if "documents" in self._record["config"]["data"]:
+        if "documents" in self.record["config"]["data"]:
             return config
         meant = {"documents": started.documents}
         if config.data.seed == config.seed:
@@ -164,7 +193,7 @@ class RunDirectory:
         Raises:
           ValueError: as `find_start` does.
         """
-        started = self.config if (self.path / "config.json").exists() else None
+        started = self.config if self.is_started() else None
         config = self.kept(config, given)
         if config.start_from is None:
             return config
@@ -177,16 +206,14 @@ class RunDirectory:
 
     def check_resumable(self, config: ExperimentConfig) -> None:
         """Raises ValueError, naming the field, if the directory holds a run of another config."""
-        if not (self.path / "config.json").exists():
+        if not self.is_started():
             return
-        # Compared field by field, not as files: fields added since have their defaults.
-        old, new = _essence(self.config), _essence(config)
-        for name in new:
-            if old.get(name) != new[name]:
-                raise ValueError(
-                    f"{self.path} holds a run with {name}={old.get(name)}, and this one has "
-                    f"{name}={new[name]}; use another --workdir, or delete that directory"
-                )
+        if difference := first_difference(self.config, config):
+            name, old, new = difference
+            raise ValueError(
+                f"{self.path} holds a run with {name}={old}, and this one has "
+                f"{name}={new}; use another --workdir, or delete that directory"
+            )
 
     def steps(self) -> list[int]:
         """Steps of the finished checkpoints, ascending."""
@@ -235,10 +262,16 @@ _OPERATIONAL = re.compile(
 )
 
 
-def _essence(config: ExperimentConfig) -> dict[str, Any]:
-    """The fields that decide a run's numbers, by dotted name."""
-    flat = flatten(to_dict(config))
-    return {name: value for name, value in flat.items() if not is_operational(name)}
+def first_difference(
+    config: ExperimentConfig, other: ExperimentConfig
+) -> tuple[str, Any, Any] | None:
+    """The first field, by dotted name, in which the numbers of two runs may differ; its values."""
+    # Compared field by field, not as files: fields added since have their defaults.
+    ours, theirs = flatten(to_dict(config)), flatten(to_dict(other))
+    for name in {**theirs, **ours}:
+        if not is_operational(name) and ours.get(name) != theirs.get(name):
+            return name, ours.get(name), theirs.get(name)
+    return None
 
 
 def is_operational(name: str) -> bool:
@@ -265,14 +298,14 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
     """
     runs = []
     for path in map(local, paths):
-        if (path / "config.json").exists():
+        if RunDirectory(path).is_started():
             runs.append(RunDirectory(path))
             continue
         if not (path / "sweep.json").exists():
             missing = "is neither a run (config.json) nor a sweep directory (sweep.json)"
             raise ValueError(f"{path} {missing if path.exists() else 'does not exist'}")
         for member in read_sweep(path).members:
-            if not (path / member / "config.json").exists():
+            if not RunDirectory(path / member).is_started():
                 raise ValueError(
                     f"{path}/sweep.json names the member {member}, which is not there; "
                     "run the same sweep.py command again to make it"
@@ -305,3 +338,11 @@ def find_start(start_from: str) -> tuple[RunDirectory, int]:
     path, step = (head, int(tail)) if at and tail.isdigit() else (start_from, None)
     run = find_run(path)
     return run, run.find_step(step)
+
+
+def common_steps(runs: Iterable[RunDirectory]) -> list[int]:
+    """Steps of which all of `runs` have a checkpoint, ascending.
+
+    A step that only some members of a sweep have saved is nobody's.
+    """
+    return sorted(set.intersection(*(set(run.steps()) for run in runs)))

@@ -1,7 +1,6 @@
 """Run directories -> the page, and beside it its figures and results.csv."""
 
 import importlib.metadata
-import json
 import platform
 import tomllib
 from collections.abc import Sequence
@@ -10,7 +9,8 @@ from pathlib import Path
 import matplotlib
 
 from data.files import check_writable
-from experiment.run import RunDirectory, find_runs
+from experiment.items import data_state
+from experiment.run import find_runs
 from reporting import commands, overview, results
 from reporting import members as members_lib
 from reporting.effective_context import effective_context
@@ -81,7 +81,8 @@ def _lead(members: Sequence[Member]) -> Drawing:
 def provenance(members: Sequence[Member]) -> list[str]:
     """What the members saw, and the versions that made this page."""
     runs = {run.path: run for member in members for run in member.runs}
-    states = [(run, state) for run in runs.values() if (state := data_state(run))]
+    trained = [run for run in runs.values() if run.steps()]
+    states = [(run, data_state(run, run.find_step())) for run in trained]
     sentences = []
     if states:
         prints = sorted({state["fingerprint"] for _, state in states})
@@ -106,10 +107,3 @@ def provenance(members: Sequence[Member]) -> list[str]:
         f"JAX {importlib.metadata.version('jax')}."
     )
     return sentences
-
-
-def data_state(run: RunDirectory) -> dict | None:
-    """The data state in the run's last checkpoint: JSON, so that no array is read for it."""
-    steps = run.steps()
-    path = run.checkpoints_path / str(steps[-1] if steps else 0) / "data" / "metadata"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

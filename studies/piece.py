@@ -29,6 +29,7 @@ from evals.estimate import effective_context
 from evals.rows import Rows
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig
+from experiment.items import copy_checkpoint
 from experiment.metrics import flops_per_token
 from experiment.run import RunDirectory
 from experiment.stages import split
@@ -182,7 +183,7 @@ def fork(source: RunDirectory, target: RunDirectory, config: ExperimentConfig) -
     shutil.rmtree(part.path, ignore_errors=True)
     part.write_config(config, (), source.tokenizer_sha256)
     step = source.find_step()
-    shutil.copytree(source.checkpoints_path / str(step), part.checkpoints_path / str(step))
+    copy_checkpoint(source, step, part)
     for name in (source.tokenizer_path.name, source.metrics_path.name):
         if (source.path / name).exists():
             shutil.copyfile(source.path / name, part.path / name)

@@ -6,6 +6,7 @@ or another run's (`start_from`), and may have several stages (`experiment.stages
 """
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
 from model import kernels, transformer
 from training.divergence import DivergedError, Divergence
+from training.holding import held
 from training.interrupts import Interrupts
 from training.log import StageLog
 from training.members import (
@@ -46,25 +48,33 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
       Whether training reached its last step; False if a signal stopped it.
 
     Raises:
-      ValueError: if what was trained before was trained on other data.
+      ValueError: if another process trains there, what was trained before was trained on other
+        data, or none of it is whole.
       DivergedError: if no member trains any more; what there is has been saved.
     """
-    write_records(plan, command)
+    with held(plan):
+        write_records(plan, command)
+        return _train(plan, command, ask)
+
+
+def _train(plan: Plan, command: str, ask: Ask | None) -> bool:
+    """From the first update to the last, top to bottom."""
     config, mesh, num_members = plan.configs[0], plan.mesh, len(plan.runs)
-    step, num_steps = plan.start_step, plan.stages[-1][0].end
+    num_steps = plan.stages[-1][0].end
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
+    notice = functools.partial(console.print, highlight=False, markup=False, soft_wrap=True)
     label = config.name + (f" x {num_members} members" if num_members > 1 else "")
     size = transformer.describe_size(config.model)
     each = " in each member" if num_members > 1 else ""
     console.print(f"{config.name}: {size}{each}", highlight=False)
-    if step:
-        finished = f"finished already, all {num_steps} steps"
-        console.print(f"{label}: {finished if step == num_steps else f'going on from step {step}'}")
 
     # Restore, or initialise.
     target = abstract_state(config, num_members, mesh)
     shardings = shardings_of(target)
-    checkpoints, state, data_state = open_state(plan, target)
+    checkpoints, state, data_state, step = open_state(plan, target, notice)
+    if step:
+        finished = f"finished already, all {num_steps} steps"
+        console.print(f"{label}: {finished if step == num_steps else f'going on from step {step}'}")
     divergence = Divergence(plan.runs, config.train.max_skipped, num_steps, console)
     divergence.look(step, np.atleast_1d(distributed.fetch(state.skipped)))
     logs = []

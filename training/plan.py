@@ -14,12 +14,13 @@ from data.config import DataConfig
 from data.files import check_writable
 from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
-from experiment import distributed, metrics
+from experiment import distributed
 from experiment.checkpoint import shape_difference, starting_params
 from experiment.config import ExperimentConfig
 from experiment.mesh import device_memory, make_mesh
-from experiment.run import RunDirectory, find_start
+from experiment.run import RunDirectory, common_steps, find_start
 from experiment.stages import Stage, split
+from experiment.tracking import check_trackers
 from model.transformer import Params, abstract_params
 
 
@@ -33,7 +34,7 @@ class Plan(NamedTuple):
       stages: one tuple per stage, holding each member's `Stage`.
       data: what each stage reads.
       mesh: the same in all stages.
-      start_step: updates done already.
+      start_step: updates done already, if the newest checkpoint is whole.
       params: of each member, to start from instead of fresh ones; none at all if they are fresh.
     """
 
@@ -83,7 +84,7 @@ def _checked(
     overrides: Sequence[Sequence[str]],
     open_data: OpenData,
 ) -> Plan:
-    metrics.check_trackers(configs[0].train.tracking)
+    check_trackers(configs[0].train.tracking)
     configs = [
         run.pinned(config, given)
         for run, config, given in zip(runs, configs, overrides, strict=True)
@@ -108,8 +109,7 @@ def _checked(
             raise ValueError(
                 f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
             )
-    # A step that only some members have saved is nobody's: all go on from the last common one.
-    start_step = max(set.intersection(*(set(run.steps()) for run in runs)), default=0)
+    start_step = max(common_steps(runs), default=0)
     started_from = [c for c in configs if c.start_from] if start_step == 0 else []
     params = [starting_params(config) for config in started_from]
     data, tokenizers = [], {}
@@ -173,7 +173,7 @@ def write_records(plan: Plan, command: str) -> None:
     if distributed.is_primary_host():
         for run, config, own in zip(plan.runs, plan.configs, plan.overrides, strict=True):
             tokenizer_path = plan.data[0].tokenizer_path
-            if not (run.path / "config.json").exists():
+            if not run.is_started():
                 sha256 = Tokenizer(tokenizer_path).fingerprint if tokenizer_path else None
                 run.write_config(config, own, sha256)
             if command:

@@ -79,7 +79,7 @@ def train_sweep(
         runs = {member.name: RunDirectory(workdir / member.name) for member in members}
         # A sweep begun before a field is finished as it was begun, members not started yet
         # included: on one seed's rows, and so in one group.
-        for run in [run for run in runs.values() if (run.path / "config.json").exists()][:1]:
+        for run in [run for run in runs.values() if run.is_started()][:1]:
             members = [m._replace(config=run.kept(m.config, m.overrides)) for m in members]
     groups: dict[tuple[ExperimentConfig, ...], list[SweepMember]] = {}
     for member in members if only is None else [members[only]]:
