@@ -5,6 +5,7 @@
       train/  validation/         token stores (data.store)
       prepare.json                what went in and came out; written last: it makes the folder valid
       progress.json               the shards finished so far; a stopped run goes on after them
+      verified.json               of a large folder: sizes and times of its files, found whole
 
 Every document is stored as [BOS] + ids + [EOS]. Documents go to validation if they are in a file
 named so, or, in a source without such files, by a hash of their text: one in a hundred, or of
