@@ -15,7 +15,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 REV ?= HEAD
 
-.PHONY: help setup demo test test-fast test-hf test-tpu compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-tpu compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 12
@@ -37,10 +37,14 @@ demo: setup  ## train eight small models, measure how far each sees, draw the fi
 	$(PY) report.py $(RUN)
 
 test: setup  ## the whole suite
-	$(PY) -m pytest -n 2 --dist loadfile -m "not hf"
+	$(PY) -m pytest -n 2 --dist loadfile -m "not hf and not long"
 
 test-fast: setup  ## what takes seconds; compiled quickly, not well
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist loadfile -m "not hf and not slow"
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist loadfile -m "not hf and not slow and not long"
+
+test-all: setup  ## the suite, what samples for minutes, then test-hf and test-tpu
+	$(PY) -m pytest -n 2 --dist loadfile -m "not hf"
+	$(MAKE) test-hf test-tpu
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"

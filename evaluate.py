@@ -8,7 +8,8 @@ options:
   -h, --help                  show this
   --tasks TASK[,TASK...]      those below, with parameters in brackets (default: the config's)
   --lengths TOKENS[,TOKENS...]
-                              context lengths (default: the config's, or the trained one)
+                              context lengths, 1024 or 1k (default: the config's, or what it was
+                              trained at)
   --documents N               for each task and length (default: the config's; of perplexity, what
                               100,000 tokens take); of text, as many as there are
   --rotary EXPR[,EXPR...]     evaluate with these variants, below, with parameters in brackets;
@@ -21,6 +22,8 @@ options:
                               --documents, and no more)
   --step N[,N...]             checkpoints, or `stages`: the last of every stage of a run (default:
                               the newest)
+  --out DIR                   keep the rows in DIR, beside copies of what a report reads, and leave
+                              the runs as they are; of several paths, in DIR/NAME each
 
 examples:
   python evaluate.py runs/demo            every member, with the tasks and lengths of its config
@@ -33,13 +36,13 @@ examples:
   python evaluate.py runs/demo --step1 base=1e3,1e4,1e5 --lengths 1024
                                           loss of the first rows before any update, by variant
 
-Rows are written to results.jsonl in each run directory and replace those of the same task, length,
-step and rotary variant. Effective context [95% CI]: the distance in tokens at which accuracy has
-first fallen half-way from its ceiling (accuracy at short distances) to chance. NOT_LEARNED: the
-ceiling itself is too low to ask. "> 250": surely below half-way at no distance asked. "dips":
-accuracy comes back after it fell, so that one number does not describe it. Worst bin: the least
-accuracy over an eighth of an octave of distances, or wider where it has fewer than 30 answers.
-Mean: accuracy, mean over all distances.
+Rows are written to results.jsonl in each run directory (or under --out) and replace those of the
+same task, length, step and rotary variant. Effective context [95% CI]: the distance in tokens at
+which accuracy has first fallen half-way from its ceiling (accuracy at short distances) to chance.
+NOT_LEARNED: the ceiling itself is too low to ask. "> 250": surely below half-way at no distance
+asked. "dips": accuracy comes back after it fell, so that one number does not describe it. Worst
+bin: the least accuracy over an eighth of an octave of distances, or wider where it has fewer than
+30 answers. Mean: accuracy, mean over all distances.
 """
 
 import argparse
@@ -53,21 +56,30 @@ from collections.abc import Sequence
 from rich.console import Console
 
 import evals
+from experiment.run import find_runs
 from model import rotary as rotary_lib
-from settings.commands import Parser
-from settings.expressions import split_commas
+from settings.commands import Parser, expression_list, token_list
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
-    args = _parser().parse_args(arguments)
-    # Not needed by --help: it takes seconds, and an accelerator.
+    parser = _parser()
+    args = parser.parse_args(arguments)
+    try:
+        find_runs(args.paths)
+        for task in args.tasks or ():
+            evals.parse(task)
+    except ValueError as error:
+        parser.error(str(error))
+    # Help, and a slip of the hand, do not need it: it takes seconds, and an accelerator.
     from evals import runner
+    from evals.copies import Copies
     from reporting.tables import tables
 
     console = Console(stderr=True)
     results: runner.Evaluated = []
     try:
+        copies = Copies(args.paths, args.out) if args.out else None
         options = runner.Options(
             tasks=args.tasks,
             lengths=args.lengths,
@@ -78,19 +90,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = options.with_step1(args.step1) if args.step1 else options
         for paths, step in runner.checkpoints(args.paths, args.step):
             at_step = dataclasses.replace(options, step=step)
-            results += runner.evaluate(paths, at_step, console=console)
+            results += runner.evaluate(paths, at_step, console=console, copies=copies)
     except ValueError as error:
-        print(f"evaluate.py: error: {error}", file=sys.stderr)
-        return 2
+        parser.error(str(error))
     except KeyboardInterrupt:
         return 130
     given = sys.argv[1:] if arguments is None else arguments
     for run, *_ in results:
-        run.record_command(shlex.join(["python", "evaluate.py", *given]))
+        place = copies.of(run) if copies else run
+        place.record_command(shlex.join(["python", "evaluate.py", *given]))
     out = Console(width=max(Console().width, 120))  # wider than a pipe's 80: rows stay lines
     for table in tables(results):
         out.print(table)
-    paths = " ".join(map(str, args.paths))
+    paths = " ".join(map(str, copies.roots if copies else args.paths))
     out.print(f"rows: results.jsonl of each run; figures: python report.py {paths}", soft_wrap=True)
     return 0
 
@@ -108,23 +120,15 @@ class _Parser(Parser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="evaluate.py")
     parser.add_argument("paths", nargs="+", metavar="RUN_OR_SWEEP_DIR")
-    parser.add_argument("--tasks", type=split_commas)
-    parser.add_argument("--lengths", type=_integers)
+    parser.add_argument("--tasks", type=expression_list)
+    parser.add_argument("--lengths", type=token_list)
     parser.add_argument("--documents", type=int)
-    parser.add_argument("--rotary", type=split_commas, default=["trained"])
+    parser.add_argument("--rotary", type=expression_list, default=["trained"])
     parser.add_argument("--step1")
     parser.add_argument("--precision", type=float)
     parser.add_argument("--step")
+    parser.add_argument("--out")
     return parser
-
-
-def _integers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a comma list of numbers of tokens, like 256,512"
-        ) from None
 
 
 def _listed_tasks() -> str:

@@ -16,6 +16,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from experiment.run import find_runs
+from reporting.paths import is_page, page_of
 from settings.commands import Parser
 
 
@@ -32,16 +34,17 @@ def main() -> None:
         "--own", action="append", metavar="FILE.py", help="code of yours that tasks in DIR are of"
     )
     args = parser.parse_args()
-    # After parsing: --help needs none of matplotlib and JAX.
-    from reporting.writing import is_page, page_of, write
-
     # A pattern like runs/* names the pages of several directories too.
     dirs = [path for path in args.dirs if not is_page(path)] or args.dirs
     out = args.out or page_of(dirs)
     try:
+        find_runs(dirs)
+        # After parsing: help, and a slip of the hand, need none of matplotlib and JAX.
+        from reporting.writing import write
+
         write(dirs, out, shlex.join(["python", *sys.argv]))
     except (ValueError, OSError) as error:
-        parser.error(str(error).replace("\n", " "))
+        parser.error(str(error))
     print(out)
 
 

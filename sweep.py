@@ -9,10 +9,10 @@ train one group after another. Each member's directory is what `train.py` would 
 
 import shlex
 import sys
-from pathlib import Path
 
 from configs import add_process_arguments, argument_parser, find_config
 from experiment import overrides
+from settings.places import local
 
 
 def main() -> int:
@@ -22,19 +22,24 @@ def main() -> int:
     parser.add_argument("--list-members", action="store_true", help="print their names, in order")
     add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
-    # After parsing: --help needs none of JAX.
+    given = arguments.overrides
+    try:
+        workdir = local(arguments.workdir)
+        config = find_config(arguments.config)
+        members = overrides.make_members(config, given)
+    except ValueError as error:
+        parser.error(str(error))
+    if arguments.list_members:
+        print(*(member.name for member in members), sep="\n")
+        return 0
+    # After parsing: help, and a slip of the hand, need none of JAX.
     import evals
     from experiment import distributed
-    from training.sweep import make_members, train_sweep
+    from training.divergence import DivergedError
+    from training.sweep import train_sweep
 
-    workdir, given = Path(arguments.workdir), arguments.overrides
     try:
-        if arguments.list_members:
-            members = make_members(find_config(arguments.config), given)
-            print(*(member.name for member in members), sep="\n")
-            return 0
         distributed.initialize(arguments)
-        config = find_config(arguments.config)
         command = shlex.join(["python", *sys.argv])
         finished = train_sweep(
             config,
@@ -44,9 +49,10 @@ def main() -> int:
             only=arguments.member,
             make_ask=evals.while_training,
         )
+    except DivergedError as error:
+        parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
     except ValueError as error:
-        one_line = f"sweep.py: error: {error}\n"
-        parser.exit(2, one_line if distributed.is_primary_host() else None)
+        parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
     except KeyboardInterrupt:  # before the first step there is nothing to save
         return 130
     if finished and arguments.member is None and distributed.is_primary_host():

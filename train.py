@@ -8,6 +8,7 @@ import sys
 
 from configs import add_process_arguments, argument_parser, find_config
 from experiment import overrides
+from experiment.run import RunDirectory
 
 
 def main() -> int:
@@ -15,24 +16,27 @@ def main() -> int:
     parser = argument_parser("train.py", __doc__)
     add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
-    # After parsing: --help needs none of JAX.
+    try:
+        config = overrides.apply(find_config(arguments.config), arguments.overrides)
+        run = RunDirectory(arguments.workdir)
+    except ValueError as error:
+        parser.error(str(error))
+    # After parsing: help, and a slip of the hand, need none of JAX.
     import evals
     from experiment import distributed
-    from experiment.run import RunDirectory
+    from training.divergence import DivergedError
     from training.loop import train
     from training.plan import make_plan
 
     try:
         distributed.initialize(arguments)
-        with distributed.refusing_together():
-            config = overrides.apply(find_config(arguments.config), arguments.overrides)
-            run = RunDirectory(arguments.workdir)
         command = shlex.join(["python", *sys.argv])
         plan = make_plan([config], [run], overrides=[arguments.overrides])
         finished = train(plan, command=command, ask=evals.while_training(config))
+    except DivergedError as error:
+        parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
     except ValueError as error:
-        one_line = f"train.py: error: {error}\n"
-        parser.exit(2, one_line if distributed.is_primary_host() else None)
+        parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
     except KeyboardInterrupt:  # before the first step there is nothing to save
         return 130
     if finished and distributed.is_primary_host():

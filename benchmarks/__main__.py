@@ -4,6 +4,8 @@ import argparse
 import importlib
 import sys
 
+from settings.commands import Parser
+
 # Imported only when asked for: torch and jax take seconds each.
 BENCHMARKS = {
     "train-step": "our training step beside transformers' Llama and torch's AdamW (needs torch)",
@@ -17,7 +19,7 @@ BENCHMARKS = {
 
 def main() -> int:
     listed = "\n".join(f"  {name:<12} {text}" for name, text in BENCHMARKS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks",
         description=f"{__doc__}\n\n{listed}",
         epilog="Certified bounds have a command of their own: python -m benchmarks.theory --help",
@@ -30,7 +32,7 @@ def main() -> int:
     try:
         module.main(arguments.rounds)
     except ValueError as error:
-        parser.exit(2, f"benchmarks: error: {error}\n")
+        parser.error(str(error))
     return 0
 
 

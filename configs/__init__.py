@@ -10,10 +10,10 @@ import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiment import overrides
+from experiment import fields, overrides
 from experiment.config import ExperimentConfig
 from settings.commands import Parser
-from settings.expressions import nearest
+from settings.messages import nearest
 
 
 def argument_parser(program: str, description: str | None, *more: str) -> Parser:
@@ -29,10 +29,29 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
         prog=program, description=description, formatter_class=argparse.RawTextHelpFormatter
     )
     add = parser.add_argument
+    add(
+        "--help-fields",
+        nargs="?",
+        const="small",
+        metavar="CONFIG",
+        action=_ShowFields,
+        help="every field with its value in CONFIG (small), and what it may be",
+    )
     add("config", metavar="CONFIG", help="a config's name, from the list below")
     add("--workdir", metavar="DIR", required=True, help="where results go")
     add("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
     return parser
+
+
+class _ShowFields(argparse.Action):
+    """Prints the fields and ends, as `--help` does."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        try:
+            print(fields.listed(find_config(str(values))), end="")
+        except ValueError as error:
+            parser.error(str(error))
+        parser.exit()
 
 
 def add_process_arguments(parser: argparse.ArgumentParser) -> None:

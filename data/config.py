@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from data import tasks
-from settings.checks import Bounds, Count, Share, check
+from settings.checks import Bounds, Share, check
+from settings.places import local
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,18 +47,20 @@ class DataConfig:
     tokenizer: str | None = None
     vocab_size: int = 1024
     subset_shares: tuple[tuple[str, Share], ...] = ()
-    context_length: Count
-    batch_size: Count
+    context_length: Annotated[int, Bounds(at_least=1, at_most=2**24)]
+    batch_size: Annotated[int, Bounds(at_least=1, at_most=2**24)]
     retrieval_fraction: Share = 0.0
     retrieval_tasks: tuple[str, ...] = ("kv", "lagcopy", "lines")
     documents: Literal[1, 2] = 2
     seed: int = 0
     on_bad_document: Literal["error", "skip"] = "error"
     prepared_root: str = "runs/data"
-    num_workers: Annotated[int, Bounds(at_least=0)] = 0
+    num_workers: Annotated[int, Bounds(at_least=0, at_most=1024)] = 0
 
     def __post_init__(self):
         check(self)
+        for path in filter(None, (self.path, self.tokenizer, self.prepared_root)):
+            local(path)
         if self.source in ("jsonl", "redpajama") and self.path is None:
             raise ValueError(f"data.source={self.source} needs data.path=FILE_OR_FOLDER")
         if not self.retrieval_tasks:

@@ -21,7 +21,7 @@ from data.packing import Row
 from data.prepare import prepare
 from data.store import TokenStore
 from data.threads import map_ahead
-from data.tokenizer import Tokenizer
+from data.verify import read_tokenizer
 
 Batch = dict[str, np.ndarray]
 _PREFETCH = 4  # batches built ahead
@@ -42,12 +42,15 @@ class TrainingData(NamedTuple):
       tokenizer_path: of the SentencePiece model; None where rows never were text.
       open_rows: from a split, "train" or "validation", to its rows. Raises ValueError if what is
         prepared is damaged, or too small for one row.
+      held_out: the store of held-out documents that a run keeps, because on another machine its
+        text is another; None: it keeps none.
     """
 
     config: DataConfig
     fingerprint: str
     tokenizer_path: Path | None
     open_rows: Callable[[str], Rows]
+    held_out: Path | None = None
 
 
 def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
@@ -62,14 +65,15 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
     """
     prepared = prepare(config) if prepared is None else prepared
     path, has_text = prepared / "tokenizer.model", config.source != "retrieval"
-    tokenizer = Tokenizer(path)
+    tokenizer = read_tokenizer(prepared)
 
     def open_rows(split: str) -> Rows:
         store = TokenStore(prepared / split) if has_text else None
         return mixture(config, store, tokenizer, split)
 
     of_text = TokenStore(prepared / "train").fingerprint if has_text else tokenizer.fingerprint
-    return TrainingData(config, of_text, path, open_rows)
+    held_out = prepared / "validation" if config.source == "local" else None
+    return TrainingData(config, of_text, path, open_rows, held_out)
 
 
 def rows_in_memory(

@@ -5,6 +5,7 @@
       train/  validation/         token stores (data.store)
       prepare.json                what went in and came out; written last: it makes the folder valid
       progress.json               the shards finished so far; a stopped run goes on after them
+      verified.json               of a large folder: sizes and times of its files, found whole
 
 Every document is stored as [BOS] + ids + [EOS]. Documents go to validation if they are in a file
 named so, or, in a source without such files, by a hash of their text: one in a hundred, or of
@@ -20,13 +21,16 @@ again at will:
     python -m data.prepare --source redpajama --path DIR          the files as published
 
 A run finds the result if its data.source, data.path, data.tokenizer or data.vocab_size and
-data.prepared_root are the same (here --out).
+data.prepared_root are the same (here --out), and reads it once to see that it is as it was written
+(`data.verify`). This reads it whatever was found before, says what is damaged and exits with 2:
+
+    python -m data.prepare --verify                               every folder under --out
+    python -m data.prepare --verify runs/data/jsonl-3f9c...
 """
 
 import argparse
 import contextlib
 import dataclasses
-import fcntl
 import functools
 import hashlib
 import json
@@ -44,10 +48,12 @@ import rich.progress
 from data import store as store_lib
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
-from data.files import write_atomically
+from data.files import check_writable, read_sealed, write_sealed
+from data.locks import in_turn
 from data.sources import LISTED, Document, InputFile, jsonl_files, local_files, read_documents
-from data.threads import map_ahead
+from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer
+from data.verify import SPLITS, check_whole, read_report, read_tokenizer, verify
 from settings.commands import Parser
 
 VERSION = 1  # of all that decides ids from text: raise it and everything is prepared anew
@@ -56,7 +62,6 @@ SLICE = 1 << 20  # characters encoded at a time
 UNIT = 1 << 18  # characters given to a thread at a time
 SAMPLE = 16 << 20  # characters a tokenizer is trained on ...
 SAMPLE_DOCUMENT = 1 << 14  # ... of which one document gives at most
-SPLITS = ("train", "validation")
 
 
 def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
@@ -67,7 +72,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     (trained on the text of "local" if none is given).
 
     Raises:
-      ValueError: on bad input, as `FILE:LINE: what is wrong`.
+      ValueError: on bad input, as `FILE:LINE: what is wrong`; if what is found is damaged.
     """
     root = Path(config.prepared_root)
     source = _source(config, show_progress)
@@ -85,30 +90,45 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
         settings["one_in"] = _one_in(config)  # not said before it was a choice
     name = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
     folder = root / f"{config.source}-{name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits, and then finds the work done
-        report_path = folder / "prepare.json"
-        if not report_path.exists():
-            tokenizer_path = folder / "tokenizer.model"
-            if not tokenizer_path.exists():
-                part = tokenizer_path.with_suffix(".part")
-                if given:
-                    part.write_bytes(given.model)
-                else:
-                    tokenizer_lib.train(_sample(source, config), part, config.vocab_size)
-                os.replace(part, tokenizer_path)
-            report = {"settings": settings, "path": config.path}
-            if config.source != "retrieval":
-                report |= _tokenize(config, source, folder, show_progress)
-            write_atomically(report_path, json.dumps(report, indent=1))
-        skipped = json.loads(report_path.read_text("utf-8")).get("skipped", {"count": 0})
-        if skipped["count"] and config.on_bad_document == "error":
-            raise ValueError(
-                f"{skipped['first'][0]} (and {skipped['count'] - 1} more); "
-                "on_bad_document=skip leaves such documents out"
-            )
+    # Who only reads needs no lock, and may not be allowed to write.
+    if not (folder / "prepare.json").exists():
+        check_writable(root, "name another data.prepared_root (of data.prepare: --out)")
+        folder.mkdir(parents=True, exist_ok=True)
+        with in_turn(folder / ".lock"):  # a second process waits, and then finds the work done
+            if not (folder / "prepare.json").exists():
+                _make(config, settings, source, folder, given, show_progress)
+    check_whole(folder, show_progress=show_progress)
+    skipped = read_report(folder).get("skipped", {"count": 0})
+    if skipped["count"] and config.on_bad_document == "error":
+        raise ValueError(
+            f"{skipped['first'][0]} (and {skipped['count'] - 1} more); "
+            "on_bad_document=skip leaves such documents out"
+        )
     return folder
+
+
+def _make(
+    config: DataConfig,
+    settings: dict,
+    source: "_Source",
+    folder: Path,
+    given: Tokenizer | None,
+    show_progress: bool,
+) -> None:
+    """Everything in the folder, `prepare.json` last."""
+    tokenizer_path = folder / "tokenizer.model"
+    if not tokenizer_path.exists():
+        part = tokenizer_path.with_suffix(".part")
+        if given:
+            part.write_bytes(given.model)
+        else:
+            tokenizer_lib.train(_sample(source, config), part, config.vocab_size)
+        os.replace(part, tokenizer_path)
+    tokenizer = read_tokenizer(folder)
+    report = {"settings": settings, "path": config.path, "tokenizer": tokenizer.fingerprint}
+    if config.source != "retrieval":
+        report |= _tokenize(config, source, folder, tokenizer, show_progress)
+    write_sealed(folder / "prepare.json", report)
 
 
 class _Source(NamedTuple):
@@ -269,8 +289,8 @@ class _Stores:
     Attributes:
       done: its content. after: place (file, line) of the first document that is not in a finished
         shard; shards: entries of each store; text_bytes: UTF-8 bytes of the text in each; subsets:
-        RedPajama subsets met; num_skipped, skipped: documents left out, how many and the first of
-        them; seconds: spent tokenizing, over all runs.
+        RedPajama subsets met; tokenizer: what gave the ids; num_skipped, skipped: documents left
+        out, how many and the first of them; seconds: spent tokenizing, over all runs.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, skipped: tuple[int, list[str]]):
@@ -284,13 +304,14 @@ class _Stores:
         self._started = time.monotonic()
         self._progress_path = folder / "progress.json"
         if self._progress_path.exists():
-            self.done = json.loads(self._progress_path.read_text("utf-8"))
+            self.done = read_sealed(self._progress_path)
         else:
             self.done = {
                 "after": [0, 1],
                 "shards": {split: [] for split in SPLITS},
                 "text_bytes": dict.fromkeys(SPLITS, 0),
                 "subsets": [],
+                "tokenizer": tokenizer.fingerprint,
                 "num_skipped": skipped[0],
                 "skipped": skipped[1],
                 "num_segments": 0,
@@ -333,7 +354,7 @@ class _Stores:
         now = time.monotonic()
         self.done["seconds"] += now - self._started
         self._started = now
-        write_atomically(self._progress_path, json.dumps(self.done, indent=1))
+        write_sealed(self._progress_path, self.done)
 
     def finish(self) -> dict:
         """Makes the shards two stores; the counts of each."""
@@ -352,10 +373,11 @@ class _Stores:
         return counts
 
 
-def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: bool) -> dict:
+def _tokenize(
+    config: DataConfig, source: _Source, folder: Path, tokenizer: Tokenizer, show_progress: bool
+) -> dict:
     """Writes both stores, and returns the counts for prepare.json."""
-    tokenizer = Tokenizer(folder / "tokenizer.model")
-    num_threads = _num_cpus()
+    num_threads = num_cpus()
     columns = (
         *rich.progress.Progress.get_default_columns(),
         rich.progress.DownloadColumn(),
@@ -390,13 +412,6 @@ def _tokenize(config: DataConfig, source: _Source, folder: Path, show_progress: 
         "seconds": round(done["seconds"], 3),
         "workers": num_threads,
     }
-
-
-def _num_cpus() -> int:
-    """Those this process may use, where the system tells (SLURM grants few of many)."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 # Command line
@@ -449,9 +464,22 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="DIR",
         help="root of the prepared data (default: %(default)s)",
     )
+    add(
+        "--verify",
+        nargs="?",
+        const="",
+        metavar="DIR",
+        help="read prepared data, all under --out or one folder, and say what is damaged",
+    )
     options = vars(parser.parse_args(arguments))
     options["subset_shares"] = tuple(options["subset_shares"])
+    verified = options.pop("verify")
     try:
+        if verified is not None:
+            wrong = verify(Path(verified or options["prepared_root"]))
+            for each in wrong:
+                print(f"{parser.prog}: error: {each}", file=sys.stderr)
+            return 2 if wrong else 0
         folder = prepare(DataConfig(**options))
     except (ValueError, OSError) as error:
         parser.error(str(error))
@@ -468,7 +496,7 @@ def _subset_share(argument: str) -> tuple[str, float]:
 
 
 def _print_report(folder: Path) -> None:
-    report = json.loads((folder / "prepare.json").read_text("utf-8"))
+    report = read_report(folder)
     print(folder)
     if "seconds" not in report:
         return  # only a tokenizer was made

@@ -10,18 +10,22 @@ of every document and nowhere else.
 """
 
 import bisect
+import dataclasses
+import functools
 import hashlib
 import itertools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data.files import write_atomically
+from data.files import DamagedError, read_sealed, write_sealed
+from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer
+from settings.checks import Count, check
 
 FORMAT = 1
 BLOCK = 2048  # ids a record
@@ -37,34 +41,34 @@ class TokenStore:
       num_documents: documents in the store.
 
     Raises:
-      ValueError: if `path` holds no store, or one of its files is missing, cut short or changed in
-        size.
+      ValueError: if `path` holds no store, or its index is damaged, or one of its files is missing,
+        cut short or changed in size. What is in them is read by `damages` only.
     """
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
         path = self.path / "store.json"
         try:
-            index = json.loads(path.read_text("utf-8"))
+            index = self._index = read_sealed(path)
         except FileNotFoundError:
             raise ValueError(f"{self.path}: no token store there (no store.json)") from None
-        except ValueError:
-            raise ValueError(f"{path}: not JSON; prepare the data again") from None
         if index.get("format") != FORMAT:
             raise ValueError(
                 f"{self.path}: store format {index.get('format')}, this version reads {FORMAT}; "
                 "prepare the data again"
             )
-        self.fingerprint: str = index["fingerprint"]
-        self.bos_id: int = index["bos_id"]
-        self._dtype = np.dtype(index["dtype"])
-        self._shards = index["shards"]
+        try:
+            self._shards = [Shard(**entry) for entry in index["shards"]]
+            self.fingerprint, self.bos_id = str(index["fingerprint"]), int(index["bos_id"])
+            self._dtype = np.dtype(index["dtype"])
+        except (KeyError, TypeError, ValueError):
+            raise DamagedError(f"{path}: damaged: not the index of a store") from None
         for shard in self._shards:
-            for name, size in shard["bytes"].items():
+            for name, size in shard.bytes.items():
                 _check_size(self.path / name, size)
         # In the stream: where each shard begins, and at last where the stream ends.
-        self._token_bounds = [0, *itertools.accumulate(s["tokens"] for s in self._shards)]
-        self._document_bounds = [0, *itertools.accumulate(s["documents"] for s in self._shards)]
+        self._token_bounds = [0, *itertools.accumulate(s.tokens for s in self._shards)]
+        self._document_bounds = [0, *itertools.accumulate(s.documents for s in self._shards)]
         self.num_tokens, self.num_documents = self._token_bounds[-1], self._document_bounds[-1]
         self._readers: dict[int, Any] = {}
         self._starts: dict[int, np.ndarray] = {}
@@ -87,7 +91,7 @@ class TokenStore:
         while filled < length:
             shard = bisect.bisect_right(self._token_bounds, start + filled) - 1
             within = start + filled - self._token_bounds[shard]
-            count = min(length - filled, self._shards[shard]["tokens"] - within)
+            count = min(length - filled, self._shards[shard].tokens - within)
             first, last = within // BLOCK, (within + count - 1) // BLOCK
             ids = np.frombuffer(self._records(shard, first, last + 1), self._dtype)
             found[filled : filled + count] = ids[within - first * BLOCK :][:count]
@@ -95,16 +99,14 @@ class TokenStore:
         return found
 
     def _records(self, shard: int, first: int, end: int) -> bytes:
-        path = self.path / f"{self._shards[shard]['name']}.array_record"
+        info = self._shards[shard]
+        path = self.path / info.records
         try:
             if shard not in self._readers:
-                self._readers[shard] = _open_records(
-                    path, self._shards[shard]["tokens"], self._dtype
-                )
-            records = self._readers[shard].read(list(range(first, end)))
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise ValueError(f"{path}: damaged ({error}); prepare the data again") from None
-        return b"".join(records)
+                self._readers[shard] = _open_records(path, info.tokens, self._dtype)
+            return b"".join(self._readers[shard].read(list(range(first, end))))
+        except _UNREADABLE as error:
+            raise DamagedError(_unreadable(path, error)) from None
 
     def document_span(self, document: int) -> tuple[int, int]:
         """Where a document begins and ends in the stream."""
@@ -114,9 +116,9 @@ class TokenStore:
         info, before = self._shards[shard], self._token_bounds[shard]
         within = document - self._document_bounds[shard]
         if shard not in self._starts:
-            self._starts[shard] = np.load(self.path / f"{info['name']}.starts.npy", mmap_mode="r")
+            self._starts[shard] = _open_starts(self.path / info.starts)
         starts = self._starts[shard]
-        end = starts[within + 1] if within + 1 < info["documents"] else info["tokens"]
+        end = starts[within + 1] if within + 1 < info.documents else info.tokens
         return before + int(starts[within]), before + int(end)
 
     def document(self, document: int) -> np.ndarray:
@@ -124,14 +126,112 @@ class TokenStore:
         start, end = self.document_span(document)
         return self.read(start, end - start)
 
+    def damages(
+        self, tokenizer: Tokenizer, on_bytes: Callable[[int], None] = lambda count: None
+    ) -> Iterator[str]:
+        """What is not as it was written, a sentence a file: all of the store is read for it.
+
+        Of stores made before indices had a digest too: all that an index says follows from the ids
+        and the tokenizer.
+
+        Args:
+          tokenizer: what gave the ids.
+          on_bytes: told how many bytes of ids were read, as they are, by several threads.
+        """
+        said = _index([dataclasses.asdict(shard) for shard in self._shards], tokenizer)
+        if wrong := [name for name in said if said[name] != self._index[name]]:
+            yield (
+                f"{self.path / 'store.json'}: damaged: its {wrong[0]} is not that of its shards "
+                "and the tokenizer"
+            )
+        look = functools.partial(self._shard_damage, on_bytes=on_bytes)
+        num_threads = num_cpus()
+        found = map_ahead(look, self._shards, num_threads=num_threads, ahead=2 * num_threads)
+        yield from filter(None, found)
+
+    def _shard_damage(self, shard: "Shard", on_bytes: Callable[[int], None]) -> str | None:
+        path = self.path / shard.records
+        digest, num_ids, starts = hashlib.sha256(), 0, []
+        num_records = -(-shard.tokens // BLOCK)
+        try:
+            reader = _open_records(path, shard.tokens, self._dtype)
+            for first in range(0, num_records, _READ_AT_ONCE):
+                numbers = range(first, min(first + _READ_AT_ONCE, num_records))
+                records = b"".join(reader.read(list(numbers)))
+                digest.update(records)
+                ids = np.frombuffer(records, self._dtype)
+                starts.append(num_ids + np.flatnonzero(ids == self.bos_id))
+                num_ids += len(ids)
+                on_bytes(len(records))
+        except _UNREADABLE as error:
+            return _unreadable(path, error)
+        if digest.hexdigest() != shard.sha256 or num_ids != shard.tokens:
+            return f"{path}: damaged: the ids are not those that were written"
+        try:
+            recorded = _open_starts(self.path / shard.starts)
+        except DamagedError as error:
+            return error.what
+        if not np.array_equal(np.concatenate(starts), recorded) or len(recorded) != shard.documents:
+            return f"{self.path / shard.starts}: damaged: not where the documents begin"
+        return None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shard:
+    """What `store.json` says of a shard.
+
+    Attributes:
+      name: of its files, without what tells them apart.
+      tokens, documents: in it.
+      sha256: of its ids, as they are stored.
+      bytes: sizes of its files, by their names.
+    """
+
+    name: str
+    tokens: Count
+    documents: Count
+    sha256: str
+    bytes: dict[str, int]
+
+    def __post_init__(self):
+        check(self)
+        if set(self.bytes) != {self.records, self.starts}:
+            raise ValueError(f"bytes must be those of {self.records} and {self.starts}")
+
+    @property
+    def records(self) -> str:
+        """The file of ids."""
+        return f"{self.name}.array_record"
+
+    @property
+    def starts(self) -> str:
+        """The file of where documents begin."""
+        return f"{self.name}.starts.npy"
+
 
 def _check_size(path: Path, size: int) -> None:
     try:
         found = path.stat().st_size
     except FileNotFoundError:
-        raise ValueError(f"{path}: missing; prepare the data again") from None
+        raise DamagedError(f"{path}: missing") from None
     if found != size:
-        raise ValueError(f"{path}: {found} bytes where {size} were written; prepare the data again")
+        raise DamagedError(f"{path}: {found} bytes where {size} were written")
+
+
+_READ_AT_ONCE = 1024  # records
+_UNREADABLE = (RuntimeError, ValueError, IndexError)  # what readers of records raise
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    reason = (str(error).splitlines() or [""])[0][:100]
+    return f"{path}: damaged: a record cannot be read ({reason})"
+
+
+def _open_starts(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r")
+    except Exception:  # numpy reads the header as Python: a damaged one can raise nearly anything
+        raise DamagedError(f"{path}: damaged: not an array that can be read") from None
 
 
 def _open_records(path: Path, num_tokens: int, dtype: np.dtype) -> Any:
@@ -253,12 +353,15 @@ def write_index(folder: Path, shards: Sequence[dict], tokenizer: Tokenizer) -> N
       shards: entries from `ShardWriter.finish`, in order.
       tokenizer: what gave the ids.
     """
+    write_sealed(folder / "store.json", _index(shards, tokenizer))
+
+
+def _index(shards: Sequence[dict], tokenizer: Tokenizer) -> dict[str, Any]:
     identity = [FORMAT, tokenizer.fingerprint, *(shard["sha256"] for shard in shards)]
-    index = {
+    return {
         "format": FORMAT,
         "fingerprint": hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
         "bos_id": tokenizer.bos_id,
         "dtype": store_dtype(tokenizer.vocab_size).str,
         "shards": list(shards),
     }
-    write_atomically(folder / "store.json", json.dumps(index, indent=1))

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -76,6 +77,8 @@ class Asked:
       split: "train", or anything else for documents that training never holds.
       distances: ask mostly at these, first and last, in tokens, as far as there is room for them;
         tasks that cannot choose distances do not look at it.
+      held_out: the store of held-out documents that the run keeps; None, or nothing there: they are
+        found as training finds its text.
     """
 
     data: DataConfig
@@ -84,6 +87,7 @@ class Asked:
     seed: int
     split: str = "validation"
     distances: tuple[int, int] | None = None
+    held_out: Path | None = None
 
 
 class Draw(NamedTuple):

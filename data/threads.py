@@ -1,6 +1,7 @@
 """Work done by threads, ahead of whoever waits for it."""
 
 import itertools
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,3 +21,10 @@ def map_ahead(
         while running:
             yield running.popleft().result()
             running.extend(threads.submit(function, item) for item in itertools.islice(items, 1))
+
+
+def num_cpus() -> int:
+    """Those this process may use, where the system tells (SLURM grants few of many)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-import io
 import itertools
 import re
 import string
@@ -13,6 +12,9 @@ from pathlib import Path
 import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
+
+from data.bpe import train_bpe
+from data.files import DamagedError
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
 NUM_SPECIAL = 3 + 256  # <unk> <s> </s> and the 256 byte pieces
@@ -34,14 +36,18 @@ class Tokenizer:
       bos_id, eos_id: ids that begin and end a document.
 
     Raises:
+      DamagedError: if the file has another sha256 than the one given.
       ValueError: if `path` is missing or is no SentencePiece model, or the model has no BOS or EOS.
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, *, sha256: str | None = None):
         try:
             self.model = Path(path).read_bytes()
         except OSError as error:
             raise ValueError(f"{path}: no tokenizer there ({error.strerror})") from None
+        # Before SentencePiece reads it: what that makes of a damaged model nobody knows.
+        if sha256 and self.fingerprint != sha256:
+            raise DamagedError(f"{path}: damaged: not the tokenizer that was written")
         try:
             self.bos_id, self.eos_id = self._processor.bos_id(), self._processor.eos_id()
         except RuntimeError:
@@ -191,7 +197,8 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     a quarter of the free pieces; the rest is coded as bytes.
 
     Raises:
-      ValueError: if there is no text, or `vocab_size` has no room for bytes, symbols and ASCII.
+      ValueError: if there is no text, or `vocab_size` has no room for bytes, symbols and ASCII, or
+        is too large for the text.
     """
     lines = [line for text in texts for line in _training_lines(text)]
     counts = Counter(itertools.chain.from_iterable(lines))
@@ -211,29 +218,26 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
         alphabet.add(character)
         covered += count
     others = re.compile(f"[^{re.escape(''.join(sorted(alphabet)))}]+")
-    model = io.BytesIO()
+    options = dict(
+        vocab_size=vocab_size,
+        character_coverage=1.0,  # of what is left: the trainer accepts no less than 0.98
+        required_chars="".join(sorted(ascii_pieces)),
+        user_defined_symbols=_SYMBOLS,
+        byte_fallback=True,
+        split_digits=True,
+        normalization_rule_name="identity",
+        add_dummy_prefix=False,
+        remove_extra_whitespaces=False,
+        allow_whitespace_only_pieces=True,
+        max_sentence_length=8 * _TRAINING_LINE,
+        minloglevel=2,
+    )
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(part for line in lines for part in others.split(line) if part),
-            model_writer=model,
-            model_type="bpe",
-            vocab_size=vocab_size,
-            character_coverage=1.0,  # of what is left: the trainer accepts no less than 0.98
-            required_chars="".join(sorted(ascii_pieces)),
-            user_defined_symbols=_SYMBOLS,
-            byte_fallback=True,
-            split_digits=True,
-            normalization_rule_name="identity",
-            add_dummy_prefix=False,
-            remove_extra_whitespaces=False,
-            allow_whitespace_only_pieces=True,
-            max_sentence_length=8 * _TRAINING_LINE,
-            minloglevel=2,
-        )
+        model = train_bpe((part for line in lines for part in others.split(line) if part), options)
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1]
         raise ValueError(f"vocab_size={vocab_size} does not suit this text: {reason}") from None
-    Path(path).write_bytes(model.getvalue())
+    Path(path).write_bytes(model)
 
 
 def _training_lines(text: str) -> Iterator[str]:

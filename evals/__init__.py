@@ -10,6 +10,7 @@ that differ from their defaults; `path/to/mine.py:Echo(n=2)` is a task of the us
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 
 import data.tasks
 import evals.tasks as asked_tasks
@@ -37,6 +38,7 @@ def asked(
     tokenizer: Tokenizer,
     length: int,
     distances: tuple[int, int] | None = None,
+    held_out: Path | None = None,
 ) -> Asked:
     """What a task is to make documents for, when a run is evaluated at `length` tokens."""
     return Asked(
@@ -45,6 +47,7 @@ def asked(
         length=length,
         seed=config.evals.seed,
         distances=distances,
+        held_out=held_out,
     )
 
 

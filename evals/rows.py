@@ -14,7 +14,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from data.files import write_atomically
+from data.locks import in_turn
 from data.task import Results
+from experiment.records import parse_json
+from settings.checks import problem
+from settings.messages import quoted
 
 Rows = Results
 
@@ -84,6 +88,13 @@ def _evaluations(rows: Rows) -> list[tuple]:
     return list(zip(*(rows[name].tolist() for name in EVALUATION), strict=True))
 
 
+def add(path: Path, new: Rows) -> None:
+    """`replace` in the file `path`, in turn with other processes: none loses what another found."""
+    with in_turn(path.with_name(f".{path.name}.lock")):
+        old = read(path) if path.exists() else columns([])
+        write(path, replace(old, new))
+
+
 def write(path: Path, rows: Rows) -> None:
     """Writes rows as JSON lines; whoever reads `path` sees the old file or the new one, whole."""
     lists = [
@@ -101,7 +112,7 @@ def read(path: Path) -> Rows:
       ValueError: at the first line that is not a row of this schema, named as file:line.
     """
     parts, number = [], 1
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         # Blocks: objects of a whole file would take twenty times its size.
         while lines := list(itertools.islice(file, _BLOCK)):
             part = _parse(lines)
@@ -116,40 +127,43 @@ _BLOCK = 4096
 _values = operator.itemgetter(*SCHEMA)
 
 
-def _parse(lines: Sequence[str]) -> Rows | None:
+def _parse(lines: Sequence[bytes]) -> Rows | None:
     """The rows of all lines at once, at half the cost of one by one; None if any is not a row."""
     try:
-        rows = json.loads(f"[{','.join(lines)}]")
+        rows = json.loads((b"[" + b",".join(lines) + b"]").decode())
         values = list(zip(*map(_values, rows), strict=True))
-    except (json.JSONDecodeError, KeyError, TypeError, IndexError):
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
     whole = len(rows) == len(lines) and set(map(len, rows)) == {len(SCHEMA)}
     typed = zip(values, SCHEMA.values(), strict=True)
     if not whole or any(not set(map(type, column)) <= _JSON_TYPES[kind] for column, kind in typed):
         return None
-    return {
-        name: np.array(column, _DTYPES[kind])
-        for column, (name, kind) in zip(values, SCHEMA.items(), strict=True)
-    }
+    try:
+        columns = {
+            name: np.array(column, _DTYPES[kind])
+            for column, (name, kind) in zip(values, SCHEMA.items(), strict=True)
+        }
+    except OverflowError:  # an integer of more than 64 bits
+        return None
+    floats = [columns[name] for name, kind in SCHEMA.items() if kind is float]
+    return None if np.isinf(floats).any() else columns
 
 
-def _refuse(lines: Sequence[str], path: Path, first: int) -> NoReturn:
+def _refuse(lines: Sequence[bytes], path: Path, first: int) -> NoReturn:
     """Raises ValueError at the first of the lines that is no row; they begin at line `first`."""
     for number, line in enumerate(lines, start=first):
         where = f"{path}:{number}"
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(
-                f"{where}: not JSON ({error.msg}); delete the file and evaluate again"
-            ) from error
+            row = parse_json(line)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}; delete the file and evaluate again") from error
         _check(row, where)
     raise AssertionError(f"{path}: every line of it is a row, all of them are not")
 
 
 def _check(row: Any, where: str) -> None:
     if not isinstance(row, dict):
-        raise ValueError(f"{where}: a result row must be a JSON object, got {row!r:.40}")
+        raise ValueError(f"{where}: a result row must be a JSON object, got {quoted(row)}")
     if row.keys() != SCHEMA.keys():
         missing = [f"lacks {name!r}" for name in SCHEMA if name not in row]
         extra = [f"has unknown {name!r}" for name in row if name not in SCHEMA]
@@ -159,4 +173,6 @@ def _check(row: Any, where: str) -> None:
         )
     for name, kind in SCHEMA.items():
         if type(row[name]) not in _JSON_TYPES[kind]:
-            raise ValueError(f"{where}: {name} must be {kind.__name__}, got {row[name]!r}")
+            raise ValueError(f"{where}: {name} must be {kind.__name__}, got {quoted(row[name])}")
+        if wrong := kind in (int, float) and row[name] is not None and problem(row[name], kind):
+            raise ValueError(f"{where}: {name} must be {wrong}")

@@ -9,15 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 import evals
+from data.files import check_writable
 from data.task import Document, Task
 from data.tokenizer import Tokenizer
 from evals import kinds, rows
+from evals.copies import Copies
 from evals.estimate.sequential import next_round
+from evals.progress import Progress
 from evals.rows import TRAINED, Rows
 from evals.score import AnswerScores, Candidate, check_fits, score
+from evals.text import MissingTextError
 from experiment import stages
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig
@@ -42,8 +45,8 @@ class Options:
     """What to ask.
 
     Attributes:
-      tasks: expressions, `needle(haystack=noise)`; None: the config's, less those that cannot be
-        asked.
+      tasks: expressions, `needle(haystack=noise)`, less those whose text is not to be had here;
+        None: the config's, less those that cannot be asked.
       lengths: context lengths in tokens; None: the config's, or the trained one.
       documents: documents a task and length; None: the config's, or `Task.num_documents`.
       variants: rotary variants to evaluate with, as expressions; parameters left out are the
@@ -173,6 +176,7 @@ def evaluate(
     options: Options | None = None,
     *,
     console: Console | None = None,
+    copies: Copies | None = None,
 ) -> Evaluated:
     """Evaluates runs and writes their result rows.
 
@@ -180,21 +184,24 @@ def evaluate(
       run_paths: run directories and sweep directories.
       options: what to ask.
       console: where progress and notices go; None: nowhere.
+      copies: where rows go; None: into the runs.
 
     Returns:
       Each run, its config at that step, and its new rows.
 
     Raises:
-      ValueError: for a directory that is no run, a length at which a task cannot be asked or that
-        does not fit the memory, a variant or step that does not exist, a results file of another
-        schema.
+      ValueError: for a directory that is no run or cannot be written to, a length at which a task
+        cannot be asked or that does not fit the memory, a variant or step that does not exist, a
+        results file of another schema.
     """
     options, console = options or Options(), console or Console(quiet=True)
     notice = functools.partial(console.print, style="yellow", markup=False, highlight=False)
     # Once, however many of the paths lead to it.
     runs = list({run.path.resolve(): run for run in find_runs(run_paths)}.values())
-    # Read before hours of work: a file that cannot be added to is an error now.
+    # Before hours of work: a file that cannot be added to is an error now.
     for run in runs:
+        if copies is None:
+            check_writable(run.path, "keep the rows elsewhere: --out DIR")
         _old_rows(run)
     members = _load(runs, options, notice)
     groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
@@ -203,8 +210,9 @@ def evaluate(
     for group in groups:
         group.check_fits()
 
+    places = {run.path: copies.of(run) if copies else run for run in runs}
     results = {run.path: rows.columns([]) for run in runs}
-    with _progress(console) as progress:
+    with Progress(console) as progress:
         total = sum(group.cost(group.questions) for group in groups)
         bar = progress.add_task("", total=total)
         advance = functools.partial(progress.advance, bar)
@@ -221,7 +229,7 @@ def evaluate(
                 answered = zip(new, group.owners, strict=True)
                 own = rows.concatenate([found for found, of in answered if of[0] is member])
                 assert member.run
-                rows.write(member.run.results_path, rows.replace(_old_rows(member.run), own))
+                rows.add(places[member.run.path].results_path, own)
                 results[member.run.path] = rows.concatenate([results[member.run.path], own])
     return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
 
@@ -289,11 +297,6 @@ def network(config: ModelConfig) -> ModelConfig:
     )
 
 
-def _progress(console: Console) -> Progress:
-    shown = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    return Progress(*shown, console=console, transient=True, disable=not console.is_terminal)
-
-
 def _old_rows(run: RunDirectory) -> Rows:
     return rows.read(run.results_path) if run.results_path.exists() else rows.columns([])
 
@@ -315,8 +318,7 @@ def _load(
                 chosen[_variant(text, config)] = None
             except ValueError as error:
                 refusals[text].append((run, error))
-        tokenizer = Tokenizer(run.tokenizer_path)
-        members.append(Loaded(run.name, config, tokenizer, params, step, tuple(chosen), run))
+        members.append(Loaded(run.name, config, run.tokenizer, params, step, tuple(chosen), run))
     for refused in refusals.values():
         if len(refused) == len(runs):
             raise refused[0][1]
@@ -351,21 +353,26 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
 def _questions(member: Loaded, options: Options, notice: Callable[[str], None]) -> list[Questions]:
     config = member.config
     lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
-    questions = []
+    held_out = member.run.held_out_path if member.run else None
+    questions, left_out = [], []
     for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
         task = evals.parse(name)
         try:
-            asked = evals.asked(config, member.tokenizer, length)
+            asked = evals.asked(config, member.tokenizer, length, held_out=held_out)
             count = options.documents or task.num_documents(asked, config.evals.documents)
             documents = task.documents(asked, range(count))
             if not documents:
                 raise ValueError(f"{name} at length {length} has nothing to ask here")
         except ValueError as error:
-            if options.tasks:
+            if options.tasks and not isinstance(error, MissingTextError):
                 raise
-            notice(f"left out: {error}")
+            left_out.append(error)
             continue
         questions.append(Questions(task, length, documents))
+    if options.tasks and not questions:
+        raise left_out[0]
+    for reason in dict.fromkeys(map(str, left_out)):
+        notice(f"left out: {reason}")
     return questions
 
 

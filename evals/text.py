@@ -8,40 +8,61 @@ from typing import NamedTuple
 
 import numpy as np
 
+from data.files import DamagedError
 from data.prepare import prepare
 from data.store import TokenStore
 from data.task import Asked, Document, Task
 from data.tokenizer import Tokenizer
+from data.verify import read_tokenizer
 from settings.folders import name_of
+
+
+class MissingTextError(ValueError):
+    """What a run was trained on is not to be had here: other tasks can be asked all the same."""
 
 
 def prepared(asked: Asked, *, task: str) -> Path:
     """The folder of `data.prepare` with what the run was trained on.
 
     Raises:
-      ValueError: if that is not to be had here, or is something else here.
+      MissingTextError: if that is not to be had here, or is something else here.
     """
     try:
         folder = prepare(asked.data)
     except ValueError as error:
-        raise ValueError(f"{task} needs the text the run was trained on: {error}") from error
-    if Tokenizer(folder / "tokenizer.model") != asked.tokenizer:
-        raise ValueError(
-            f"{task} needs the text the run was trained on, but {folder} has another "
-            f"tokenizer: data.source={asked.data.source} is not the same on this machine"
+        raise MissingTextError(f"{task} needs the text the run was trained on: {error}") from error
+    if read_tokenizer(folder) != asked.tokenizer:
+        way = "evaluate the run where it was trained"
+        if asked.data.source == "local":
+            way += ", or repeat its training command there, which adds the held-out text to it"
+        raise MissingTextError(
+            f"{task} needs the text the run was trained on, but {folder} has another tokenizer: "
+            f"data.source={asked.data.source} is not the same on this machine; {way}"
         )
     return folder
 
 
 def validation(asked: Asked, *, task: str) -> TokenStore:
-    """The run's held-out documents, tokenized.
+    """The run's held-out documents, tokenized: those it keeps, or else as training finds them.
 
     Raises:
-      ValueError: if the run has no text, or what it was trained on is not to be had here.
+      ValueError: if the run has no text, what it was trained on is not to be had here, or what it
+        keeps is damaged.
     """
     if asked.data.source == "retrieval":
         raise ValueError(f"{task} needs text, and data.source=retrieval has none")
-    return TokenStore(prepared(asked, task=task) / "validation")
+    if asked.held_out is None or not asked.held_out.exists():
+        return TokenStore(prepared(asked, task=task) / "validation")
+    try:
+        store = TokenStore(asked.held_out)
+        for damage in store.damages(asked.tokenizer):
+            raise DamagedError(damage)
+    except DamagedError as error:
+        raise ValueError(
+            f"{task} needs held-out text: {error.what}; delete {asked.held_out}, and it is made "
+            "again of the text the run was trained on"
+        ) from None
+    return store
 
 
 def order(store: TokenStore, *, seed: int) -> tuple[np.ndarray, np.random.Generator]:

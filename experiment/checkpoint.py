@@ -1,12 +1,20 @@
-"""Checkpoints: orbax items `params`, `opt_state`, `data`, `config`, one directory per step.
+"""Checkpoints: orbax items `params`, `opt_state`, `data`, `config`, `digests`, a folder per step.
 
 `params` is its own item, so that evaluation needs neither the optimizer nor the trainer.
+
+Whatever is wrong with a checkpoint is a `DamagedCheckpointError`, of one line. One without digests,
+made before there were any, is read as it is, and said to be unverified.
 """
 
+import contextlib
 import dataclasses
+import functools
 import logging
-from collections.abc import Sequence
-from typing import Any
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,13 +22,24 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import options
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from experiment import stages
 from experiment.config import ExperimentConfig, to_dict
-from experiment.run import RunDirectory, find_start
+from experiment.digest import digests, named
+from experiment.items import (
+    DamagedCheckpointError,
+    check_config,
+    config_item,
+    data_state,
+    digest_item,
+    folder_of,
+    one_line,
+    read_items,
+)
+from experiment.run import RunDirectory, find_start, flatten
 from model.transformer import Params, abstract_params
 
 # Orbax narrates every save at INFO and warns of settings that are its own business.
 logging.getLogger("absl").setLevel(logging.ERROR)
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,24 +50,47 @@ class DataState:
       fingerprint: of the tokenized data, the stage's own.
       rows: consumed so far, in all stages.
       digest: sum of the rows' hashes modulo 2^64: equal for runs that saw the same rows.
+      skipped_in_row: updates skipped since the last one that was made (`training.step`).
     """
 
     fingerprint: str
     rows: int = 0
     digest: int = 0
+    skipped_in_row: int = 0
+
+
+def last_good(steps: Sequence[int], diverged: int) -> int | None:
+    """The newest of `steps` that an update was made from, where the `diverged`-th was skipped.
+
+    None if there is none: `diverged - 1` itself is where the loss was first not finite.
+    """
+    return max((step for step in steps if step + 1 < diverged), default=None)
+
+
+class _LastGood(preservation_policy.PreservationPolicy):
+    """Keeps the last good checkpoint while updates are skipped: the newest ones are all alike."""
+
+    diverged: int | None = None  # the first of the updates that are skipped now
+
+    def should_preserve(self, checkpoints, *, context) -> list[bool]:
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        good = None if self.diverged is None else last_good(steps, self.diverged)
+        return [step == good for step in steps]
 
 
 class Checkpoints:
     """Saves and restores the training state of one run. Saving is asynchronous and atomic."""
 
     def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = ()):
-        """Keeps the newest `keep` checkpoints, and those of the steps `always`."""
-        self._run = run
+        """Keeps the newest `keep` checkpoints, those of the steps `always`, and the last good one
+        where updates are skipped."""
+        self._run, self._last_good = run, _LastGood()
+        kept = [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
         self._manager = ocp.CheckpointManager(
             run.checkpoints_path.absolute(),
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=preservation_policy.AnyPreservationPolicy(
-                    [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
+                    [*kept, self._last_good]
                 ),
                 # Several members save at once; their hosts must not wait for one another's.
                 multiprocessing_options=options.MultiprocessingOptions(
@@ -65,38 +107,80 @@ class Checkpoints:
         Args:
           config: in force at `step`; saved with the positional settings of every stage so far.
         """
-        record = {
-            "stage": stages.at(self._run.config, step).number,
-            "positions": self._run.positions_at(step),
-            "config": to_dict(config),
+        arrays = {"params": params, "opt_state": opt_state}
+        items = {
+            "data": dataclasses.asdict(data),
+            "config": config_item(self._run, step, config),
         }
+        skipped = data.skipped_in_row
+        self._last_good.diverged = step - skipped + 1 if skipped else None
+        # Made of what lies on the devices, before anything is written.
+        record = digest_item(digests(arrays), items)
         self._manager.save(
             step,
             # One item each: evaluation restores `params` alone, whatever the optimizer was.
             args=ocp.args.Composite(
-                params=ocp.args.StandardSave(params),
-                opt_state=ocp.args.StandardSave(opt_state),
-                data=ocp.args.JsonSave(dataclasses.asdict(data)),
-                config=ocp.args.JsonSave(record),
+                **{name: ocp.args.StandardSave(tree) for name, tree in arrays.items()},
+                **{name: ocp.args.JsonSave(item) for name, item in items.items()},
+                digests=ocp.args.JsonSave(record),
             ),
         )
-
-    def restore(self, step: int, params: Params, opt_state: Any) -> tuple[Params, Any, DataState]:
-        """The state at `step`; `params` and `opt_state` give shapes and shardings."""
-        restored = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                params=ocp.args.StandardRestore(params),
-                opt_state=ocp.args.StandardRestore(opt_state),
-                data=ocp.args.JsonRestore(),
-            ),
-        )
-        return restored["params"], restored["opt_state"], DataState(**restored["data"])
 
     def close(self) -> None:
         """Waits until what was saved is on disk."""
         self._manager.wait_until_finished()
         self._manager.close()
+
+
+class Restored(NamedTuple):
+    """What was read of a checkpoint.
+
+    Attributes:
+      arrays: item `params`, and `opt_state` if it was asked for.
+      data: which rows had been consumed.
+      digests: of each array as it was saved; None if that is not known.
+    """
+
+    arrays: dict[str, Any]
+    data: DataState
+    digests: dict[str, str] | None
+
+
+def restore(run: RunDirectory, step: int, **arrays: Any) -> Restored:
+    """Reads the checkpoint of `step`; its arrays are as they lie on the disk until `verify`.
+
+    Several hosts read each their own part, and none waits for another.
+
+    Args:
+      run: the run.
+      step: of the checkpoint.
+      arrays: items `params` and `opt_state`, either or both, as arrays or abstract ones with the
+        shapes and shardings wanted.
+
+    Raises:
+      DamagedCheckpointError: if it cannot be read, or its JSON is not what was saved.
+    """
+    items, recorded = read_items(run, step)
+    try:
+        data = DataState(**items["data"])
+    except TypeError as error:
+        raise DamagedCheckpointError(run, step, f"data: {error}") from error
+    read = {name: _read_arrays(run, step, name, target) for name, target in arrays.items()}
+    return Restored(read, data, recorded)
+
+
+def verify(run: RunDirectory, step: int, restored: Restored) -> None:
+    """Compares arrays with what was saved; several hosts must do so together.
+
+    Raises:
+      DamagedCheckpointError: naming the first array that differs.
+    """
+    if restored.digests is None:
+        _say_unverified(str(run.path))
+        return
+    for name, digest in digests(restored.arrays).items():
+        if restored.digests.get(name) != digest:
+            raise DamagedCheckpointError(run, step, f"{name} is not what was saved")
 
 
 def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, int]:
@@ -107,23 +191,52 @@ def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, 
       step: which checkpoint; None means the last.
 
     Raises:
-      ValueError: if there is no such checkpoint, or its shapes are not those of config.json.
+      ValueError: if there is no such checkpoint, it is damaged (the newest whole one is named), or
+        config.json is not what it was made with.
     """
     step = run.find_step(step)
-    path = (run.checkpoints_path / str(step) / "params").absolute()
-    expected = abstract_params(run.config.model)
-    with ocp.StandardCheckpointer() as checkpointer:
-        stored = checkpointer.metadata(path).item_metadata
-        if stored is None:
-            raise ValueError(
-                f"{run.path}: checkpoint {step} is incomplete; delete {path.parent}, or take "
-                "another step"
-            )
-        if difference := shape_difference(stored.tree, expected):
-            raise ValueError(f"{run.path}: of its checkpoint, {difference} by its config.json")
-        # As numpy: where parameters go is the caller's business, on any number of devices.
-        target = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), expected)
-        return checkpointer.restore(path, target), step
+    try:
+        return _whole_params(run, step), step
+    except DamagedCheckpointError as error:
+        for other in reversed(run.steps()):
+            with contextlib.suppress(DamagedCheckpointError):
+                if other != step:
+                    _whole_params(run, other)
+                    raise ValueError(
+                        f"{run.path}: checkpoint {step} is damaged ({error.what}); take step "
+                        f"{other}, the newest whole one, or delete {folder_of(run, step)}"
+                    ) from error
+        raise
+
+
+def _whole_params(run: RunDirectory, step: int) -> Params:
+    # As numpy: where parameters go is the caller's business, on any number of devices.
+    check_config(run, step)
+    shapes = abstract_params(run.config.model)
+    target = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
+    restored = restore(run, step, params=target)
+    verify(run, step, restored)
+    return restored.arrays["params"]
+
+
+def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]) -> None:
+    """Removes what `Checkpoints` would have, had it not been stopped; the one of `step` is whole.
+
+    Later ones are left: a run that goes on from `step` comes to them again.
+    """
+    steps = [each for each in run.steps() if each <= step]
+    skipped = data_state(run, step).get("skipped_in_row", 0)
+    good = last_good(steps, step - skipped + 1) if skipped else None
+    for each in set(steps[:-keep]) - {*always, good}:
+        shutil.rmtree(folder_of(run, each))
+
+
+def set_aside(run: RunDirectory, step: int) -> Path:
+    """Takes the checkpoint of `step` out of the way of a new one; returns where it lies now."""
+    folder = folder_of(run, step)
+    numbered = (folder.with_name(f"{step}.damaged{end}") for end in ("", *range(2, 100)))
+    aside = next(path for path in numbered if not path.exists())
+    return folder.rename(aside)
 
 
 def starting_params(config: ExperimentConfig) -> Params:
@@ -135,17 +248,23 @@ def starting_params(config: ExperimentConfig) -> Params:
     parent, step = find_start(str(config.start_from))
     theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
     if difference := shape_difference(theirs, ours):
-        raise ValueError(f"start_from={config.start_from}: its {difference} in this config's model")
+        theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))
+        sizes = " ".join(
+            f"model.{name}={str(value).lower()}"
+            for name, value in theirs.items()
+            if isinstance(value, int) and value != ours.get(name)
+        )
+        raise ValueError(
+            f"start_from={config.start_from}: its {difference} in this config's model; "
+            f"give {sizes or 'the sizes that it was trained with'}"
+        )
     return restore_params(parent, step)[0]
 
 
 def shape_difference(params: Params, expected: Params) -> str:
     """The first parameter of another shape, in words; empty if there is none."""
     shapes, expected_shapes = (
-        {
-            jax.tree_util.keystr(path, simple=True, separator="."): tuple(leaf.shape)
-            for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
-        }
+        {name: tuple(leaf.shape) for name, leaf in named(tree).items()}
         for tree in (params, expected)
     )
     for name in sorted(shapes | expected_shapes):
@@ -153,3 +272,44 @@ def shape_difference(params: Params, expected: Params) -> str:
         if shape != other:
             return f"parameter {name} is {shape} but {other}"
     return ""
+
+
+def _read_arrays(run: RunDirectory, step: int, item: str, target: Any) -> Any:
+    path = (folder_of(run, step) / item).absolute()
+    # Too little memory on a device says nothing about a file.
+    with one_line(run, step, item, but=jax.errors.JaxRuntimeError), _quiet_stragglers():
+        try:
+            # The handler itself: a checkpointer would wait for hosts that failed to read.
+            restore = ocp.StandardCheckpointHandler().restore
+            return restore(path, args=ocp.args.StandardRestore(target))  # pyright: ignore
+        except Exception as error:
+            # TensorStore says a great deal, and the array's name somewhere in it.
+            found = [name for name in named(target) if name in str(error)]
+            if not found:
+                raise
+            name = f"{item}.{max(found, key=len)}"
+            raise DamagedCheckpointError(run, step, f"{name} cannot be read") from error
+
+
+@contextlib.contextmanager
+def _quiet_stragglers() -> Iterator[None]:
+    """Keeps TensorStore from printing a traceback for each read that outlives a failed one.
+
+    Orbax reads all arrays at once in an event loop and closes it when one fails; what the others
+    have read finds it closed, at any time after.
+    """
+    before = sys.unraisablehook
+
+    def quiet(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    sys.unraisablehook = quiet
+    yield
+    # Not if it failed: stragglers are still to come.
+    sys.unraisablehook = before
+
+
+@functools.cache
+def _say_unverified(path: str) -> None:
+    _log.warning(f"{path}: its checkpoints carry no digests (unverified)")

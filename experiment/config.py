@@ -7,10 +7,15 @@ from typing import Annotated, Any, Literal
 
 from data.config import DataConfig
 from model.config import ModelConfig
-from settings.checks import Bounds, Count, NonNegative, Positive, Share, check
+from settings.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
+from settings.messages import one_line, quoted
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
+
+Steps = Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]  # counted in int32 on devices
+# Adam divides by 1 - beta^t; closer to 1 that is 0 in float32.
+Momentum = Annotated[float, Bounds(at_least=0, at_most=0.999999)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +33,8 @@ class TrainConfig:
       weight_decay: decoupled (AdamW), on matrices only: not on norms.
       beta1, beta2, epsilon: AdamW's.
       clip_norm: global gradient norm above which gradients are scaled down.
+      max_skipped: updates in a row skipped because loss or gradient was not finite, from which on
+        the state holds still: a lone run stops, a member of a sweep is frozen.
       accumulate: microbatches per step; divides the batch size.
       log_every: steps between rows of metrics.jsonl.
       save_every: steps between checkpoints; one is always saved at the end.
@@ -38,20 +45,22 @@ class TrainConfig:
         config's `evals.lengths` and with its `evals.documents`.
       profile_steps: the first and the last step of a profile, written under the run directory's
         profile/ (a sweep's under its first member's), for XProf or TensorBoard; empty for none.
-      tracking: also log to "tensorboard" (under the run directory) or "wandb".
+      tracking: also log to "tensorboard" or "wandb", under the run directory; wandb also online,
+        where it has a key.
     """
 
-    num_steps: Count
-    learning_rate: Positive
+    num_steps: Steps
+    learning_rate: SinglePositive
     schedule: Literal["cosine", "constant", "wsd"] = "cosine"
     warmup_steps: int = 0
     final_fraction: Share = 0.1
     decay_fraction: Share = 0.2
-    weight_decay: NonNegative = 0.1
-    beta1: Share = 0.9
-    beta2: Share = 0.95
-    epsilon: Positive = 1e-8
-    clip_norm: Positive = 1.0
+    weight_decay: Annotated[float, Bounds(at_least=0, at_most=SINGLE_MAX)] = 0.1
+    beta1: Momentum = 0.9
+    beta2: Momentum = 0.95
+    epsilon: SinglePositive = 1e-8
+    clip_norm: SinglePositive = 1.0
+    max_skipped: Steps = 100
     accumulate: Count = 1
     log_every: Count = 10
     save_every: Count = 1000
@@ -112,7 +121,7 @@ class EvalConfig:
 
     tasks: tuple[str, ...] = ("kv", "lagcopy", "lines", "perplexity")
     lengths: tuple[Annotated[int, Bounds(at_least=2)], ...] = ()
-    documents: Count = 64
+    documents: Annotated[int, Bounds(at_least=1, at_most=1_000_000)] = 64
     seed: int = 0
 
     def __post_init__(self):
@@ -138,7 +147,7 @@ class ExperimentConfig:
 
     name: str
     question: str
-    seed: int = 0
+    seed: Seed = 0
     members: tuple[tuple[str, ...], ...] = ()
     start_from: str | None = None
     stages: tuple[tuple[str, ...], ...] = ()
@@ -184,17 +193,28 @@ def from_dict(value: Any) -> Any:
         return tuple(from_dict(item) for item in value)
     if not isinstance(value, dict):
         return value
-    path = value.get("class", "")
+    path = str(value.get("class", ""))
     # The path says where the class is, so that no registry has to know all variants.
     module_name, _, class_name = path.rpartition(".")
     if module_name.split(".")[0] not in PACKAGES:
-        raise ValueError(f"config names the class {path!r}, which is not one of this repository's")
+        raise ValueError(
+            f"config names the class {quoted(path)}, which is not one of this repository's"
+        )
+    file = f"{module_name.replace('.', '/')}.py"
     try:
         cls = getattr(importlib.import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"config names the class {path!r}, which does not exist here") from error
+    except ImportError as error:
+        raise ValueError(
+            f"config names the class {quoted(path)}, and there is no {one_line(file, 60)} here; "
+            "put the file back, or use the version of ropewalk that the run was made with"
+        ) from error
+    except AttributeError as error:
+        raise ValueError(
+            f"config names the class {quoted(path)}, which {file} has not; put it back, or use the "
+            "version of ropewalk that the run was made with"
+        ) from error
     if not dataclasses.is_dataclass(cls):
-        raise ValueError(f"config names {path!r}, which is not a config class")
+        raise ValueError(f"config names {quoted(path)}, which is not a config class")
     fields = {name: from_dict(item) for name, item in value.items() if name != "class"}
     unknown = set(fields) - {field.name for field in dataclasses.fields(cls)}
     if unknown:

@@ -3,7 +3,6 @@
 Apart from `experiment.overrides`, which knows where configs are too: reading a run needs only this.
 """
 
-import ast
 import contextlib
 import dataclasses
 import types
@@ -15,7 +14,8 @@ from experiment.config import ExperimentConfig
 from model import rotary as rotary_lib
 from model.rotary import Rotary
 from settings.checks import problem
-from settings.expressions import nearest, split_commas
+from settings.expressions import literal, split_commas, unbalanced
+from settings.messages import nearest, one_line, quoted
 
 
 def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
@@ -31,7 +31,7 @@ def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfi
     for override in overrides:
         path, equals, text = override.partition("=")
         if not equals or not path:
-            raise ValueError(f"override {override!r} is not of the form dotted.field=value")
+            raise ValueError(f"override {quoted(override)} is not of the form dotted.field=value")
         node = tree
         *parents, last = path.split(".")
         for parent in parents:
@@ -55,7 +55,7 @@ def _replace(value: Any, changes: dict[str, Any], prefix: str) -> Any:
         name = key.rstrip(".")
         where = prefix + name
         if name not in fields:
-            raise ValueError(f"unknown field {where!r}; {nearest(name, fields)}")
+            raise ValueError(f"unknown field {quoted(where)}; {nearest(name, fields)}")
         if isinstance(change, dict):
             current = new.get(name, getattr(value, name))
             if not dataclasses.is_dataclass(current):
@@ -66,7 +66,7 @@ def _replace(value: Any, changes: dict[str, Any], prefix: str) -> Any:
     try:
         return dataclasses.replace(value, **new)
     except ValueError as error:
-        raise ValueError(f"{prefix.rstrip('.') or 'config'}: {error}") from error
+        raise ValueError(one_line(f"{prefix.rstrip('.') or 'config'}: {error}")) from error
 
 
 def _parse(text: str, hint: Any, where: str) -> Any:
@@ -81,11 +81,14 @@ def _parse(text: str, hint: Any, where: str) -> Any:
         fitting = [kind for kind in kinds if (typing.get_origin(kind) is tuple) == listed]
         return _parse(text, (fitting or kinds)[0], where)
     if origin is tuple:
+        if wrong := unbalanced(text):
+            raise ValueError(f"{where}: {wrong}")
         items = text[1:-1] if text[:1] + text[-1:] in ("[]", "()") else text
         if not items.strip():
             return ()
         return tuple(_parse(item.strip(), arguments[0], where) for item in split_commas(items))
     if isinstance(hint, type) and issubclass(hint, Rotary):
+        _check_single(text, where)
         try:
             return rotary_lib.parse(text)
         except ValueError as error:
@@ -94,8 +97,22 @@ def _parse(text: str, hint: Any, where: str) -> Any:
         raise ValueError(f"{where} is an object; set one of its fields: {where}.FIELD=VALUE")
     value: Any = text
     if hint in (int, float, bool) or not all(isinstance(word, str) for word in arguments):
-        with contextlib.suppress(ValueError, SyntaxError):  # a word is refused below
-            value = ast.literal_eval(text.title() if hint is bool else text)
+        with contextlib.suppress(ValueError):  # a word is refused below
+            value = literal(text.title() if hint is bool else text)
     if wrong := problem(value, hint):
-        raise ValueError(f"{where}={text} must be {wrong}")
+        _check_single(text, where)
+        raise ValueError(f"{where}={one_line(text, 60)} must be {wrong}")
     return hint(value) if hint in (int, float) else value
+
+
+def _check_single(text: str, where: str) -> None:
+    """Refuses what would be members of a sweep."""
+    try:
+        several = len(split_commas(text)) > 1
+    except ValueError:  # an open bracket, which is said better where it is read
+        return
+    if several:
+        raise ValueError(
+            f"{where}={one_line(text, 60)} lists several values; python sweep.py trains a member "
+            "of each"
+        )

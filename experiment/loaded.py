@@ -39,12 +39,35 @@ class LoadedRun:
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
         """What the run was trained with. Raises ValueError if it was trained on no text."""
-        return Tokenizer(self.directory.tokenizer_path)
+        return self.directory.tokenizer
 
     @property
     def table(self) -> RotaryTable:
         """The frequencies of every layer, in float64, as the run was trained with."""
         return self.config.model.rotary_table(self.config.data.context_length)
+
+    def as_tokens(self, tokens: str | np.ndarray) -> np.ndarray:
+        """int32 ids `[B, T]`: a text as one row with BOS in front, ids as they are.
+
+        Raises:
+          ValueError: if that is no array of ids of this model.
+        """
+        if isinstance(tokens, str):
+            tokens = np.array([[self.tokenizer.bos_id, *self.tokenizer.encode(tokens)]])
+        tokens_BT = np.asarray(tokens)
+        if tokens_BT.ndim != 2 or not np.issubdtype(tokens_BT.dtype, np.integer):
+            raise ValueError(
+                f"tokens must be a text or whole numbers [B, T], not {tokens_BT.dtype} "
+                f"of shape {tokens_BT.shape}"
+            )
+        # An id outside the embedding would not fail: JAX takes the last row in its place.
+        vocab_size = self.config.model.vocab_size
+        if tokens_BT.size and not 0 <= tokens_BT.min() <= tokens_BT.max() < vocab_size:
+            raise ValueError(
+                f"ids {tokens_BT.min()} ... {tokens_BT.max()} do not all lie in "
+                f"0 ... {vocab_size - 1}"
+            )
+        return tokens_BT.astype(np.int32)
 
     def logits(self, tokens: str | np.ndarray) -> jax.Array:
         """Float32 `[B, T, V]`: at each place, what the model expects to come after it.
@@ -59,26 +82,13 @@ class LoadedRun:
         Raises:
           ValueError: if that is no array of ids of this model.
         """
-        if isinstance(tokens, str):
-            tokens = np.array([[self.tokenizer.bos_id, *self.tokenizer.encode(tokens)]])
-        tokens_BT = np.asarray(tokens)
-        if tokens_BT.ndim != 2 or not np.issubdtype(tokens_BT.dtype, np.integer):
-            raise ValueError(
-                f"logits takes a text or whole numbers [B, T], not {tokens_BT.dtype} "
-                f"of shape {tokens_BT.shape}"
-            )
+        tokens_BT = self.as_tokens(tokens)
         config = dataclasses.replace(self.config.model, compute_dtype="float32", remat="none")
-        # An id outside the embedding would not fail: JAX takes the last row in its place.
-        if tokens_BT.size and not 0 <= tokens_BT.min() <= tokens_BT.max() < config.vocab_size:
-            raise ValueError(
-                f"ids {tokens_BT.min()} ... {tokens_BT.max()} do not all lie in "
-                f"0 ... {config.vocab_size - 1}"
-            )
         length = tokens_BT.shape[1]
         table = position_table(config, self.config.data.context_length, length)
         # Accelerators multiply float32 in fewer bits unless told otherwise.
         with jax.default_matmul_precision("highest"):
-            return _logits(config, self.params, table, tokens_BT.astype(np.int32))
+            return _logits(config, self.params, table, tokens_BT)
 
     def __repr__(self) -> str:
         model = self.config.model

@@ -29,16 +29,23 @@ Without a comma, the config's own members are used, if it has any.
 Real text: data.source=jsonl data.path=FILE_OR_FOLDER (RedPajama format; .jsonl, .gz, .zst)
 """
 
+import dataclasses
 import hashlib
 import itertools
+import math
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from experiment.config import ExperimentConfig
 from experiment.dotted import apply as apply  # part of the command line, for its callers
 from settings.expressions import split_commas
+from settings.messages import one_line
 
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
+
+_MOST_MEMBERS = 1000  # of a sweep; a slip of the hand makes billions
 
 
 def member_name(varying: Sequence[str]) -> str:
@@ -77,13 +84,60 @@ def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
 
     Returns:
       For each member its name, made of what varies, and its overrides.
+
+    Raises:
+      ValueError: for a bracket that is not closed, or more members than anybody trains.
     """
     choices = []
     for override in overrides:
         path, _, text = override.partition("=")
-        choices.append([f"{path}={value.strip()}" for value in split_commas(text)])
+        try:
+            values = split_commas(text)
+        except ValueError as error:
+            raise ValueError(f"{one_line(path, 60)}: {error}") from error
+        choices.append([f"{path}={value.strip()}" for value in values])
+    if math.prod(map(len, choices)) > _MOST_MEMBERS:
+        raise ValueError(f"the values listed make more than {_MOST_MEMBERS:,} members; list fewer")
     varies = [len(values) > 1 for values in choices]
     return [
         (member_name(list(itertools.compress(combination, varies))), list(combination))
         for combination in itertools.product(*choices)
     ]
+
+
+class SweepMember(NamedTuple):
+    """One member: what its directory is called, its overrides, and the config they make."""
+
+    name: str
+    overrides: list[str]
+    config: ExperimentConfig
+
+
+def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMember]:
+    """The members that `given` asks for, or those the config has of its own.
+
+    Raises:
+      ValueError: if an override is wrong, or two members would be the same.
+    """
+    found = grid(given)
+    if len(found) == 1 and config.members:
+        common = found[0][1]
+        found = [(name, [*own, *common]) for name, own in named(config.members)]
+    if len(found) == 1:
+        raise ValueError(
+            "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
+        )
+    members = [SweepMember(name, own, apply(config, own)) for name, own in found]
+    for one, other in itertools.combinations(members, 2):
+        if one.name == other.name:
+            raise ValueError(
+                f"two members are called {one.name}: every listed value must be different"
+            )
+        # Fresh parameters are all that a seed decides here, and these members have none.
+        same = dataclasses.replace(one.config, seed=other.config.seed) == other.config
+        if one.config.start_from and same:
+            raise ValueError(
+                f"{one.name} and {other.name} would be the same run: with start_from no parameter "
+                "depends on seed; leave data.seed to it, or list values of data.seed"
+            )
+    return members

@@ -8,32 +8,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.files import write_atomically
+from data.files import DamagedError, write_atomically
+from data.locks import in_turn
+from data.tokenizer import Tokenizer
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
-
-
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON-lines file; none if it does not exist.
-
-    A last line cut short by a crash is left out; any other broken line is an error.
-
-    Raises:
-      ValueError: naming the file and line that is not JSON.
-    """
-    if not path.exists():
-        return []
-    rows = []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            # A writer that was killed leaves half a line, and only at the end.
-            if number == len(lines) and not line.endswith("\n"):
-                break
-            raise ValueError(f"{path}:{number}: not a JSON object ({error.msg})") from error
-    return rows
+from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
+from settings.places import local
 
 
 class RunDirectory:
@@ -43,6 +24,7 @@ class RunDirectory:
       path: the directory, with config.json and what is listed here.
       checkpoints_path: where orbax keeps `<step>/`.
       tokenizer_path: the SentencePiece model the run was trained with.
+      held_out_path: the store of held-out documents, of a run whose text is another elsewhere.
       metrics_path: one JSON object per logged step.
       results_path: one JSON object per evaluated answer; see `evals.rows`.
       commands_path: the shell lines that made all this.
@@ -50,9 +32,10 @@ class RunDirectory:
 
     def __init__(self, path: str | Path):
         """Raises ValueError if checkpoints could not be kept at `path`."""
-        self.path = Path(path)
+        self.path = local(path)
         self.checkpoints_path = self.path / "checkpoints"
         self.tokenizer_path = self.path / "tokenizer.model"
+        self.held_out_path = self.path / "held_out"
         self.metrics_path = self.path / "metrics.jsonl"
         self.results_path = self.path / "results.jsonl"
         self.commands_path = self.path / "commands.jsonl"
@@ -73,12 +56,12 @@ class RunDirectory:
         """What the run was started with: of a run in stages, the first stage and the list of them.
 
         Raises:
-          ValueError: if config.json is missing, not JSON, or not a config of this code.
+          ValueError: if config.json is missing, damaged, or not a config of this code.
         """
-        record = self._record
+        record = self.record
         try:
             return from_dict(record["config"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{self.path / 'config.json'}: {error}") from error
 
     def config_at(self, step: int) -> ExperimentConfig:
@@ -94,24 +77,77 @@ class RunDirectory:
         One JSON object per stage, oldest first, with those of the runs it started from: num_steps
         (updates so far), context_length (tokens), rotary (an expression), window.
         """
-        return [*self._record.get("parents", []), *stages.positions(self.config, step)]
+        return [*self.record.get("parents", []), *stages.positions(self.config, step)]
 
     @functools.cached_property
-    def _record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
+        """What config.json holds: config, overrides and, of runs that it started from, parents.
+
+        Raises:
+          ValueError: if it is missing or damaged.
+        """
+        if not self.is_started():
+            raise ValueError(f"{self.path} is not a run directory: it has no config.json")
         path = self.path / "config.json"
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ValueError(f"{self.path} is not a run directory: it has no config.json") from None
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}: {error}") from error
+            record = json.loads(path.read_text(encoding="utf-8"))
+            # A checkpoint's item `config`, copied here, is as good.
+            record = record.get("run", record)
+            if not isinstance(record["config"], dict):
+                raise TypeError
+            return record
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path} is damaged (no JSON object with a config); {self._config_advice()}"
+            ) from error
 
-    def write_config(self, config: ExperimentConfig, overrides: Sequence[str]) -> None:
+    def is_started(self) -> bool:
+        """Whether there is a run here. Raises ValueError if it has lost its config.json."""
+        exists = (self.path / "config.json").exists()
+        if not exists and self.steps():
+            raise ValueError(
+                f"{self.path} has checkpoints but no config.json; {self._config_advice()}"
+            )
+        return exists
+
+    def _config_advice(self) -> str:
+        advice = f"delete {self.path} and start again"
+        if steps := self.steps():
+            return f"copy checkpoints/{steps[-1]}/config/metadata to config.json there, or {advice}"
+        return advice
+
+    @property
+    def tokenizer_sha256(self) -> str | None:
+        """What the tokenizer's file was written with; None: no text, or not recorded then."""
+        return self.record.get("tokenizer")
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """What the run was trained with.
+
+        Raises:
+          ValueError: if it was trained on no text, or the file is not the one that was written.
+        """
+        try:
+            return Tokenizer(self.tokenizer_path, sha256=self.tokenizer_sha256)
+        except DamagedError as error:
+            raise ValueError(
+                f"{error.what}; delete it, and the command that trained the run writes it again"
+            ) from None
+
+    def write_config(
+        self,
+        config: ExperimentConfig,
+        overrides: Sequence[str],
+        tokenizer_sha256: str | None = None,
+    ) -> None:
         """Creates the directory with its config.json; `overrides` is kept for the reader.
 
         The positional settings of the run that `config.start_from` names are copied into it.
         """
         record: dict[str, Any] = {"overrides": list(overrides)}
+        if tokenizer_sha256:
+            record["tokenizer"] = tokenizer_sha256
         if config.start_from:
             parent, step = find_start(config.start_from)
             record["parents"] = parent.positions_at(step)
@@ -121,14 +157,15 @@ class RunDirectory:
 
     def record_command(self, command: str) -> None:
         """Adds a shell line to commands.jsonl; one that is there already is not written again."""
-        commands = self.read_commands()
-        if command not in commands:
-            lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]
-            write_atomically(self.commands_path, "".join(lines))
+        with in_turn(self.path / f".{self.commands_path.name}.lock"):
+            commands = self.read_commands()
+            if command not in commands:
+                lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]
+                write_atomically(self.commands_path, "".join(lines))
 
     def read_commands(self) -> list[str]:
         """The shell lines that trained and evaluated the run, as typed, oldest first."""
-        return [row["command"] for row in read_json_lines(self.commands_path)]
+        return read_commands(self.commands_path)
 
     def kept(self, config: ExperimentConfig, given: Sequence[str]) -> ExperimentConfig:
         """`config` as its command was meant when this run was started.
@@ -136,10 +173,10 @@ class RunDirectory:
         Before `data.documents` there was one version of them, and `seed` did not reach the rows.
         What the command names itself, by its overrides `given`, is taken at its word.
         """
-        if not (self.path / "config.json").exists():
+        if not self.is_started():
             return config
         started = self.config.data
-        if "documents" in self._record["config"]["data"]:
+        if "documents" in self.record["config"]["data"]:
             return config
         meant = {"documents": started.documents}
         if config.data.seed == config.seed:
@@ -156,7 +193,7 @@ class RunDirectory:
         Raises:
           ValueError: as `find_start` does.
         """
-        started = self.config if (self.path / "config.json").exists() else None
+        started = self.config if self.is_started() else None
         config = self.kept(config, given)
         if config.start_from is None:
             return config
@@ -169,16 +206,14 @@ class RunDirectory:
 
     def check_resumable(self, config: ExperimentConfig) -> None:
         """Raises ValueError, naming the field, if the directory holds a run of another config."""
-        if not (self.path / "config.json").exists():
+        if not self.is_started():
             return
-        # Compared field by field, not as files: fields added since have their defaults.
-        old, new = _essence(self.config), _essence(config)
-        for name in new:
-            if old.get(name) != new[name]:
-                raise ValueError(
-                    f"{self.path} holds a run with {name}={old.get(name)}, and this one has "
-                    f"{name}={new[name]}; use another --workdir, or delete that directory"
-                )
+        if difference := first_difference(self.config, config):
+            name, old, new = difference
+            raise ValueError(
+                f"{self.path} holds a run with {name}={old}, and this one has "
+                f"{name}={new}; use another --workdir, or delete that directory"
+            )
 
     def steps(self) -> list[int]:
         """Steps of the finished checkpoints, ascending."""
@@ -198,7 +233,25 @@ class RunDirectory:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl."""
-        return read_json_lines(self.metrics_path)
+        return read_json_lines(self.metrics_path, METRICS)
+
+    @functools.cached_property
+    def diverged_at(self) -> int | None:
+        """The first of the updates skipped since the last one that was made, if the run is over.
+
+        That is, if it was frozen (`train.max_skipped`) or came to its end so; else None.
+        """
+        first = count = 0
+        for row in self.read_metrics():
+            if skipped := int(row.get("skipped") or 0):
+                # Rows made before they counted say only whether: the first in a row is the start.
+                first = first or row["step"] - skipped + 1
+                count = row["step"] - first + 1
+            else:
+                first = count = 0
+        is_end = first + count - 1 == stages.split(self.config)[-1].end
+        over = count >= self.config.train.max_skipped or is_end
+        return first if first and over else None
 
 
 # Fields that may differ when a run is continued: how it is kept and watched, not what it computes.
@@ -209,10 +262,16 @@ _OPERATIONAL = re.compile(
 )
 
 
-def _essence(config: ExperimentConfig) -> dict[str, Any]:
-    """The fields that decide a run's numbers, by dotted name."""
-    flat = flatten(to_dict(config))
-    return {name: value for name, value in flat.items() if not is_operational(name)}
+def first_difference(
+    config: ExperimentConfig, other: ExperimentConfig
+) -> tuple[str, Any, Any] | None:
+    """The first field, by dotted name, in which the numbers of two runs may differ; its values."""
+    # Compared field by field, not as files: fields added since have their defaults.
+    ours, theirs = flatten(to_dict(config)), flatten(to_dict(other))
+    for name in {**theirs, **ours}:
+        if not is_operational(name) and ours.get(name) != theirs.get(name):
+            return name, ours.get(name), theirs.get(name)
+    return None
 
 
 def is_operational(name: str) -> bool:
@@ -238,15 +297,15 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
       ValueError: if a path is neither, or a sweep names a member that is not there.
     """
     runs = []
-    for path in map(Path, paths):
-        if (path / "config.json").exists():
+    for path in map(local, paths):
+        if RunDirectory(path).is_started():
             runs.append(RunDirectory(path))
             continue
         if not (path / "sweep.json").exists():
             missing = "is neither a run (config.json) nor a sweep directory (sweep.json)"
             raise ValueError(f"{path} {missing if path.exists() else 'does not exist'}")
-        for member in read_sweep(path)["members"]:
-            if not (path / member / "config.json").exists():
+        for member in read_sweep(path).members:
+            if not RunDirectory(path / member).is_started():
                 raise ValueError(
                     f"{path}/sweep.json names the member {member}, which is not there; "
                     "run the same sweep.py command again to make it"
@@ -261,8 +320,9 @@ def find_run(path: str | Path) -> RunDirectory:
     Raises:
       ValueError: if there is none, or a sweep: one of its members must be chosen.
     """
-    if (Path(path) / "sweep.json").exists():
-        members = ", ".join(read_sweep(Path(path))["members"])
+    path = local(path)
+    if (path / "sweep.json").exists():
+        members = ", ".join(read_sweep(path).members)
         raise ValueError(f"{path} is a sweep; name one of its members: {members}")
     (run,) = find_runs([path])
     return run
@@ -280,19 +340,9 @@ def find_start(start_from: str) -> tuple[RunDirectory, int]:
     return run, run.find_step(step)
 
 
-def is_same_sweep(record: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two contents of sweep.json differ at most in how their runs are kept and watched."""
+def common_steps(runs: Iterable[RunDirectory]) -> list[int]:
+    """Steps of which all of `runs` have a checkpoint, ascending.
 
-    def essence(record: dict[str, Any]) -> dict[str, Any]:
-        given = [o for o in record["overrides"] if not is_operational(o.partition("=")[0])]
-        return {**record, "overrides": given}
-
-    return essence(record) == essence(other)
-
-
-def read_sweep(path: Path) -> dict[str, Any]:
-    """sweep.json of a sweep directory: config name, overrides, members in order."""
-    try:
-        return json.loads((path / "sweep.json").read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}/sweep.json is not JSON: {error.msg}") from error
+    A step that only some members of a sweep have saved is nobody's.
+    """
+    return sorted(set.intersection(*(set(run.steps()) for run in runs)))

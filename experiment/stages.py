@@ -19,7 +19,7 @@ from data.config import DataConfig
 from experiment.config import ExperimentConfig, to_dict
 from experiment.dotted import apply
 from model import rotary as rotary_lib
-from settings.expressions import nearest
+from settings.messages import nearest
 
 
 class Stage(NamedTuple):
@@ -68,7 +68,7 @@ def split(config: ExperimentConfig) -> tuple[Stage, ...]:
 
 
 # What a run has one of, whatever its stages.
-_OF_THE_RUN = ("train.keep", "train.tracking", "train.eval_tasks")
+_OF_THE_RUN = ("train.keep", "train.max_skipped", "train.tracking", "train.eval_tasks")
 
 
 def _check_field(override: str) -> None:

@@ -79,6 +79,19 @@ class Attention(nnx.Module):
             self.shift = nnx.Param(jnp.zeros(K), axes=("kv_heads",))
         self.config = config
 
+    def unrotated(
+        self, x_BTD: jax.Array, positions_BT: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Queries, keys and values before rotation, `[B, T, N, H]` and `[B, S, K, H]` twice."""
+        q_BTNH = linear(x_BTD, self.query[...])
+        k_BSKH = linear(x_BTD, self.key[...])
+        v_BSKH = linear(x_BTD, self.value[...])
+        if self.config.qk_norm:
+            q_BTNH, k_BSKH = self.query_norm(q_BTNH), self.key_norm(k_BSKH)
+        if self.config.shift_keys:
+            k_BSKH = shift_keys(k_BSKH, self.shift, positions_BT)
+        return q_BTNH, k_BSKH, v_BSKH
+
     def __call__(
         self,
         x_BTD: jax.Array,
@@ -100,14 +113,7 @@ class Attention(nnx.Module):
           `[B, T, D]`.
         """
         dtype = x_BTD.dtype
-        q_BTNH = linear(x_BTD, self.query[...])
-        k_BSKH = linear(x_BTD, self.key[...])
-        v_BSKH = linear(x_BTD, self.value[...])
-        if self.config.qk_norm:
-            q_BTNH, k_BSKH = self.query_norm(q_BTNH), self.key_norm(k_BSKH)
-        if self.config.shift_keys:
-            k_BSKH = shift_keys(k_BSKH, self.shift, positions_BT)
-
+        q_BTNH, k_BSKH, v_BSKH = self.unrotated(x_BTD, positions_BT)
         with jax.named_scope("rope"):
             scale_BTK = query_scale(table, positions_BT) * table.logit_scale
             scale_BTK /= math.sqrt(self.config.head_dim)

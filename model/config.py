@@ -1,11 +1,11 @@
 """ModelConfig: the sizes and choices that define a network."""
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
 from model import rotary as rotary_lib
 from model.rotary import Pattern, RotaryTable
-from settings.checks import Count, check
+from settings.checks import Bounds, Count, SinglePositive, check
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class ModelConfig:
 
     vocab_size: Count
     embed_dim: Count
-    num_layers: Count
+    num_layers: Annotated[int, Bounds(at_least=1, at_most=10_000)]
     num_heads: Count
     num_kv_heads: Count | None = None
     head_dim: Count
@@ -87,7 +87,7 @@ class ModelConfig:
     mla: MlaConfig | None = None
     tie_embeddings: bool = True
     qk_norm: bool = False
-    norm_epsilon: float = 1e-5
+    norm_epsilon: SinglePositive = 1e-5
     shift_keys: bool = False
     align_query_key: bool = False
     attention: Literal["auto", "xla"] = "auto"

@@ -53,18 +53,13 @@ class LatentAttention(nnx.Module):
             self.shift_rope = nnx.Param(jnp.zeros(1), axes=(None,))
         self.config = config
 
-    def __call__(
-        self,
-        x_BTD: jax.Array,
-        table: PositionTable,
-        cos_sin: tuple[jax.Array, jax.Array],
-        positions_BT: jax.Array,
-        segment_ids_BT: jax.Array,
-    ) -> jax.Array:
-        """Attends within documents; arguments as `model.attention.Attention`, R = P / 2."""
+    def _parts(self, x_BTD: jax.Array, positions_BT: jax.Array) -> tuple[jax.Array, ...]:
+        """Queries, both parts of the keys and values before rotation.
+
+        Of queries the unrotated part comes first; all heads share one rotated key.
+        """
         mla = self.config.mla
         assert mla is not None
-        dtype, H = x_BTD.dtype, mla.qk_nope_head_dim
         if mla.q_lora_rank is None:
             q_BTNX = linear(x_BTD, self.query[...])
         else:
@@ -77,7 +72,41 @@ class LatentAttention(nnx.Module):
         if self.config.shift_keys:
             k_BSNH = shift_keys(k_BSNH, self.shift, positions_BT)
             k_rope_BS1P = shift_keys(k_rope_BS1P, self.shift_rope, positions_BT)
+        return q_BTNX, k_BSNH, k_rope_BS1P, v_BSNU
 
+    def unrotated(
+        self, x_BTD: jax.Array, positions_BT: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """As of `model.attention.Attention`, each head with a key of its own.
+
+        Features are put in the order of the rotary table's pairs, i with i + (H + P) / 2: those
+        that rotate, then those that do not.
+        """
+        mla = self.config.mla
+        assert mla is not None
+        q_BTNX, k_BSNH, k_rope_BS1P, v_BSNU = self._parts(x_BTD, positions_BT)
+        k_rope_BSNP = jnp.broadcast_to(k_rope_BS1P, (*k_BSNH.shape[:3], k_rope_BS1P.shape[3]))
+
+        def in_pairs(nope, rope):
+            halves = zip(jnp.split(rope, 2, axis=-1), jnp.split(nope, 2, axis=-1), strict=True)
+            return jnp.concatenate([part for half in halves for part in half], axis=-1)
+
+        q_nope_BTNH, q_rope_BTNP = jnp.split(q_BTNX, [mla.qk_nope_head_dim], axis=-1)
+        return in_pairs(q_nope_BTNH, q_rope_BTNP), in_pairs(k_BSNH, k_rope_BSNP), v_BSNU
+
+    def __call__(
+        self,
+        x_BTD: jax.Array,
+        table: PositionTable,
+        cos_sin: tuple[jax.Array, jax.Array],
+        positions_BT: jax.Array,
+        segment_ids_BT: jax.Array,
+    ) -> jax.Array:
+        """Attends within documents; arguments as `model.attention.Attention`, R = P / 2."""
+        mla = self.config.mla
+        assert mla is not None
+        dtype, H = x_BTD.dtype, mla.qk_nope_head_dim
+        q_BTNX, k_BSNH, k_rope_BS1P, v_BSNU = self._parts(x_BTD, positions_BT)
         with jax.named_scope("rope"):
             # Unlike DeepSeek's code, the two parts of a head may have scales of their own (YaRN's
             # temperature on rotated features only), so the query carries both.

@@ -7,7 +7,7 @@ does not grow with depth and a sweep can `vmap` over members.
 import dataclasses
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +55,22 @@ class Block(nnx.Module):
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))
 
 
+class Inside(NamedTuple):
+    """What every layer computes on the way; the layers stand in front.
+
+    Attributes:
+      q_LBTNH, k_LBSKH, v_LBSKU: queries and keys before rotation and scales, and values. A pair is
+        the features i and i + H / 2, in the order of `model.rotary.table`; with MLA, whose rotated
+        pairs come first, K is N.
+      stream_LBTD: the residual stream that enters the layer.
+    """
+
+    q_LBTNH: Any
+    k_LBSKH: Any
+    v_LBSKU: Any
+    stream_LBTD: Any
+
+
 class Transformer(nnx.Module):
     """Holds the parameters; `hidden` and `unembed` below are what the rest of the code calls."""
 
@@ -73,8 +89,16 @@ class Transformer(nnx.Module):
             self.output = normal_param(rngs, (V, D), ("vocab", "embed"), fan_in=D)
         self.config = config
 
-    def __call__(self, table: PositionTable, tokens_BT, positions_BT, segment_ids_BT) -> jax.Array:
-        """Maps token ids to the normalized hidden states `[B, T, D]`."""
+    def __call__(
+        self,
+        table: PositionTable,
+        tokens_BT,
+        positions_BT,
+        segment_ids_BT,
+        *,
+        look_inside: bool = False,
+    ) -> tuple[jax.Array, Inside | None]:
+        """Maps token ids to normalized hidden states `[B, T, D]`, and what is inside if asked."""
         # Cast after the look-up: the gradients of a token's many places add up in float32.
         embedding_VD = over_vocab(self.embedding[...])
         x_BTD = over_tokens(embedding_VD[tokens_BT].astype(self.config.compute_dtype))
@@ -89,14 +113,19 @@ class Transformer(nnx.Module):
             params, layer_table, layer_cos_sin = layer_inputs
             x_BTD = checkpoint_name(x_BTD, "block_input")
             block = nnx.merge(block_graph, params)
+            inside = None
+            if look_inside:
+                # The block computes these itself, once more in words and once in all: XLA sees it.
+                q_k_v = block.attention.unrotated(block.attention_norm(x_BTD), positions_BT)
+                inside = Inside(*q_k_v, x_BTD)
             x_BTD = block(x_BTD, layer_table, layer_cos_sin, positions_BT, segment_ids_BT)
-            return over_tokens(x_BTD), None
+            return over_tokens(x_BTD), inside
 
         if self.config.remat != "none":
             policy = REMAT_POLICIES[self.config.remat]
             layer = jax.checkpoint(layer, policy=policy, prevent_cse=False)
-        x_BTD, _ = jax.lax.scan(layer, x_BTD, (block_params, table, layers_cos_sin))
-        return self.final_norm(x_BTD)
+        x_BTD, inside = jax.lax.scan(layer, x_BTD, (block_params, table, layers_cos_sin))
+        return self.final_norm(x_BTD), inside
 
 
 def init(config: ModelConfig, seed: jax.Array | int) -> Params:
@@ -154,7 +183,22 @@ def hidden(
       positions_BT: int32, place within the document.
       segment_ids_BT: int32, document of each token; attention never crosses documents.
     """
-    return _module(config, params)(table, tokens_BT, positions_BT, segment_ids_BT)
+    return _module(config, params)(table, tokens_BT, positions_BT, segment_ids_BT)[0]
+
+
+def look_inside(
+    config: ModelConfig,
+    params: Params,
+    table: PositionTable,
+    tokens_BT: jax.Array,
+    positions_BT: jax.Array,
+    segment_ids_BT: jax.Array,
+) -> tuple[jax.Array, Inside]:
+    """As `hidden`, with what every layer computes on the way."""
+    module = _module(config, params)
+    hidden_BTD, inside = module(table, tokens_BT, positions_BT, segment_ids_BT, look_inside=True)
+    assert inside is not None  # it was asked for
+    return hidden_BTD, inside
 
 
 def without_heads(params: Params, heads: Iterable[tuple[int, int]]) -> Params:

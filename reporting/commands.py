@@ -1,15 +1,14 @@
 """Shell lines of the page: what made its rows, and what would make those that are not there."""
 
 import contextlib
-import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import evals
-from data.tokenizer import Tokenizer
-from experiment.run import RunDirectory, find_runs, read_sweep
+from experiment.records import read_sweep
+from experiment.run import RunDirectory, find_runs
 from reporting import curves, heat_maps, page_tables
 from reporting.members import Member
 
@@ -29,12 +28,12 @@ def _quoted(argument: str) -> str:
 
 def train(path: Path) -> str:
     """What makes the run or sweep directory `path`."""
-    if (path / "config.json").exists():
-        record = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        name = RunDirectory(path).config.name
-        return command("train.py", name, "--workdir", path, *record["overrides"])
+    run = RunDirectory(path)
+    if run.is_started():
+        given = run.record["overrides"]
+        return command("train.py", run.config.name, "--workdir", path, *given)
     sweep = read_sweep(path)
-    return command("sweep.py", sweep["config"], "--workdir", path, *sweep["overrides"])
+    return command("sweep.py", sweep.config, "--workdir", path, *sweep.overrides)
 
 
 def repeat(dirs: Sequence[Path], report: str) -> list[str]:
@@ -53,7 +52,10 @@ def repeat(dirs: Sequence[Path], report: str) -> list[str]:
 
 
 def _requoted(line: str) -> str:
-    _, program, *arguments = shlex.split(line)
+    try:
+        _, program, *arguments = shlex.split(line)
+    except ValueError:  # not typed, but written into the file since: shown as it stands
+        return line
     return command(Path(program).name, *arguments)
 
 
@@ -81,7 +83,8 @@ def _lacks(member: Member, dirs: Sequence[Path]) -> Iterator[tuple[str, str]]:
     if trained and not member.losses:
         yield "No training metrics yet", training
     if not member.own:
-        yield "Not evaluated yet", command("evaluate.py", *dirs)
+        if not member.diverged:
+            yield "Not evaluated yet", command("evaluate.py", *dirs)
         return
     asked = {evals.parse(task) for task, _ in member.own}
     for name in member.config.evals.tasks:
@@ -127,9 +130,9 @@ def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
 
 def _fitting(member: Member, name: str, length: int) -> int | None:
     """The trained length, or the first of its doubles at which it can be asked; None if unknown."""
-    path = member.runs[0].tokenizer_path
-    for doubled in (length << octave for octave in range(6)) if path.exists() else ():
+    run = member.runs[0]
+    for doubled in (length << octave for octave in range(6)) if run.tokenizer_path.exists() else ():
         with contextlib.suppress(ValueError):
-            evals.parse(name).check(evals.asked(member.config, Tokenizer(path), doubled))
+            evals.parse(name).check(evals.asked(member.config, run.tokenizer, doubled))
             return doubled
     return None

@@ -17,13 +17,13 @@ from reporting import l50
 from reporting.l50 import Shape
 from reporting.looks import FAINT, INK, PAPER, WASH
 from reporting.members import Member, learned, tasks
-from reporting.style import handle, marked, tag
+from reporting.style import ARROW, handle, marked, tag
 from theory.predictions import predict
 
 _DASHED, _DOTTED, _DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))
 
 _THEORY = {  # field of Predictions: (legend, color, linestyle)
-    "first_violation": ("theory: first distance with $B_m<0$", INK, "-"),
+    "first_violation": ("theory: first distance with Bₘ < 0", INK, "-"),
     "quarter_period": ("quarter period of the slowest pair", FAINT, _DASHED),
     "full_period": ("full period of the slowest pair", FAINT, _DOTTED),
 }
@@ -171,7 +171,11 @@ def _base_text(base: float) -> str:
         return f"{base:,.7g}"
     exponent = math.floor(math.log10(base))
     factor = f"{base / 10**exponent:.3g}"
-    return f"$10^{{{exponent}}}$" if factor == "1" else f"${factor}\\times10^{{{exponent}}}$"
+    power = "10" + str(exponent).translate(_RAISED)
+    return power if factor == "1" else f"{factor}×{power}"
+
+
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
@@ -266,7 +270,7 @@ def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
         if any(member.base is not None for member in members)
     ]
     if _stable_bases(members):
-        label = "every base right of it has $B_m\\geq0$\nat all m below the trained length"
+        label = "every base right of it has Bₘ ≥ 0\nat all m below the trained length"
         theory.append(_handle(label, color=FAINT, ls=_DASH_DOTTED, lw=1.4))
     leading = tasks(members)[:1]
     if any(member.forecasts.get(task) for member in members for task in leading):
@@ -278,7 +282,7 @@ def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
         read.append(_handle(label, marker="o", ms=7.5, mfc="white", mew=2.6))
     read.append(_handle("worst bin (below)", marker="v", ms=6, mfc="white", mew=1.2))
     if any(verdict.startswith(">") for verdict in verdicts):
-        read.append(_handle("farther than measured", marker=r"$\uparrow$", ms=9))
+        read.append(_handle("farther than measured", marker=ARROW, ms=9))
     if NOT_LEARNED in verdicts:
         read.append(_handle("task not learned", marker="o", ms=7.5, mfc="white", mew=1.4))
     return [column for column in (measured, theory, read) if column] or [[]]

@@ -95,6 +95,7 @@ def places(members: Sequence[Member], task: str) -> Figure:
             ax.set_facecolor(EMPTY)
             ax.set_yscale("log", base=2)
             ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
+            ax.yaxis.set_minor_formatter("")
         else:
             ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
     panels[0].set_ylim(*((lowest, longest * 1.1) if by_distance else (1, 0)))

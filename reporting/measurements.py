@@ -12,6 +12,7 @@ from evals.estimate.effective_context import Estimate
 from evals.kinds import KINDS, Kind
 from evals.rows import TRAINED, Rows
 from experiment.config import ExperimentConfig
+from experiment.run import RunDirectory
 from model import rotary as rotary_lib
 from theory.predictions import Predictions, predict
 
@@ -99,6 +100,13 @@ class Measurement:
     def own_columns(self) -> dict[str, float]:
         """What this task alone has to say, `Task.columns`."""
         return evals.parse(self.task).columns(self.rows, self.trained)
+
+
+def before_divergence(run: RunDirectory, rows: Rows) -> Rows:
+    """Without those of checkpoints whose parameters a run diverged from: they say nothing."""
+    if run.diverged_at is None:
+        return rows
+    return {name: column[rows["step"] < run.diverged_at] for name, column in rows.items()}
 
 
 def measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:

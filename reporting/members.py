@@ -17,7 +17,7 @@ from model.rotary.rope import Rope
 from reporting.forecasts import forecast
 from reporting.labels import labels, setting
 from reporting.looks import Look, looks
-from reporting.measurements import Measurement, measurements
+from reporting.measurements import Measurement, before_divergence, measurements
 from theory import bound
 from theory.capability import Forecast
 from theory.predictions import Predictions, predict
@@ -64,6 +64,14 @@ class Member:
     theory: Predictions
     measurements: tuple[Measurement, ...]
     losses: tuple[tuple[np.ndarray, np.ndarray], ...]
+
+    @property
+    def diverged(self) -> str:
+        """Which of its runs did, in words; empty if none did."""
+        since = [run.diverged_at for run in self.runs if run.diverged_at is not None]
+        if len(since) < len(self.runs):
+            return f"{len(since)} of {len(self.runs)} seeds diverged" if since else ""
+        return f"diverged at step {min(since):,}"
 
     @property
     def base(self) -> float | None:
@@ -134,9 +142,13 @@ def read(runs: Sequence[RunDirectory]) -> list[Member]:
     names = labels([member.config for member in members])
     styles = looks([member.base for member in members])
     return [
-        dataclasses.replace(member, index=index, label=name + member.label, look=look)
+        dataclasses.replace(member, index=index, label=_label(name, member), look=look)
         for index, (member, name, look) in enumerate(zip(members, names, styles, strict=True))
     ]
+
+
+def _label(name: str, member: Member) -> str:
+    return name + member.label + (f" ({member.diverged})" if member.diverged else "")
 
 
 def _order(member: Member) -> tuple:
@@ -151,7 +163,7 @@ def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
     rows = rows_lib.concatenate([_rows(run, seeds) for run in runs if run.results_path.exists()])
     evaluated = np.unique(rows["step"]).tolist()
     stage_of = {step: stages.at(first.config, step).number for step in evaluated}
-    newest = max(first.steps(), default=0)
+    newest = max([*first.steps(), *evaluated], default=0)  # rows may lie apart from checkpoints
     last = stages.at(first.config, newest).number
     numbers = sorted({*stage_of.values(), last})
     for number in numbers:
@@ -179,7 +191,12 @@ def _seeds(run: RunDirectory) -> tuple[int, int]:
 
 def _rows(run: RunDirectory, seeds: Sequence[tuple[int, int]]) -> rows_lib.Rows:
     """Its result rows. A row knows the seed of the initialisation only, and runs may share that."""
-    rows = rows_lib.read(run.results_path)
+    rows = before_divergence(run, rows_lib.read(run.results_path))
+    for name in np.unique(rows["task"]).tolist():
+        try:
+            evals.parse(name)
+        except ValueError as error:
+            raise ValueError(f"{run.results_path}: {error}") from error
     return rows | {"seed": np.full_like(rows["seed"], seeds.index(_seeds(run)))}
 
 

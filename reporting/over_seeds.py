@@ -163,6 +163,7 @@ def _figure(members: Sequence[Member], axis: str, settings: Sequence[str]) -> Fi
         if measure.ratios:
             ax.set_yscale("log", base=2)
             ax.yaxis.set_major_formatter("{x:.4g}")
+            ax.yaxis.set_minor_formatter("")
     figure.supxlabel(axis, fontsize=10)
     member_legend(figure, members, marker="o")
     return figure

@@ -97,7 +97,7 @@ def _measured(member: Member, task: str) -> dict[str, str]:
     if estimate and estimate.dips:
         dip = f"{estimate.dip:.2f} at {estimate.dip_distance:.0f}, then {estimate.revival:.2f}"
     return {
-        "effective context [95% CI]": str(estimate or "not evaluated"),
+        "effective context [95% CI]": str(estimate or member.diverged or "not evaluated"),
         "worst bin": estimate.worst_text if estimate else NONE,
         "mean": estimate.mean_text if estimate else NONE,
         "dip": dip,

@@ -14,7 +14,7 @@ from model import rotary as rotary_lib
 from reporting import l50
 from reporting.looks import FAINT, INK
 from reporting.members import Member, tasks
-from reporting.style import grid, handle, marked_lengths, member_legend, token_axis
+from reporting.style import ARROW, grid, handle, marked_lengths, member_legend, token_axis
 
 # All lengths in tokens but for the base, which is only a number that lengths may go with.
 BASE = "base"
@@ -110,7 +110,7 @@ def against_predictors(comparison: Comparison) -> Figure:
     figure.supylabel("effective context (tokens, log scale)", fontsize=10)
     handles = [handle("y = x", **_DIAGONAL), handle("regression", color=INK, lw=1.3)]
     if any(m.estimates[comparison.task].verdict != MEASURED for m in comparison.members):
-        style = {"color": INK, "ls": "none", "marker": r"$\uparrow$", "ms": 9}
+        style = {"color": INK, "ls": "none", "marker": ARROW, "ms": 9}
         handles.append(handle("beyond what was\nasked: not fitted", **style))
     member_legend(figure, comparison.members, handles, marker="o")
     return figure

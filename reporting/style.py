@@ -9,6 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from reporting.looks import NAMED
@@ -89,6 +90,11 @@ def folded(expression: str, width: int = 28) -> str:
             lines.append("")
         lines[-1] += part
     return "\n".join(lines)
+
+
+# An arrow up, as a marker in a legend.
+_UP = MarkerStyle(r"$\uparrow$")
+ARROW = _UP.get_path().transformed(_UP.get_transform())
 
 
 def handle(label: str, **style: Any) -> Line2D:

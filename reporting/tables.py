@@ -13,7 +13,7 @@ from evals.rows import TRAINED, Rows
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from reporting.labels import seeds_said
-from reporting.measurements import Measurement, measurements
+from reporting.measurements import Measurement, before_divergence, measurements
 
 _CORNER = "trained as \\\nevaluated with"
 
@@ -39,7 +39,7 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
     """All that results have to say, in tables no wider than a terminal."""
     by_key: dict[tuple[str, int], list[Evaluation]] = {}  # runs side by side, to be compared
     for run, config, rows in results:
-        for each in measurements(rows, config):
+        for each in measurements(before_divergence(run, rows), config):
             by_key.setdefault((each.task, each.length), []).append(Evaluation(run, each))
     made = []
     for kind, (title, columns) in _TABLES.items():
@@ -53,6 +53,10 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
         for found in alike:
             by_title.setdefault(title.format(found[0].measured.task), []).extend(found)
         made += [_table(title, _lines(found, columns)) for title, found in by_title.items()]
+    diverged = {run.name: f"{run.diverged_at:,}" for run, *_ in results if run.diverged_at}
+    if diverged:
+        lines = [{"run": name, "diverged at step": step} for name, step in diverged.items()]
+        made.append(_table("Diverged: nothing is said of what was trained from there on", lines))
     for table in made:
         table.caption = f"{seeds_said([config for _, config, _ in results])}, one a run"
     return made

@@ -1,9 +1,6 @@
 """Run directories -> the page, and beside it its figures and results.csv."""
 
-import hashlib
 import importlib.metadata
-import json
-import os
 import platform
 import tomllib
 from collections.abc import Sequence
@@ -11,7 +8,9 @@ from pathlib import Path
 
 import matplotlib
 
-from experiment.run import RunDirectory, find_runs
+from data.files import check_writable
+from experiment.items import data_state
+from experiment.run import find_runs
 from reporting import commands, overview, results
 from reporting import members as members_lib
 from reporting.effective_context import effective_context
@@ -20,29 +19,7 @@ from reporting.members import Member
 from reporting.page import Commands, Folded, Section, render, words
 from reporting.pictures import Drawing, save
 from reporting.sections import sections
-
-_LONGEST_NAME = 100  # characters of a folder's name
-
-
-def page_of(dirs: Sequence[Path]) -> Path:
-    """Where the page of these directories goes: of several, into a folder that only they share."""
-    whole = list(dict.fromkeys(Path(os.path.abspath(path)) for path in dirs))
-    if len(whole) == 1:
-        return dirs[0] / "report.html"
-    parent = Path(os.path.commonpath([path.parent for path in whole]))
-    names = ["-".join(path.relative_to(parent).parts) for path in whole]
-    name = "+".join(names)
-    if len(name) > _LONGEST_NAME:
-        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-        name = f"{names[0]}+{len(names) - 1}-{digest}"
-    if not any(path.is_absolute() for path in dirs):
-        parent = Path(os.path.relpath(parent))
-    return parent / f"report-{name}" / "report.html"
-
-
-def is_page(path: Path) -> bool:
-    """Whether a folder is that of a page of several directories."""
-    return path.name.startswith("report-") and (path / "report.html").exists()
+from settings.places import local
 
 
 def write(dirs: Sequence[Path], out: Path, command: str) -> None:
@@ -51,9 +28,11 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
     Raises:
       ValueError: if a directory is neither a run nor a sweep, or its results are not readable.
     """
-    if out.is_dir():
+    runs = find_runs(dirs)
+    if local(out).is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
-    members = members_lib.read(find_runs(dirs))
+    check_writable(out.parent, "put the page elsewhere: --out FILE.html")
+    members = members_lib.read(runs)
     matplotlib.use("Agg")  # a page needs no display
     out.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
@@ -102,7 +81,8 @@ def _lead(members: Sequence[Member]) -> Drawing:
 def provenance(members: Sequence[Member]) -> list[str]:
     """What the members saw, and the versions that made this page."""
     runs = {run.path: run for member in members for run in member.runs}
-    states = [(run, state) for run in runs.values() if (state := data_state(run))]
+    trained = [run for run in runs.values() if run.steps()]
+    states = [(run, data_state(run, run.find_step())) for run in trained]
     sentences = []
     if states:
         prints = sorted({state["fingerprint"] for _, state in states})
@@ -127,10 +107,3 @@ def provenance(members: Sequence[Member]) -> list[str]:
         f"JAX {importlib.metadata.version('jax')}."
     )
     return sentences
-
-
-def data_state(run: RunDirectory) -> dict | None:
-    """The data state in the run's last checkpoint: JSON, so that no array is read for it."""
-    steps = run.steps()
-    path = run.checkpoints_path / str(steps[-1] if steps else 0) / "data" / "metadata"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

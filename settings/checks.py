@@ -16,7 +16,7 @@ import types
 import typing
 from typing import Annotated, Any
 
-from settings.expressions import nearest
+from settings.messages import nearest, quoted
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,13 +35,18 @@ class Bounds:
         is_open, low = self.above > -math.inf, max(self.above, self.at_least)
         if self.at_most == math.inf:
             return f"{'above' if is_open else 'of at least'} {low:g}"
-        return f"in {'(' if is_open else '['}{low:g}, {self.at_most:g}]"
+        return f"in {'(' if is_open else '['}{low:g}, {self.at_most:.10g}]"
 
 
 Count = Annotated[int, Bounds(at_least=1)]
 NonNegative = Annotated[float, Bounds(at_least=0)]
 Positive = Annotated[float, Bounds(above=0)]
+Seed = Annotated[int, Bounds(at_least=0, at_most=2**32 - 1)]
 Share = Annotated[float, Bounds(at_least=0, at_most=1)]
+
+# What devices compute with is float32: beyond these it would be infinite there, or 0.
+SINGLE_MIN, SINGLE_MAX = 1.2e-38, 3.4e38
+SinglePositive = Annotated[float, Bounds(at_least=SINGLE_MIN, at_most=SINGLE_MAX)]
 
 
 def check(value: Any) -> None:
@@ -67,7 +72,7 @@ def problem(value: Any, hint: Any) -> str:
     if origin is Annotated:
         kind, bounds = arguments
         within = not problem(value, kind) and bounds.admit(value)
-        return "" if within else f"{_number_word(kind)} {bounds}, got {value!r}"
+        return "" if within else f"{_word(value, kind)} {bounds}, got {quoted(value)}"
     if origin in (typing.Union, types.UnionType):
         problems = [problem(value, kind) for kind in arguments]
         return "" if "" in problems else problems[0]
@@ -79,23 +84,41 @@ def problem(value: Any, hint: Any) -> str:
             if isinstance(value, str)
             else f"(valid: {str(arguments)[1:-1]})"
         )
-        return f"one of its words, got {value!r}; {hint_text}"
+        return f"one of its words, got {quoted(value)}; {hint_text}"
     if origin is tuple:
         if not isinstance(value, tuple):
-            return f"a tuple, got {value!r}"
+            return f"a tuple, got {quoted(value)}"
         kinds = arguments[:1] * len(value) if arguments[1:] == (...,) else arguments
         if len(kinds) != len(value):
-            return f"{len(kinds)} values, got {value!r}"
+            return f"{len(kinds)} values, got {quoted(value)}"
         return next(filter(None, map(problem, value, kinds)), "")
     if hint in (int, float):
-        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        number = number and math.isfinite(value) and (hint is float or value == math.floor(value))
-        return "" if number else f"{_number_word(hint)}, got {value!r}"
+        return "" if _is_number(value, hint) else f"{_word(value, hint)}, got {quoted(value)}"
     if hint in (str, bool, types.NoneType):
         word = {str: "a string", bool: "True or False"}.get(hint, "None")
-        return "" if isinstance(value, hint) else f"{word}, got {value!r}"
+        return "" if isinstance(value, hint) else f"{word}, got {quoted(value)}"
     return ""
 
 
-def _number_word(kind: Any) -> str:
-    return "a whole number" if kind is int else "a finite number"
+_INT64 = 2**63  # what counts in a loop or an array is below it
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not _is_finite(value):
+        return False
+    return kind is float or (value == math.floor(value) and abs(float(value)) < _INT64)
+
+
+def _is_finite(value: numbers.Real) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float comes near
+        return False
+
+
+def _word(value: Any, kind: type) -> str:
+    """What a number must be, whatever its bounds."""
+    if kind is float:
+        return "a finite number"
+    too_large = isinstance(value, (int, float)) and not -_INT64 < value < _INT64
+    return "a whole number of 64 bits" if too_large else "a whole number"

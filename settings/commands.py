@@ -2,6 +2,9 @@
 
 import argparse
 
+from settings.expressions import split_commas
+from settings.messages import one_line, quoted
+
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong on one line, without usage: scripts and people read the reason.
@@ -9,6 +12,40 @@ class Parser(argparse.ArgumentParser):
     `--help` teaches the rest.
     """
 
-    def error(self, message):
-        """Exits with 2."""
-        self.exit(2, f"{self.prog}: error: {message}\n")
+    def error(self, message, code=2):
+        """Exits with 2: what a person has to mend."""
+        self.exit(code, one_line(f"{self.prog}: error: {message}") + "\n")
+
+
+def tokens(text: str) -> int:
+    """A number of tokens: `131072`, `1e5`, or `128k` and `1M` in powers of two.
+
+    Raises:
+      argparse.ArgumentTypeError: for anything else.
+    """
+    unit = {"k": 2**10, "m": 2**20}.get(text[-1:].lower(), 1)
+    try:
+        length = float(text[:-1] if unit > 1 else text) * unit
+        if length != int(length) or length > _MOST_TOKENS:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{quoted(text)} is not a number of tokens, like 4096 or 128k"
+        ) from None
+    return int(length)
+
+
+_MOST_TOKENS = 2**53  # the last whole number that a float tells from the next
+
+
+def token_list(text: str) -> list[int]:
+    """A comma list of `tokens`."""
+    return [tokens(part) for part in text.split(",")]
+
+
+def expression_list(text: str) -> list[str]:
+    """A comma list of variants or tasks; their own brackets hold commas too."""
+    try:
+        return split_commas(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

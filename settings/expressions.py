@@ -5,15 +5,16 @@ Rotary variants are written so on command lines and in results, and so are evalu
 
 import ast
 import dataclasses
-import difflib
 import inspect
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from settings.folders import class_in_file
+from settings.messages import nearest, one_line, quoted
 
 
 def build(
@@ -40,7 +41,7 @@ def build(
         not a literal, a missing parameter, or a value the class refuses.
     """
     malformed = (
-        f"{kind} {text!r} is not of the form name(parameter=value,...); "
+        f"{kind} {quoted(text)} is not of the form name(parameter=value,...); "
         "a value that is no number or plain word goes in quotes: path='a/b'"
     )
     own_file = re.match(r"\s*([^()]+\.py):(\w+)(.*)", text, re.DOTALL)
@@ -48,24 +49,24 @@ def build(
         path, name, rest = own_file.groups()
         text, classes = name + rest, {name: class_in_file(Path(path), name, base)}
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise ValueError(malformed) from error
+        tree = _tree(text)
+    except ValueError as error:
+        raise ValueError(f"{kind} {wrong}" if (wrong := unbalanced(text)) else malformed) from error
     call = tree if isinstance(tree, ast.Call) else ast.Call(func=tree, args=[], keywords=[])
     if not isinstance(call.func, ast.Name) or call.args:
         raise ValueError(malformed)
     name = call.func.id
     if name not in classes:
-        raise ValueError(f"unknown {kind} {name!r}; {nearest(name, classes)}")
+        raise ValueError(f"unknown {kind} {quoted(name)}; {nearest(name, classes)}")
     parameters = inspect.signature(classes[name]).parameters
     arguments: dict[str, Any] = {}
     for argument in call.keywords:
-        parameter = str(argument.arg)
+        parameter = str(argument.arg or "**")
         if parameter not in parameters:
             hint = nearest(parameter, parameters)
-            raise ValueError(f"{name} has no parameter {parameter!r}; {hint}")
+            raise ValueError(f"{name} has no parameter {quoted(parameter)}; {hint}")
         if parameter in arguments:
-            raise ValueError(f"{kind} {text!r} gives {parameter} twice")
+            raise ValueError(f"{kind} {quoted(text)} gives {parameter} twice")
         arguments[parameter] = _literal(argument.value, f"{name}({parameter}=...)")
     arguments = {n: value for n, value in (given or {}).items() if n in parameters} | arguments
     required = [n for n, parameter in parameters.items() if parameter.default is parameter.empty]
@@ -75,9 +76,13 @@ def build(
         raise ValueError(f"{name} needs {', '.join(missing)}: write {name}({example})")
     try:
         return classes[name](**arguments)
-    except TypeError as error:  # a comparison of a word with a number, say
-        given_values = ", ".join(f"{n}={value!r}" for n, value in arguments.items())
-        raise ValueError(f"{text}: a value of the wrong kind among {given_values}") from error
+    except ValueError as error:
+        raise ValueError(one_line(str(error))) from error
+    except (TypeError, ArithmeticError) as error:  # a comparison of a word with a number, say
+        given_values = ", ".join(f"{n}={quoted(value, 20)}" for n, value in arguments.items())
+        raise ValueError(
+            one_line(f"{quoted(text)}: a value of the wrong kind among {given_values}")
+        ) from error
 
 
 def render(
@@ -103,29 +108,91 @@ def _text(value: Any) -> str:
 
 
 def split_commas(text: str) -> list[str]:
-    """Splits at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "([") - (character in ")]")
-        if character == "," and depth == 0:
+    """Splits at the commas outside brackets: `a,f(b,c)` is `a` and `f(b,c)`.
+
+    Raises:
+      ValueError: where a bracket that holds a comma is not closed.
+    """
+    parts = [""]
+    for character, is_open in _brackets(text):
+        if character == "," and not is_open:
             parts.append("")
         else:
             parts[-1] += character
+    if "," in parts[-1] and (wrong := unbalanced(text)):
+        raise ValueError(wrong)
     return parts
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """`did you mean X? (valid: ...)`, for error messages."""
-    valid = sorted(map(str, valid))
-    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}(valid: {', '.join(valid)})"
+def unbalanced(text: str) -> str:
+    """Which bracket of `text` lacks its other one, in words; empty if each has it."""
+    is_open = ""
+    for character, is_open in _brackets(text):
+        if is_open.endswith(_STRAY):
+            return f"{quoted(text)} has a {character!r} that closes no bracket"
+    return f"{quoted(text)} lacks its closing {_CLOSING[is_open[-1]]!r}" if is_open else ""
+
+
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_STRAY = "!"  # stands for a closing bracket that closes nothing
+
+
+def _brackets(text: str) -> Iterator[tuple[str, str]]:
+    """Every character of `text`, with the brackets that are open after it.
+
+    In brackets, quotes hold what is none: the bracket in `pg19(path='a(b')`.
+    """
+    is_open = quote = ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif is_open and character in "\"'":
+            quote = character
+        elif character in _CLOSING:
+            is_open += character
+        elif character in _CLOSING.values():
+            if not is_open or _CLOSING[is_open[-1]] != character:
+                yield character, is_open + _STRAY
+                continue
+            is_open = is_open[:-1]
+        yield character, is_open
+
+
+def literal(text: str) -> Any:
+    """The value of a Python literal.
+
+    Raises:
+      ValueError: if it is none, whatever else it may be.
+    """
+    return _value(_tree(text))
+
+
+def _tree(text: str) -> ast.expr:
+    """The syntax tree of an expression; raises ValueError, whatever Python has against it."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"{quoted(text)} has more than {_LONGEST} characters")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an odd escape in a string is no news to the user
+        try:
+            return ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ValueError(f"{quoted(text)} is no expression") from error
+
+
+_LONGEST = 100_000  # characters of an expression; Python's parser has no bound of its own
+
+
+def _value(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError("no literal") from error
 
 
 def _literal(node: ast.expr, where: str):
     if isinstance(node, ast.Name) and node.id not in ("True", "False", "None"):
         return node.id
     try:
-        return ast.literal_eval(node)
+        return _value(node)
     except ValueError as error:
         raise ValueError(f"{where} must be a number, string or tuple") from error

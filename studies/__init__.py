@@ -11,7 +11,7 @@ import importlib.util
 import pkgutil
 from pathlib import Path
 
-from settings.expressions import nearest
+from settings.messages import nearest
 from studies.card import Card
 
 

@@ -10,9 +10,9 @@
 """
 
 import sys
-from pathlib import Path
 
 from settings.commands import Parser
+from settings.places import local
 
 
 def _numbers(text: str) -> list[int]:
@@ -46,7 +46,7 @@ def main() -> int:
 
     try:
         only = [name for name in arguments.only.split(",") if name]
-        workdir = Path(arguments.workdir) if arguments.workdir else None
+        workdir = local(arguments.workdir) if arguments.workdir else None
         job = make_job(arguments.study, only, _numbers(arguments.seeds), workdir)
         if arguments.command == "run":
             return 0 if driver.run(job, num_workers=arguments.cores) else 130
@@ -56,13 +56,13 @@ def main() -> int:
                 print(line)
             return 0
         if arguments.command == "report":
-            out = Path(arguments.out or job.workdir / "report" / "report.html")
+            out = local(arguments.out or job.workdir / "report" / "report.html")
             report.write(job, out)
             print(out)
             return 0
         print(driver.status(Queue(job)))
     except ValueError as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
+        parser.error(str(error))
     return 0
 
 

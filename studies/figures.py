@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evals.estimate.effective_context import Estimate
 from evals.estimate.trials import Trials
 from reporting.looks import FAINT, INK
 from reporting.style import folded, grid, handle, token_axis
-from studies.marks import FAILED, HALF_OCTAVE, HELD, CardResults, log_l50
+from studies.marks import FAILED, HALF_OCTAVE, HELD, CardResults, Key
 
 # Of measurements, in a card's order.
 _COLORS = "#2563a8", "#c2570c", "#4d8c2b", "#8a3ea8"
@@ -31,7 +30,7 @@ def forecasts(cards: Sequence[CardResults]) -> Figure:
             if key is None or mark.word not in _OF_MARK:
                 continue
             estimate = card.estimates[key]
-            x, y = min(forecast, estimate.longest), 2 ** log_l50(estimate)
+            x, y = min(forecast, estimate.longest), 2 ** card.log_l50(key)
             beyond = all(seed.beyond for seed in estimate.seeds)
             color = _OF_MARK[mark.word]
             (point,) = ax.plot(x, y, "^" if beyond else "o", ms=7 if beyond else 5, color=color)
@@ -69,7 +68,7 @@ def curves(card: CardResults) -> Figure:
                 _curve(ax, trials, _COLORS[names.index(measurement) % len(_COLORS)])
         ax.set_title(f"{folded(member)}\n{card.forecast_mark(member, names[0])}", fontsize=9)
         if key := card.key(member, names[0]):
-            _edges(ax, card.estimates[key], card.forecasts.get((member, names[0]), math.nan))
+            _edges(ax, card, key)
         ax.set_ylim(-0.03, 1.03)
         token_axis(ax.xaxis, num_ticks=8)
     figure.supxlabel("distance to the answer (tokens, log scale)", fontsize=10)
@@ -89,13 +88,14 @@ def curves(card: CardResults) -> Figure:
     return figure
 
 
-def _edges(ax: Axes, estimate: Estimate, forecast: float) -> None:
+def _edges(ax: Axes, card: CardResults, key: Key) -> None:
     """L50 as forecast and as measured, where it is within the distances asked."""
+    estimate, forecast = card.estimates[key], card.forecasts.get(key[:2], math.nan)
     if forecast < estimate.longest:
         ax.axvline(forecast, color=INK, lw=1.2, ls=_DASHES, zorder=2)
     if all(seed.learned and not seed.beyond for seed in estimate.seeds):
         half = (estimate.ceiling + estimate.chance) / 2
-        ax.plot(2 ** log_l50(estimate), half, "D", mfc="white", mec=_COLORS[0], zorder=5)
+        ax.plot(2 ** card.log_l50(key), half, "D", mfc="white", mec=_COLORS[0], zorder=5)
 
 
 def _curve(ax: Axes, trials: Trials, color: str) -> None:

@@ -2,7 +2,8 @@
 
 One rule marks every forecast: it is held if L50, the mean over seeds of its logarithm, is within
 half an octave of it. What lies beyond all distances asked counts as the longest of them, forecast
-or measured.
+or measured. Whether a model has learned to retrieve is asked of it whole: where it is without some
+of its heads and right nowhere, it sees no farther than the shortest distance.
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from evals.estimate.effective_context import Estimate, estimate_trials
+from evals.estimate.effective_context import Estimate, Seed, estimate_trials
 from evals.estimate.trials import COUNTS, Trials
 from studies.card import Card, Claim, Measured
 from studies.forecasts import Forecasts
@@ -91,6 +92,7 @@ class CardResults:
             )
             for key, found in answers.items()
         }
+        self._masked = {each.name for each in card.measurements if each.masked_heads}
         self._read: set[Key] = set()  # what a claim asked for, on which its mark rests
 
     def of(self, member: str, measurement: str = "whole", task: str = "kv") -> list[Measured]:
@@ -105,7 +107,7 @@ class CardResults:
                 tokens=self.last[member][seed.seed].tokens,
                 converged=self.last[member][seed.seed].final != NOT_CONVERGED,
                 ceiling=seed.ceiling,
-                l50=math.inf if seed.beyond else seed.l50,
+                l50=math.inf if seed.beyond else self._l50(measurement, estimate, seed),
                 worst=seed.worst_accuracy,
                 mean_accuracy=seed.mean_accuracy,
                 longest=estimate.longest,
@@ -130,7 +132,7 @@ class CardResults:
         if hindrance := self._hindrance([key]):
             return hindrance
         assert key is not None  # or it has not been run
-        is_near = abs(octaves_between(forecast, self.estimates[key])) <= HALF_OCTAVE
+        is_near = abs(self.octaves_between(forecast, key)) <= HALF_OCTAVE
         return self._mark(HELD if is_near else FAILED, [key])
 
     def claim_mark(self, claim: Claim) -> Mark:
@@ -144,6 +146,35 @@ class CardResults:
             return Mark(word=NOT_RUN, num_seeds=0)
         return self._mark(REFUTED if refuted else HELD, read)
 
+    def octaves_between(self, tokens: float, key: Key) -> float:
+        """By how many octaves L50 was measured beyond `tokens`; inf: beyond all distances asked."""
+        estimate = self.estimates[key]
+        tokens = min(tokens, estimate.longest)
+        return self.log_l50(key) - math.log2(max(tokens, estimate.shortest, 1))
+
+    def log_l50(self, key: Key) -> float:
+        """log2 of L50 in tokens, the mean over seeds."""
+        estimate = self.estimates[key]
+        values = [
+            estimate.longest if seed.beyond else self._l50(key[1], estimate, seed)
+            for seed in estimate.seeds
+        ]
+        return float(np.mean(np.log2(values)))
+
+    def _l50(self, measurement: str, estimate: Estimate, seed: Seed) -> float:
+        """In tokens, of what is not beyond all distances; nan where nothing was learned."""
+        sees_none = measurement in self._masked and not seed.learned
+        return max(estimate.shortest, 1) if sees_none else seed.l50
+
+    def _whole(self, key: Key) -> Estimate:
+        """Of the same model with all its heads, if that was measured."""
+        member, measurement, task = key
+        if measurement not in self._masked:
+            return self.estimates[key]
+        others = (each.name for each in self.card.measurements if each.name not in self._masked)
+        keys = ((member, name, task) for name in others)
+        return self.estimates[next((each for each in keys if each in self.estimates), key)]
+
     def _mark(self, word: str, keys: Sequence[Key]) -> Mark:
         return Mark(word=word, num_seeds=min(len(self.last[member]) for member, *_ in keys))
 
@@ -153,7 +184,7 @@ class CardResults:
         if len(found) < len(keys):
             return Mark(word=NOT_RUN, num_seeds=0)
         rows = [row for member, *_ in found for row in self.last[member].values()]
-        learned = [seed.learned for key in found for seed in self.estimates[key].seeds]
+        learned = [seed.learned for key in found for seed in self._whole(key).seeds]
         for word, applies in (
             (NOT_FINISHED, any(not row.final for row in rows)),
             (NOT_LEARNED, not all(learned)),
@@ -181,15 +212,3 @@ def _lengths(answers: Mapping[int, Answers]) -> tuple[int, int]:
     """Of evaluation and of training: marks look at the first alone."""
     first = next(iter(answers.values()))
     return first.length, first.length
-
-
-def log_l50(estimate: Estimate) -> float:
-    """log2 of L50 in tokens, the mean over seeds; beyond all distances counts as the longest."""
-    values = [estimate.longest if each.beyond else each.l50 for each in estimate.seeds]
-    return float(np.mean(np.log2(values)))
-
-
-def octaves_between(tokens: float, estimate: Estimate) -> float:
-    """By how many octaves L50 was measured beyond `tokens`; inf counts as the longest distance."""
-    tokens = min(tokens, estimate.longest)
-    return log_l50(estimate) - math.log2(max(tokens, estimate.shortest, 1))

@@ -24,12 +24,12 @@ from configs.changes import change
 from data.config import DataConfig
 from data.pipeline import TrainingData, open_data
 from data.prepare import prepare
-from data.tokenizer import Tokenizer
 from evals import kinds, runner
 from evals.estimate import effective_context
 from evals.rows import Rows
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig
+from experiment.items import copy_checkpoint
 from experiment.metrics import flops_per_token
 from experiment.run import RunDirectory
 from experiment.stages import split
@@ -130,6 +130,12 @@ def work(piece: Piece, workdir: Path, before: Sequence[Sequence[Row]]) -> list[R
             fork(trunk, target, config)
     if not _train(configs, whole, evaluate=True):
         return None
+    for directory in whole:
+        if directory.diverged_at:
+            raise ValueError(
+                f"{directory.path} diverged at step {directory.diverged_at}: there is nothing to "
+                "measure; give the member a lower train.learning_rate"
+            )
     return [
         _row(run, piece.level, earlier, directory)
         for run, earlier, directory in zip(piece.runs, before, whole, strict=True)
@@ -175,9 +181,9 @@ def fork(source: RunDirectory, target: RunDirectory, config: ExperimentConfig) -
         return
     part = RunDirectory(target.path.with_name(target.path.name + ".part"))
     shutil.rmtree(part.path, ignore_errors=True)
-    part.write_config(config, ())
+    part.write_config(config, (), source.tokenizer_sha256)
     step = source.find_step()
-    shutil.copytree(source.checkpoints_path / str(step), part.checkpoints_path / str(step))
+    copy_checkpoint(source, step, part)
     for name in (source.tokenizer_path.name, source.metrics_path.name):
         if (source.path / name).exists():
             shutil.copyfile(source.path / name, part.path / name)
@@ -236,12 +242,11 @@ def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
     """All that the card measures of a finished run, with the answers' own rows."""
     params, step = restore_params(directory)
     config = directory.config_at(step)
-    tokenizer = Tokenizer(directory.tokenizer_path)
     found = []
     for measurement in run.card.measurements:
         rest = transformer.without_heads(params, measurement.masked_heads)
         variants = (config.model.rotary,)
-        loaded = runner.Loaded(directory.name, config, tokenizer, rest, step, variants)
+        loaded = runner.Loaded(directory.name, config, directory.tokenizer, rest, step, variants)
         options = runner.Options(
             tasks=measurement.tasks or None, lengths=measurement.lengths or None
         )

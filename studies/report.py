@@ -14,7 +14,7 @@ from reporting.looks import STYLE
 from reporting.page import NONE, Commands, Section, Table, render, words
 from reporting.pictures import Drawing, save
 from studies import figures, folder, forecasts, load_cards, rows
-from studies.marks import FAILED, HELD, WORDS, CardResults, Mark, octaves_between
+from studies.marks import FAILED, HELD, WORDS, CardResults, Mark
 from studies.queue import Job
 from theory.predictions import predict
 
@@ -164,9 +164,8 @@ def _predictors(cards: Sequence[CardResults]) -> list[Table]:
                 continue
             key = card.key(member, whole)
             assert key is not None  # it is marked
-            estimate = card.estimates[key]
             for name, tokens in _said(card, member).items():
-                off[name].append(octaves_between(tokens, estimate))
+                off[name].append(card.octaves_between(tokens, key))
     lines = [
         (
             None,

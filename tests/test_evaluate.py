@@ -21,6 +21,7 @@ from model import loss, transformer
 from model.config import ModelConfig
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
+from reporting.members import read as read_members
 from tests.evals import oracles
 
 CONFIG = ExperimentConfig(
@@ -212,6 +213,33 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
     }
 
 
+def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
+    """What lies under --out is read as the runs themselves would be, and grows."""
+    [*_, (run, _, _)] = evaluate([sweep / "wider"], tasks=["kv"])
+    (run.path / "commands.jsonl").write_text('{"command": "python train.py test"}\n')
+    before = {path: path.stat().st_mtime_ns for path in sweep.rglob("*")}
+    out = tmp_path_factory.mktemp("out") / "rows"
+    for task in ("lagcopy", "kv(answers=5)"):
+        assert cli.main([str(sweep), f"--tasks={task}", "--documents=1", f"--out={out}"]) == 0
+    assert {path: path.stat().st_mtime_ns for path in sweep.rglob("*")} == before
+    assert f"figures: python report.py {out}\n" in capsys.readouterr().out
+    copies = find_runs([out])
+    assert [copy.name for copy in copies] == list(MEMBERS)
+    found = {copy.name: set(rows.read(copy.results_path)["task"].tolist()) for copy in copies}
+    assert found.pop("wider") == {"kv", "lagcopy", "kv(answers=5)"}
+    assert all(tasks == {"lagcopy", "kv(answers=5)"} for tasks in found.values())
+    commands = [copy.read_commands() for copy in copies]
+    assert [len(typed) for typed in commands] == [2, 2, 2, 3]
+    members = read_members(copies)
+    assert {task for each in members for task, _ in each.own} == {"kv", "lagcopy", "kv(answers=5)"}
+
+    two = [str(sweep / name) for name in ("base=10", "base=10000")]
+    assert cli.main([*two, "--tasks=kv", "--documents=1", f"--out={out.parent / 'two'}"]) == 0
+    for name in ("base=10", "base=10000"):
+        [one] = find_runs([out.parent / "two" / name])
+        assert set(rows.read(one.results_path)["task"].tolist()) == {"kv"}
+
+
 def test_another_variant_at_evaluation_is_that_schedule(sweep):
     """The members start from the same parameters, so base 10 read as NoPE is NoPE."""
     runs = [sweep / "base=10", sweep / "rotary=nope"]
@@ -323,56 +351,6 @@ def test_what_cannot_be_asked_by_default_is_left_out_and_said(tmp_path, tokenize
     assert set(rows.read(tmp_path / "run" / "results.jsonl")["task"]) == {"kv"}
 
 
-def test_nothing_to_ask_is_a_mistake(tmp_path, tokenizer_bytes, capsys):
-    config = dataclasses.replace(CONFIG, evals=EvalConfig(tasks=("perplexity",)))
-    make_run(tmp_path / "run", config, tokenizer_bytes)
-    assert cli.main([str(tmp_path / "run")]) == 2
-    assert "no task of the config can be asked here" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--tasks=kv,line"], "unknown task 'line'; did you mean 'lines'?"),
-        (["--tasks=kv(keys=4)"], "kv has no parameter 'keys'"),
-        (["--tasks=perplexity"], "perplexity needs text"),
-        (["--tasks=lines", "--lengths=8"], "lines does not fit length=8; the shortest that works"),
-        (["--lengths=1"], "lengths must be at least 2 tokens, got 1"),
-        (["--precision=0"], "precision must be a finite number above 0, got 0"),
-        (["--documents=0"], "documents must be a whole number of at least 1, got 0"),
-        (["--step=3"], "has no checkpoint of step 3; it has [4]"),
-        (["--rotary=ropee(base=10)"], "unknown rotary variant 'ropee'; did you mean 'rope'?"),
-        (["--rotary=ntk_aware"], "ntk_aware needs factor: write ntk_aware(factor=...)"),
-        (["--rotary=nope,yarn"], "yarn needs factor"),
-        (["--step1=base=10", "--tasks=kv"], "--step1 chooses its own task and variants"),
-    ],
-)
-def test_mistakes_are_named_on_one_line(tmp_path, tokenizer_bytes, capsys, arguments, message):
-    make_run(tmp_path / "run", CONFIG, tokenizer_bytes)
-    assert cli.main([str(tmp_path / "run"), *arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("evaluate.py: error: ") and message in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "run" / "results.jsonl").exists()
-
-
-def test_directories_that_cannot_be_evaluated_are_named(tmp_path, tokenizer_bytes, capsys):
-    run = RunDirectory(tmp_path / "fresh")
-    run.write_config(CONFIG, [])
-    (tmp_path / "empty").mkdir()
-    make_run(tmp_path / "old", CONFIG, tokenizer_bytes)
-    (tmp_path / "old" / "results.jsonl").write_text('{"task": "kv"}\n')
-    for name, message in {
-        "fresh": "has no checkpoint; train it first",
-        "empty": "is neither a run (config.json) nor a sweep directory",
-        "nowhere": "does not exist",
-        "old": "results.jsonl:1: a row of another schema: lacks 'split'",
-    }.items():
-        assert cli.main([str(tmp_path / name)]) == 2
-        error = capsys.readouterr().err
-        assert message in error and error.count("\n") == 1
-
-
 def test_help_teaches(capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(["--help"])
@@ -392,12 +370,3 @@ def test_help_lists_tasks_where_no_model_could_run(run_script):
     absent = "'jax', 'flax', 'orbax', 'grain', 'array_record', 'zstandard', 'matplotlib'"
     code = f"import sys; sys.modules |= dict.fromkeys([{absent}]); import evaluate; evaluate.main()"
     assert "  needle(haystack=" in run_script("-c", code, "--help").stdout
-
-
-def test_lengths_must_be_numbers(capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["runs/demo", "--lengths=256,long"])
-    assert stop.value.code == 2
-    error = capsys.readouterr().err
-    assert "'256,long' is not a comma list of numbers of tokens" in error
-    assert error.count("\n") == 1

@@ -24,7 +24,8 @@ ALLOWED = {
     | {"zstandard", "rich", "absl", "apache_beam"},  # absl: flags that grain's workers want parsed
     "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb"} | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
-    "probes": {"numpy", "jax", "matplotlib", "model", "data", "experiment"},
+    "probes": {"numpy", "jax", "matplotlib", "rich", "model", "data", "experiment"}
+    | {"evals", "theory", "reporting"},
     "configs": {"experiment", "model", "data"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
     | {"theory", "experiment", "model", "data"},
@@ -34,7 +35,7 @@ ALLOWED = {
     "train": {"training", "evals", "experiment", "configs"},
     "sweep": {"training", "evals", "experiment", "configs"},
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
-    "report": {"reporting"},
+    "report": {"reporting", "experiment"},
     "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "training", "model"}
     | {"theory", "scipy", "evaluate", "evals"}
@@ -165,6 +166,7 @@ FLOORS = (
     {"configs"},
     {"theory"},
     {"reporting"},
+    {"probes"},
     {"studies"},
     {"train", "sweep", "evaluate", "report", "tpu", "benchmarks"},
 )

@@ -18,7 +18,7 @@ from reporting import looks as looks_lib
 from reporting import members as members_lib
 from reporting.curves import compact
 from reporting.effective_context import effective_context
-from reporting.writing import page_of
+from reporting.paths import page_of
 from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep
 from theory.predictions import predict
 
@@ -471,7 +471,7 @@ def test_theory_of_unlike_layers_is_that_of_the_farthest():
 
 def test_long_losses_are_averaged_in_blocks(tmp_path):
     run = make_run(tmp_path, experiment("rope(base=10)"))
-    rows = [{"tokens": i, "loss": float(i % 2)} for i in range(1500)]
+    rows = [{"step": i, "tokens": i, "loss": float(i % 2)} for i in range(1500)]
     run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (member,) = members_lib.read(find_runs([tmp_path]))
     ((tokens, loss),) = member.losses

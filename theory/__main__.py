@@ -16,29 +16,11 @@ from rich.table import Column, Table
 
 from model import rotary
 from model.rotary.rope import Rope
-from settings.commands import Parser
-from settings.expressions import nearest
+from settings.commands import Parser, tokens
+from settings.messages import nearest
 from theory import asymptotic, bound, capability, decay, family, figures, predictions, published
 
 OPEN = "?"  # stands for the number to be found in a variant's expression
-
-
-def tokens(text: str) -> int:
-    """A length: `131072`, or `128k` and `1M` in powers of two.
-
-    Raises:
-      argparse.ArgumentTypeError: for anything else.
-    """
-    unit = {"k": 2**10, "m": 2**20}.get(text[-1:].lower(), 1)
-    try:
-        length = float(text[:-1] if unit > 1 else text) * unit
-        if length != int(length):
-            raise ValueError
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of tokens, like 4096 or 128k"
-        ) from None
-    return int(length)
 
 
 def _bases(text: str) -> list[float]:

@@ -11,7 +11,9 @@ an interval of x = ln b that names one distance m, its witness, whose B_m is neg
 
 where M >= |B_m''| at x and, as every term's bound falls with x, to the right of it. The values on
 the right are float64 results plus bounds on their errors (`_Taylor`), and the quadratic is convex:
-negative at both ends of an interval, it is negative between them. See docs/theory.md.
+negative at both ends of an interval, it is negative between them. A family may jump (YaRN's ramp
+does): no interval reaches over a jump, where the bounds of one side say nothing of the other. See
+docs/theory.md.
 """
 
 import bisect
@@ -38,16 +40,20 @@ _RESOLUTION = 1e-9  # of feasible intervals, in ln(base)
 
 
 class Certificate(NamedTuple):
-    """Why no number in (exp(edges[0]), exp(edges[-1])) is feasible.
+    """Why no number in (exp(left[0]), exp(right[-1])) is feasible.
 
-    B_m of `witnesses[k]` is negative for all x in [edges[k], edges[k + 1]].
+    B_m of `witnesses[k]` is negative for all x in [left[k], right[k]], where the next interval
+    begins, but for a jump of the family: there 2e-12 of x lie between the two, which have the
+    frequencies of one side or of the other, and both witnesses are negative on all of it with the
+    frequencies of their own.
 
     Attributes:
-      edges: float64 `[K + 1]`, ascending, x = ln(number).
+      left, right: float64 `[K]`, ascending, x = ln(number).
       witnesses: int64 `[K]`, distances in tokens.
     """
 
-    edges: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
     witnesses: np.ndarray
 
 
@@ -173,9 +179,11 @@ def _find_witnesses(piece: Piece, x: float, first: int, length: int) -> np.ndarr
 
 def _is_feasible(family: Family, x: float, length: int) -> bool:
     """Whether B_m > 0 for all m < length is certain at x and whatever number rounds to it."""
-    piece = next(piece for piece in family if x < piece.stop)
-    return _all_positive(piece) or all(
-        (values > error).all() for _, values, error in _values(piece, x, 0, length)
+    pieces = [piece for piece in family if piece.possibly[0] <= x <= piece.possibly[1]]
+    return all(
+        _all_positive(piece)
+        or all((values > error).all() for _, values, error in _values(piece, x, 0, length))
+        for piece in pieces
     )
 
 
@@ -192,7 +200,7 @@ def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
     if list(lengths) != sorted(lengths):
         raise ValueError(f"lengths must not fall, got {list(lengths)}")
     index, x = 0, family[0].start
-    edges, witnesses = [x], []
+    left, right, witnesses = [], [], []
     pool = np.zeros(0, dtype=np.int64)
     answers = []
     for length in lengths:
@@ -207,18 +215,21 @@ def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
             if steps.max(initial=0) < _GAPS[-1] / 4:
                 break
             best = int(steps.argmax())
-            x = min(x + float(steps[best]), piece.stop)
-            edges.append(x)
-            witnesses.append(int(pool[best]))
+            before, x = x, min(x + float(steps[best]), piece.possibly[1])
+            if (start := max(before, piece.surely[0])) < (stop := min(x, piece.surely[1])):
+                left.append(start)
+                right.append(stop)
+                witnesses.append(int(pool[best]))
             if x > _LAST_X:
                 raise ValueError(f"no number below e^{_LAST_X:g} covers {length} tokens")
-            if x == piece.stop:
+            if x == piece.possibly[1]:
                 index += 1
-        certificate = Certificate(edges=np.array(edges), witnesses=np.array(witnesses, np.int64))
+                x = family[index].possibly[0]
+        certificate = Certificate(np.array(left), np.array(right), np.array(witnesses, np.int64))
         answers.append(
             SmallestBase(
                 length=length,
-                low=math.exp(x),
+                low=math.exp(right[-1] if right else x),
                 high=math.exp(_feasible_above(family, x, length)),
                 critical=witnesses[-1] if witnesses else None,
                 certificate=certificate,
@@ -274,7 +285,7 @@ def _surely_positive(piece: Piece, x: float, length: int) -> int:
 def _closed_threshold(family: Family, length: int) -> float:
     """An x above which every number is feasible, by `_surely_positive`, to 1e-3."""
     last = family[-1]
-    low, high = last.start, last.start
+    low = high = last.possibly[0]
     while _surely_positive(last, high, length) < length:
         low, high = high, high + 4
         if high > _LAST_X:
@@ -283,7 +294,7 @@ def _closed_threshold(family: Family, length: int) -> float:
         middle = (low + high) / 2
         covered = _surely_positive(last, middle, length) == length
         low, high = (low, middle) if covered else (middle, high)
-    return high
+    return max(high, last.surely[0])
 
 
 class _Cell(NamedTuple):
@@ -353,14 +364,15 @@ def stable(family: Family, length: int) -> StableBase:
         return StableBase(low=None, high=math.exp(family[0].start), witness=None)
     boundary = _closed_threshold(family, length)
     for piece in reversed(family):
-        if piece.start >= boundary or _all_positive(piece):
+        start, stop = piece.possibly[0], min(boundary, piece.possibly[1])
+        if start >= stop or _all_positive(piece):
             continue
-        stop = min(boundary, piece.stop)
-        for left, right, feasible, witness in _cells(piece, length, piece.start, stop):
+        for left, right, feasible, witness in _cells(piece, length, start, stop):
             if witness is not None:
-                return StableBase(low=math.exp(right), high=math.exp(boundary), witness=witness)
+                low = math.exp(min(right, piece.surely[1]))
+                return StableBase(low=low, high=math.exp(boundary), witness=witness)
             if feasible and right == boundary:
-                boundary = left
+                boundary = max(left, piece.surely[0])
     return StableBase(low=None, high=math.exp(boundary), witness=None)
 
 
@@ -370,20 +382,22 @@ def intervals(family: Family, length: int, left: float) -> Intervals:
     end = _closed_threshold(family, length)
     good, bad = [(end, math.inf)], []
     for piece in reversed(family):
-        start, stop = max(piece.start, math.log(left)), min(piece.stop, end)
+        start, stop = max(piece.possibly[0], math.log(left)), min(piece.possibly[1], end)
         if start >= stop:
             continue
         cells = [(start, stop, True, None)] if _all_positive(piece) else None
         for low, high, feasible, witness in cells or _cells(piece, length, start, stop):
+            # Of a jump, only what holds on both of its sides.
+            sure = max(low, piece.surely[0]), min(high, piece.surely[1])
             if witness is not None:
-                bad.append((low, high, witness))
+                bad.append((*sure, witness))
             elif feasible and high == good[-1][0]:
-                good[-1] = (low, good[-1][1])
+                good[-1] = (sure[0], good[-1][1])
             elif feasible:
-                good.append((low, high))
+                good.append(sure)
     return Intervals(
         feasible=[(math.exp(low), math.exp(high)) for low, high in reversed(good)],
-        infeasible=bad[::-1],
+        infeasible=[each for each in bad[::-1] if each[0] < each[1]],
     )
 
 

@@ -111,7 +111,7 @@ def capability(
             f"distances must lie within 1 and {LONGEST} tokens, got {shortest} to {length}"
         )
     distances = np.arange(shortest, length + 1)
-    f_NMW = np.stack([_responses(inv_freq_R, distances) for inv_freq_R in inv_freq_NR])
+    f_NMW = np.stack([responses(inv_freq_R, distances) for inv_freq_R in inv_freq_NR])
     if len(f_NMW) == 1:
         found = _Parts.of(f_NMW, np.zeros(len(distances), int))
         certificate = math.sqrt(2) * found.worst()
@@ -167,7 +167,7 @@ def farthest(inv_freq_LNR: np.ndarray, *, num_others: int, longest: int) -> Fore
     return max(found, key=lambda each: each.l50)
 
 
-def _responses(inv_freq_R: np.ndarray, distances: np.ndarray) -> np.ndarray:
+def responses(inv_freq_R: np.ndarray, distances: np.ndarray) -> np.ndarray:
     """f(m) of each distance, `[M, W]`: W = 2R."""
     angles_MR = np.outer(distances, inv_freq_R)
     return np.concatenate([np.cos(angles_MR), -np.sin(angles_MR)], axis=1)

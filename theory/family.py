@@ -25,10 +25,17 @@ _BOTH = ("position_interpolation", "ntk_aware", "ntk_fixed", "ntk_old", "yarn")
 _OPEN = [(name, "base") for name in ("rope", "method1", "p_rope", *_BOTH)]
 _OPEN += [(name, "factor") for name in _BOTH]
 
+# Of x, at least: what rounding moves a jump by, or the x of a number beside one (5e-13 at e^500).
+_ROUNDING = 1e-12
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Piece:
     """The family for start <= x <= stop.
+
+    Two pieces meet where the frequencies jump, and which of the two a number next to the jump has
+    is a matter of rounding: what is claimed of one piece holds `surely` on it, and what is claimed
+    of all numbers has to hold for either piece wherever x is `possibly` on it.
 
     Attributes:
       start, stop: range of x = ln(number).
@@ -42,6 +49,16 @@ class Piece:
     slope: np.ndarray
     constant: np.ndarray
     unrotated: int
+
+    @property
+    def surely(self) -> tuple[float, float]:
+        """The x that have these frequencies."""
+        return self.start + _ROUNDING * (self.start > 0), self.stop - _ROUNDING
+
+    @property
+    def possibly(self) -> tuple[float, float]:
+        """The x that may have these frequencies."""
+        return self.start - _ROUNDING * (self.start > 0), self.stop + _ROUNDING
 
     def inv_freq(self, x: float) -> np.ndarray:
         """float64 `[R]`, radians per token."""

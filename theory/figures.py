@@ -58,7 +58,9 @@ def decay_curves(curves: Mapping[str, np.ndarray], length: int) -> Figure:
     for (name, inv_freq), color in zip(curves.items(), colors, strict=False):
         values = decay.cosine_sum(inv_freq, distances)
         first = decay.first_violation(inv_freq, length)
-        label = f"{name}: " + ("no violation" if first is None else f"first violation at {first:,}")
+        found = "no violation" if first is None else f"first violation at {first:,}"
+        # A dollar in a name begins no formula.
+        label = f"{name}: {found}".replace("$", r"\$")
         ax.plot(distances, values, color=color, lw=0.8, label=label)
         if first is not None:
             ax.plot(first, decay.cosine_sum(inv_freq, np.array([first])), "v", color=color, ms=9)

@@ -23,8 +23,9 @@ from experiment import overrides
 from model import rotary
 from model.rotary import Rotary
 from model.rotary.show import Head, as_json, as_text, cookbook, plot, report
-from settings.commands import Parser
-from settings.expressions import nearest, split_commas
+from settings.commands import Parser, tokens
+from settings.expressions import split_commas
+from settings.messages import nearest
 from theory import decay
 
 
@@ -71,7 +72,7 @@ def main() -> None:
     )
     show.add_argument("what", nargs="+", metavar="CONFIG_OR_EXPR", help="name(parameter=value,...)")
     show.add_argument("--head-dim", type=int, metavar="D", help="features of a head, even")
-    show.add_argument("--length", type=int, metavar="L", help="context in tokens")
+    show.add_argument("--length", type=tokens, metavar="L", help="context in tokens")
     text = 'print one JSON object; of several variants, {"schedules": [...]}'
     show.add_argument("--json", action="store_true", help=text)
     show.add_argument("--plot", metavar="FILE.png", help="draw wavelength per pair, all in one")

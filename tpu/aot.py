@@ -350,7 +350,7 @@ def main() -> int:
         config = overrides.apply(find_config(arguments.config), arguments.overrides)
         report = analyse(config, topology, arguments.members)
     except ValueError as error:
-        parser.exit(2, f"tpu.aot: error: {error}\n")
+        parser.error(str(error))
     if arguments.json:
         collectives = [dataclasses.asdict(one) for one in report.collectives]
         print(json.dumps(report._asdict() | {"collectives": collectives}))

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from configs import argument_parser, find_config
 from experiment import overrides
+from experiment.overrides import make_members
 from tpu import topology as topology_lib
 from tpu.topology import Topology
-from training.sweep import make_members
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
@@ -118,7 +118,7 @@ def main() -> int:
         topology = topology_lib.find(arguments.topology)
         jobs = make_jobs(arguments.mode, arguments.config, arguments.workdir, arguments.overrides)
     except ValueError as error:
-        parser.exit(2, f"tpu.jobset: error: {error}\n")
+        parser.error(str(error))
     cluster = {name: getattr(arguments, name) for name in ("image", "claim", "spot", "restarts")}
     for job in jobs:
         print("---", manifest(job, topology, **cluster), sep="\n", end="")

@@ -26,6 +26,7 @@ from model.axes import RULES, TOKENS
 from model.config import ModelConfig
 from model.loss import MAX_LOGITS
 from model.transformer import describe_size, parameter_axes
+from settings.commands import Parser
 from tpu import topology as topology_lib
 from tpu.topology import Topology
 from training.members import abstract_state
@@ -194,9 +195,9 @@ def amount(num_bytes: float) -> str:
     return f"{num_bytes / 1024**power:.2f} {'KMGT'[power - 1]}iB"
 
 
-def command_line(program: str, description: str | None) -> argparse.ArgumentParser:
+def command_line(program: str, description: str | None) -> Parser:
     """What tpu.plan and tpu.aot take."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program,
         description=description,
         epilog=overrides.OVERRIDES_HELP,
@@ -219,7 +220,7 @@ def main() -> int:
         config = overrides.apply(find_config(arguments.config), arguments.overrides)
         sizes = mesh_sizes(config, arguments.members, topology.num_chips)
     except ValueError as error:
-        parser.exit(2, f"tpu.plan: error: {error}\n")
+        parser.error(str(error))
     mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
     found = leaves(config, mesh, arguments.members)
     # As wide as it takes where there is no terminal, so that a file has a line for each array.

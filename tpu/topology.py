@@ -6,7 +6,6 @@ this file imports nothing but the standard library, so that a laptop without JAX
 Chips are counted, not cores: Google's accelerator type `v5p-128` is `v5p:4x4x4`, 64 chips.
 """
 
-import argparse
 import dataclasses
 import difflib
 import math
@@ -15,6 +14,8 @@ import sys
 import tomllib
 from pathlib import Path
 from typing import NamedTuple
+
+from settings.commands import Parser
 
 
 class Chip(NamedTuple):
@@ -121,14 +122,14 @@ def find(name: str) -> Topology:
 def main() -> int:
     """`python -m tpu.topology NAME FIELD...`; exit status 2 after one line if there is none."""
     fields = ("accelerator_type", "runtime", "num_chips", "num_hosts", "chips_per_host")
-    parser = argparse.ArgumentParser(prog="python -m tpu.topology", description=__doc__)
+    parser = Parser(prog="python -m tpu.topology", description=__doc__)
     parser.add_argument("name", help="v5e:8x8, v5p:4x4x4 ...")
     parser.add_argument("fields", nargs="*", choices=[*fields, []], metavar="FIELD")
     arguments = parser.parse_args()
     try:
         topology = find(arguments.name)
     except ValueError as error:
-        parser.exit(2, f"error: {error}\n")
+        parser.error(str(error))
     for field in arguments.fields or fields:
         print(getattr(topology, field))
     return 0

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from experiment.metrics import MetricsLog, flops_per_token, peak_flops
 from experiment.stages import Stage
+from training.divergence import Divergence
 
 
 def _range(values_M: np.ndarray) -> str:
@@ -28,13 +29,19 @@ class StageLog:
     """
 
     def __init__(
-        self, console: Console, label: str, stage: Stage, logs: Sequence[MetricsLog], members: int
+        self,
+        console: Console,
+        label: str,
+        stage: Stage,
+        logs: Sequence[MetricsLog],
+        divergence: Divergence,
     ):
         """Logs to the members' `logs`, which only the process that writes has."""
+        self._divergence = divergence
         self._console, self._label, self._stage, self._logs = console, label, stage, logs
         data = stage.config.data
         self._tokens_per_step = data.batch_size * data.context_length
-        self._flops_per_token = members * flops_per_token(stage.config)
+        self._flops_per_token = divergence.num_members * flops_per_token(stage.config)
         self._peak = peak_flops()
         self._pending: tuple[int, dict[str, jax.Array]] | None = None
         self._bar = Progress(
@@ -95,6 +102,7 @@ class StageLog:
             row = {name: x[index].item() for name, x in values_M.items()}
             log.write({"step": step, "tokens": tokens, **row, **rates})
         self._show(step, values_M, tokens_per_second)
+        self._divergence.look(step, values_M["skipped"])
 
     def sync(self) -> None:
         """Puts all that was written on disk."""
@@ -104,8 +112,8 @@ class StageLog:
 
     def _show(self, step: int, values_M: dict[str, Any], tokens_per_second: float) -> None:
         values = f"loss {_range(values_M['loss'])}  {tokens_per_second:,.0f} tok/s"
-        if num_skipped := int(values_M["skipped"].sum()):
-            values += f"  {num_skipped} not finite: update skipped"
+        if num_skipping := int((values_M["skipped"] > 0).sum()):
+            values += f"  {num_skipping} not finite: update skipped"
         if "val_loss" in values_M:
             self._val_loss = f"  val {_range(values_M['val_loss'])}"
         values += self._val_loss

@@ -6,6 +6,7 @@ or another run's (`start_from`), and may have several stages (`experiment.stages
 """
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -16,6 +17,8 @@ from experiment import distributed
 from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
 from model import kernels, transformer
+from training.divergence import DivergedError, Divergence
+from training.holding import held
 from training.interrupts import Interrupts
 from training.log import StageLog
 from training.members import (
@@ -45,24 +48,35 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
       Whether training reached its last step; False if a signal stopped it.
 
     Raises:
-      ValueError: if what was trained before was trained on other data.
+      ValueError: if another process trains there, what was trained before was trained on other
+        data, or none of it is whole.
+      DivergedError: if no member trains any more; what there is has been saved.
     """
-    write_records(plan, command)
+    with held(plan):
+        write_records(plan, command)
+        return _train(plan, command, ask)
+
+
+def _train(plan: Plan, command: str, ask: Ask | None) -> bool:
+    """From the first update to the last, top to bottom."""
     config, mesh, num_members = plan.configs[0], plan.mesh, len(plan.runs)
-    step, num_steps = plan.start_step, plan.stages[-1][0].end
+    num_steps = plan.stages[-1][0].end
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
+    notice = functools.partial(console.print, highlight=False, markup=False, soft_wrap=True)
     label = config.name + (f" x {num_members} members" if num_members > 1 else "")
     size = transformer.describe_size(config.model)
     each = " in each member" if num_members > 1 else ""
     console.print(f"{config.name}: {size}{each}", highlight=False)
-    if step:
-        finished = f"finished already, all {num_steps} steps"
-        console.print(f"{label}: {finished if step == num_steps else f'going on from step {step}'}")
 
     # Restore, or initialise.
     target = abstract_state(config, num_members, mesh)
     shardings = shardings_of(target)
-    checkpoints, state, data_state = open_state(plan, target)
+    checkpoints, state, data_state, step = open_state(plan, target, notice)
+    if step:
+        finished = f"finished already, all {num_steps} steps"
+        console.print(f"{label}: {finished if step == num_steps else f'going on from step {step}'}")
+    divergence = Divergence(plan.runs, config.train.max_skipped, num_steps, console)
+    divergence.look(step, np.atleast_1d(distributed.fetch(state.skipped)))
     logs = []
     if distributed.is_primary_host():
         logs = [MetricsLog(run, config, after_step=step) for run in plan.runs]
@@ -71,7 +85,7 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
     with distributed.failing_together(advice), Interrupts() as interrupts, jax.set_mesh(mesh):
         for stages, data in zip(plan.stages, plan.data, strict=True):
             stage, config = stages[0], stages[0].config
-            if step >= stage.end or interrupts.received:
+            if step >= stage.end or interrupts.received or divergence.everywhere:
                 continue
 
             # Data: this host's rows, from the first one that no update has read.
@@ -92,7 +106,7 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
             every = config.train.eval_every
             validation = Validation(stages, data, mesh, shardings, ask) if every else None
             trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
-            with StageLog(console, name, stage, logs, num_members) as log, trace:
+            with StageLog(console, name, stage, logs, divergence) as log, trace:
                 if not is_lone_cpu(mesh):
                     rows = batch_size // config.train.accumulate
                     log.announce(kernels.check(config.model, rows, length))
@@ -100,7 +114,7 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
                 first_step = saved_step = step
                 while True:
                     # Save: when due, at the stage's end, and before stopping.
-                    stops = step == stage.end or interrupts.stops_at(step)
+                    stops = step == stage.end or interrupts.stops_at(step) or divergence.everywhere
                     if step > saved_step and (stops or step % config.train.save_every == 0):
                         # Metrics first: a checkpoint must not outlive the rows that lead to it,
                         # for a resumed run writes none of them again.
@@ -109,7 +123,10 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
                         data_state = dataclasses.replace(data_state, digest=total % 2**64)
                         members = unstack(state, num_members, shardings)
                         for run, one, own in zip(checkpoints, members, stages, strict=True):
-                            run.save(step, one.params, one.opt_state, data_state, own.config)
+                            skipped = dataclasses.replace(
+                                data_state, skipped_in_row=int(one.skipped)
+                            )
+                            run.save(step, one.params, one.opt_state, skipped, own.config)
                         saved_step, digest = step, 0
                     log.advance(step)
                     if stops:
@@ -144,6 +161,8 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
         for closing in (*checkpoints, *logs):
             closing.close()
 
+    if divergence.everywhere:
+        raise DivergedError(str(divergence))
     if step < num_steps:
         again = f"run the same command again{': ' + command if command else '.'}"
         if jax.process_count() > 1:

@@ -1,5 +1,6 @@
 """The members of a sweep as one training state: stacked in front, made, restored, taken apart."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -9,9 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from experiment import checkpoint, distributed
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import ExperimentConfig, TrainConfig
+from experiment.items import DamagedCheckpointError
 from experiment.mesh import put
+from experiment.run import common_steps
 from experiment.stages import Stage, at
 from model import sharding
 from model.positions import position_table, stack_tables
@@ -42,43 +46,34 @@ def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> St
     seeds = stack([np.uint32(0)] * num_members)
     state = jax.eval_shape(jax.vmap(make_state) if stacked else make_state, seeds)
     params = sharding.parameter_shardings(config.model, mesh, members=stacked)
-    opt_state = sharding.like_parameters(params, state.opt_state, mesh, members=stacked)
+    rest = (state.opt_state, state.skipped)
+    opt_state, skipped = sharding.like_parameters(params, rest, mesh, members=stacked)
     return jax.tree.map(
         lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
         state,
-        State(params, opt_state),
+        State(params, opt_state, skipped),
     )
 
 
-def open_state(plan: Plan, target: State) -> tuple[list[Checkpoints], State, DataState]:
-    """Each member's checkpoints, and the state to go on from: the first one, or restored.
+def open_state(
+    plan: Plan, target: State, notice: Callable[[str], None]
+) -> tuple[list[Checkpoints], State, DataState, int]:
+    """Each member's checkpoints, the state to go on from, first or restored, and its step.
 
     Args:
       plan: of the run.
       target: shapes, dtypes and shardings of the state: each device reads its own part.
+      notice: told of damaged checkpoints.
 
     Raises:
-      ValueError: if the run was trained on other data.
+      ValueError: if the run was trained on other data, or no checkpoint is whole.
     """
-    config, step, shardings = plan.configs[0], plan.start_step, shardings_of(target)
-    state, data_state = None, DataState(fingerprint=plan.data[0].fingerprint)
-    if step == 0:
-        state = first_state(plan.configs, shardings, plan.params)
-    # A stage's end is kept whatever comes after: it is a result, and other runs start from it.
-    ends = [stage.end for stage, *_ in plan.stages]
-    checkpoints = [Checkpoints(run, keep=config.train.keep, always=ends) for run in plan.runs]
-    if state is not None:
-        return checkpoints, state, data_state
-    if len(checkpoints) == 1:
-        *state, data_state = checkpoints[0].restore(step, *target)
-        state = State(*state)
+    config = plan.configs[0]
+    if plan.start_step:
+        state, data_state, step = _newest_whole(plan, target, notice)
     else:
-        # Members are read whole by every host and stacked there: each has its own files.
-        one = jax.tree.map(lambda leaf: np.empty(leaf.shape[1:], leaf.dtype), target)
-        restored = [checkpoint.restore(step, *one) for checkpoint in checkpoints]
-        data_state = restored[0][2]
-        members = stack([State(params, opt_state) for params, opt_state, _ in restored])
-        state = put(members, shardings)
+        state = first_state(plan.configs, shardings_of(target), plan.params)
+        data_state, step = DataState(fingerprint=plan.data[0].fingerprint), 0
     fingerprint = plan.data[at(config, step).number].fingerprint
     if data_state.fingerprint != fingerprint:
         raise ValueError(
@@ -86,7 +81,72 @@ def open_state(plan: Plan, target: State) -> tuple[list[Checkpoints], State, Dat
             f"now {fingerprint}); restore {config.data.path or 'the source'} or use a new "
             "--workdir"
         )
-    return checkpoints, state, data_state
+    # A stage's end is kept whatever comes after: it is a result, and other runs start from it.
+    ends = [stage.end for stage, *_ in plan.stages]
+    if step and distributed.is_primary_host():
+        for run in plan.runs:
+            checkpoint.remove_old(run, step, keep=config.train.keep, always=ends)
+    distributed.barrier("old checkpoints are removed")
+    checkpoints = [Checkpoints(run, keep=config.train.keep, always=ends) for run in plan.runs]
+    return checkpoints, state, data_state, step
+
+
+def _newest_whole(
+    plan: Plan, target: State, notice: Callable[[str], None]
+) -> tuple[State, DataState, int]:
+    """The newest state that is whole in all members; damaged checkpoints are set aside."""
+    step, damaged = plan.start_step, []
+    while True:
+        with distributed.refusing_together():
+            for run in plan.runs:
+                # What is too damaged to be compared is found so below.
+                with contextlib.suppress(DamagedCheckpointError):
+                    checkpoint.check_config(run, step)
+        try:
+            state, data_state = _restored(plan, target, step)
+            break
+        except ValueError as error:
+            found = error if isinstance(error, DamagedCheckpointError) else error.__cause__
+            known = isinstance(found, DamagedCheckpointError)
+            # Of what only another host cannot read, no more than its words are known here.
+            damaged.append((step, *((found.what, [found.run]) if known else (error, plan.runs))))
+            older = [each for each in common_steps(plan.runs) if each < step]
+            # The disk may show a checkpoint to one host before another.
+            step = distributed.broadcast_from_primary(max(older, default=0))
+            if step == 0:
+                run, (number, what, _) = plan.runs[0], damaged[0]
+                raise ValueError(
+                    f"{run.path} has no whole checkpoint ({number}: {what}); delete "
+                    f"{run.checkpoints_path} to train from the start"
+                ) from error
+    for number, what, runs in damaged:
+        for run in runs if distributed.is_primary_host() else ():
+            aside = checkpoint.set_aside(run, number)
+            notice(f"DAMAGED: checkpoint {number} of {run.path}: {what}; it is now {aside}")
+    return state, data_state, step
+
+
+def _restored(plan: Plan, target: State, step: int) -> tuple[State, DataState]:
+    """The state of `step`, found whole. Raises ValueError, in all processes, if it is not."""
+    alone = len(plan.runs) == 1
+    # Members are read whole by every host and stacked there: each has its own files.
+    one = target if alone else jax.tree.map(lambda x: np.empty(x.shape[1:], x.dtype), target)
+    # Read before anything is compared: that takes all hosts, and one of them may be unable to read.
+    with distributed.refusing_together():
+        restored = [
+            checkpoint.restore(run, step, params=one.params, opt_state=one.opt_state)
+            for run in plan.runs
+        ]
+    with distributed.refusing_together():
+        for run, each in zip(plan.runs, restored, strict=True):
+            checkpoint.verify(run, step, each)
+    states = [State(**each.arrays, skipped=np.int32(each.data.skipped_in_row)) for each in restored]
+    shardings = shardings_of(target)
+    if alone:
+        state = states[0]._replace(skipped=put(states[0].skipped, shardings.skipped))
+    else:
+        state = put(stack(states), shardings)
+    return state, restored[0].data
 
 
 def first_state(

@@ -6,18 +6,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 from jax.sharding import Mesh
 
 from data import pipeline
 from data.config import DataConfig
+from data.files import check_writable
 from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
-from experiment import distributed, metrics
+from experiment import distributed
 from experiment.checkpoint import shape_difference, starting_params
 from experiment.config import ExperimentConfig
-from experiment.mesh import make_mesh
-from experiment.run import RunDirectory, find_start
+from experiment.mesh import device_memory, make_mesh
+from experiment.run import RunDirectory, common_steps, find_start
 from experiment.stages import Stage, split
+from experiment.tracking import check_trackers
 from model.transformer import Params, abstract_params
 
 
@@ -31,7 +34,7 @@ class Plan(NamedTuple):
       stages: one tuple per stage, holding each member's `Stage`.
       data: what each stage reads.
       mesh: the same in all stages.
-      start_step: updates done already.
+      start_step: updates done already, if the newest checkpoint is whole.
       params: of each member, to start from instead of fresh ones; none at all if they are fresh.
     """
 
@@ -81,15 +84,19 @@ def _checked(
     overrides: Sequence[Sequence[str]],
     open_data: OpenData,
 ) -> Plan:
-    metrics.check_trackers(configs[0].train.tracking)
+    check_trackers(configs[0].train.tracking)
     configs = [
         run.pinned(config, given)
         for run, config, given in zip(runs, configs, overrides, strict=True)
     ]
     for run, config in zip(runs, configs, strict=True):
         run.check_resumable(config)
+    if distributed.is_primary_host():
+        for run in runs:
+            check_writable(run.path, "use another --workdir")
     stages = list(zip(*map(split, configs), strict=True))
     shapes = abstract_params(configs[0].model)
+    _check_memory(shapes, len(configs))
     for stage, *others in stages:
         if any(other.config.data != stage.config.data for other in others):
             raise ValueError(
@@ -102,39 +109,55 @@ def _checked(
             raise ValueError(
                 f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
             )
-    # A step that only some members have saved is nobody's: all go on from the last common one.
-    start_step = max(set.intersection(*(set(run.steps()) for run in runs)), default=0)
+    start_step = max(common_steps(runs), default=0)
     started_from = [c for c in configs if c.start_from] if start_step == 0 else []
     params = [starting_params(config) for config in started_from]
     data, tokenizers = [], {}
     for config in started_from:
         parent, _ = find_start(str(config.start_from))
-        tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path
+        tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
+    for stage, *_ in stages:
+        if given := stage.config.data.tokenizer:
+            tokenizers[f"stage {stage.number}"] = Path(given), Tokenizer(given)
+    _check_tokenizers(tokenizers, configs[0].model.vocab_size)  # it may tokenize for hours now
     for stage, *_ in stages:
         data.append(open_data(stage.config.data))
         # Refuses rows that do not fit.
         data[-1].open_rows("train")
         if stage.config.train.eval_every:
             data[-1].open_rows("validation")
-        if data[-1].tokenizer_path:
-            tokenizers[f"stage {stage.number}"] = data[-1].tokenizer_path
-    if tokenizers:
-        _check_tokenizers(tokenizers, configs[0].model.vocab_size)
+        if path := data[-1].tokenizer_path:
+            tokenizers[f"stage {stage.number}"] = path, Tokenizer(path)
+    _check_tokenizers(tokenizers, configs[0].model.vocab_size)
     mesh = make_mesh(configs[0], len(configs))
     return Plan(configs, runs, overrides, stages, data, mesh, start_step, params)
 
 
-def _check_tokenizers(paths: dict[str, Path], room: int) -> None:
+def _check_memory(params: Params, num_members: int) -> None:
+    """Refuses a model of which no step can be done: it would be found out after minutes."""
+    # Parameters and AdamW's two moments, once over all devices: less is not possible.
+    each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
+    needed, there = 3 * num_members * each, device_memory()
+    if there is not None and needed > there:
+        raise ValueError(
+            f"parameters and AdamW's moments take {needed / 2**30:,.1f} GiB, and all devices have "
+            f"{there / 2**30:,.1f} GiB; make the model smaller, or use more devices"
+        )
+
+
+def _check_tokenizers(found: dict[str, tuple[Path, Tokenizer]], room: int) -> None:
     """Refuses ids that the model has no embedding for, and ids that change their meaning."""
-    (first, path), *others = paths.items()
-    vocab_size = Tokenizer(path).vocab_size
+    if not found:
+        return
+    (first, (path, tokenizer)), *others = found.items()
+    vocab_size = tokenizer.vocab_size
     if vocab_size > room:
         raise ValueError(
             f"the tokenizer has {vocab_size} ids but model.vocab_size={room}; "
             f"use model.vocab_size={-(-vocab_size // 128) * 128}"
         )
-    for name, other in others:
-        if Tokenizer(other) != Tokenizer(path):
+    for name, (_, other) in others:
+        if other != tokenizer:
             raise ValueError(
                 f"{name} has another tokenizer than {first}; use data.tokenizer={path}"
             )
@@ -149,14 +172,27 @@ def write_records(plan: Plan, command: str) -> None:
     """
     if distributed.is_primary_host():
         for run, config, own in zip(plan.runs, plan.configs, plan.overrides, strict=True):
-            if not (run.path / "config.json").exists():
-                run.write_config(config, own)
+            tokenizer_path = plan.data[0].tokenizer_path
+            if not run.is_started():
+                sha256 = Tokenizer(tokenizer_path).fingerprint if tokenizer_path else None
+                run.write_config(config, own, sha256)
             if command:
                 run.record_command(command)
-            tokenizer_path = plan.data[0].tokenizer_path
-            if tokenizer_path and not run.tokenizer_path.exists():
-                temporary = run.tokenizer_path.with_suffix(".partial")
-                shutil.copyfile(tokenizer_path, temporary)
-                os.replace(temporary, run.tokenizer_path)
+            _copy(tokenizer_path, run.tokenizer_path)
+            # Stages of several texts: none of them is the run's.
+            if len(held_out := {data.held_out for data in plan.data}) == 1:
+                _copy(held_out.pop(), run.held_out_path)
     # All hosts write checkpoints, into directories that only one of them makes.
     distributed.barrier("run directories are made")
+
+
+def _copy(source: Path | None, target: Path) -> None:
+    """A file or a folder, whole or not at all; what is there stays."""
+    if source is None or target.exists():
+        return
+    part = target.with_name(target.name + ".part")
+    if source.is_dir():
+        shutil.copytree(source, part, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(source, part)
+    os.replace(part, target)

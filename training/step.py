@@ -21,10 +21,17 @@ from training.programs import program, program_of
 
 
 class State(NamedTuple):
-    """What an update changes. A sweep stacks members in front of every array."""
+    """What an update changes. A sweep stacks members in front of every array.
+
+    Attributes:
+      params: the model's.
+      opt_state: the optimizer's.
+      skipped: int32, updates skipped in a row; from `train.max_skipped` on it only grows.
+    """
 
     params: Params
     opt_state: Any
+    skipped: jax.Array | np.integer
 
 
 class MemberArrays(NamedTuple):
@@ -37,7 +44,7 @@ class MemberArrays(NamedTuple):
 def init_state(config: ExperimentConfig, seed: jax.Array) -> State:
     """Initial parameters and optimizer state of one member."""
     params = transformer.init(config.model, seed)
-    return State(params, optimizer.direction(config.train).init(params))
+    return State(params, optimizer.direction(config.train).init(params), jnp.zeros((), jnp.int32))
 
 
 def loss_fn(
@@ -66,14 +73,14 @@ def train_step(
 
     Args:
       config: only what all members share is read from it.
-      state: parameters and optimizer state.
+      state: parameters, optimizer state and how many updates were skipped.
       member: its frequencies and peak learning rate.
       batch: the contract of `data`, `[B, T]` each.
       step: number of this update within the stage, from 0.
 
     Returns:
       The new state, and scalars: loss (nats per target that counts), grad_norm, learning_rate,
-      skipped.
+      skipped (updates in a row, this one included).
     """
     # Of the whole batch, so that the losses of microbatches simply add up: rows have different
     # numbers of targets, and a mean of means would weigh them wrongly.
@@ -101,18 +108,22 @@ def train_step(
     )
     updates = jax.tree.map(lambda update: -learning_rate * update, updates)
     params = jax.tree.map(jnp.add, state.params, updates)
-    updated = State(params, opt_state)
 
     grad_norm = optax.global_norm(grads)
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+    # After too many in a row the member is frozen, here and not where it is noticed: wherever the
+    # run is stopped and gone on with, it is frozen at the same update.
+    taken = finite & (state.skipped < config.train.max_skipped)
+    updated = State(params, opt_state, jnp.zeros_like(state.skipped))
+    kept = state._replace(skipped=state.skipped + 1)
     # One bad batch must not end a run, nor reach AdamW's moments, which would carry it on for
     # thousands of steps. Select, never multiply: 0 x NaN is NaN.
-    state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), updated, state)
+    state = jax.tree.map(lambda new, old: jnp.where(taken, new, old), updated, kept)
     scalars = {
         "loss": loss,
         "grad_norm": grad_norm,
         "learning_rate": learning_rate,
-        "skipped": ~finite,
+        "skipped": state.skipped,
     }
     return state, scalars
 

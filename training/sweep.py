@@ -8,31 +8,24 @@ train one group after another.
 """
 
 import dataclasses
-import itertools
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 
 from data.files import write_atomically
-from experiment import distributed, overrides
+from experiment import distributed
 from experiment.config import ExperimentConfig
-from experiment.run import RunDirectory, is_same_sweep, read_sweep
+from experiment.overrides import SweepMember, make_members
+from experiment.records import SweepRecord, read_sweep
+from experiment.run import RunDirectory, is_operational
 from experiment.stages import split
+from settings.places import local
 from training import loop
+from training.divergence import DivergedError
 from training.plan import make_plan
 from training.programs import program_of
 from training.validation import Ask
-
-
-class SweepMember(NamedTuple):
-    """One member: what its directory is called, its overrides, and the config they make."""
-
-    name: str
-    overrides: list[str]
-    config: ExperimentConfig
 
 
 def shared_part(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
@@ -45,36 +38,6 @@ def shared_part(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
         dataclasses.replace(program_of(each.config), start_from=start, data=each.config.data)
         for each in split(config)
     )
-
-
-def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMember]:
-    """The members that `given` asks for, or those the config has of its own.
-
-    Raises:
-      ValueError: if an override is wrong, or two members would be the same.
-    """
-    grid = overrides.grid(given)
-    if len(grid) == 1 and config.members:
-        common = grid[0][1]
-        grid = [(name, [*own, *common]) for name, own in overrides.named(config.members)]
-    if len(grid) == 1:
-        raise ValueError(
-            "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
-        )
-    members = [SweepMember(name, own, overrides.apply(config, own)) for name, own in grid]
-    for one, other in itertools.combinations(members, 2):
-        if one.name == other.name:
-            raise ValueError(
-                f"two members are called {one.name}: every listed value must be different"
-            )
-        # Fresh parameters are all that a seed decides here, and these members have none.
-        same = dataclasses.replace(one.config, seed=other.config.seed) == other.config
-        if one.config.start_from and same:
-            raise ValueError(
-                f"{one.name} and {other.name} would be the same run: with start_from no parameter "
-                "depends on seed; leave data.seed to it, or list values of data.seed"
-            )
-    return members
 
 
 def train_sweep(
@@ -98,25 +61,25 @@ def train_sweep(
 
     Raises:
       ValueError: for anything the user has to mend, before compute is spent.
+      DivergedError: if no group of members that train together came to its end.
     """
     with distributed.refusing_together():
+        workdir = local(workdir)
         members = make_members(config, given)
-        record = {
-            "config": config.name,
-            "overrides": list(given),
-            "members": [member.name for member in members],
-        }
+        names = tuple(member.name for member in members)
+        record = SweepRecord(config=config.name, overrides=tuple(given), members=names)
         exists = (workdir / "sweep.json").exists()
-        if exists and not is_same_sweep(read_sweep(workdir), record):
+        if exists and (other := read_sweep(workdir).difference(record, is_operational)):
             raise ValueError(
-                f"{workdir} holds another sweep; use another --workdir, or delete that directory"
+                f"{workdir} holds another sweep, {other}; use another --workdir, or delete that "
+                "directory"
             )
         if only is not None and not 0 <= only < len(members):
             raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
         runs = {member.name: RunDirectory(workdir / member.name) for member in members}
         # A sweep begun before a field is finished as it was begun, members not started yet
         # included: on one seed's rows, and so in one group.
-        for run in [run for run in runs.values() if (run.path / "config.json").exists()][:1]:
+        for run in [run for run in runs.values() if run.is_started()][:1]:
             members = [m._replace(config=run.kept(m.config, m.overrides)) for m in members]
     groups: dict[tuple[ExperimentConfig, ...], list[SweepMember]] = {}
     for member in members if only is None else [members[only]]:
@@ -133,7 +96,7 @@ def train_sweep(
     asks = [make_ask(plan.configs[0]) for plan in plans]
     if distributed.is_primary_host():
         workdir.mkdir(parents=True, exist_ok=True)
-        write_atomically(workdir / "sweep.json", json.dumps(record, indent=2) + "\n")
+        write_atomically(workdir / "sweep.json", record.to_json())
 
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
     if len(groups) > 1:
@@ -143,10 +106,17 @@ def train_sweep(
             f"{len(members)} members, {_plural(len(shapes), 'shape')}, "
             f"{_plural(len(seeds), 'data seed')}: one program a shape, one after another"
         )
+    num_diverged = 0
     for plan, ask in zip(plans, asks, strict=True):
         console.print(f"training {', '.join(run.name for run in plan.runs)}", highlight=False)
-        if not loop.train(plan, command=command, ask=ask):
-            return False
+        try:
+            if not loop.train(plan, command=command, ask=ask):
+                return False
+        except DivergedError as error:
+            console.print(str(error), highlight=False, soft_wrap=True)
+            num_diverged += 1
+    if num_diverged == len(plans):
+        raise DivergedError(f"all members diverged: nothing in {workdir} was trained to its end")
     return True
 
 

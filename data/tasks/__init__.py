@@ -13,7 +13,7 @@ distances were spread over tokens).
 import pkgutil
 import re
 
-from settings import expressions
+from settings.messages import nearest, quoted
 
 
 def names() -> list[str]:
@@ -25,4 +25,4 @@ def check(text: str) -> None:
     """Raises ValueError if `text` names neither a task of this folder nor a file of one's own."""
     name = re.split(r"[(\s]", text.strip())[0]
     if name not in names() and not re.match(r"[^()]+\.py:\w+", text):
-        raise ValueError(f"unknown retrieval task {name!r}; {expressions.nearest(name, names())}")
+        raise ValueError(f"unknown retrieval task {quoted(name)}; {nearest(name, names())}")

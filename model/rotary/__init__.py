@@ -20,8 +20,9 @@ import numpy as np
 from model.rotary.base import Rotary
 from model.rotary.recorded import Recorded
 from settings import expressions
-from settings.expressions import split_commas
+from settings.expressions import split_commas, unbalanced
 from settings.folders import classes_in, name_of
+from settings.messages import quoted
 
 __all__ = [
     "HeadSizes",
@@ -79,12 +80,21 @@ def parse(text: str, given: Mapping[str, Any] | None = None) -> Rotary:
 
 def parse_pattern(text: str, given: Mapping[str, Any] | None = None) -> Pattern:
     """Builds one variant, or the pattern that a list names; arguments and errors as `parse`."""
+    return _parse_pattern(text, given, levels=2)
+
+
+def _parse_pattern(text: str, given: Mapping[str, Any] | None, levels: int) -> Any:
     text = text.strip()
     if not text.startswith("["):
         return parse(text, given)
-    if not text.endswith("]"):
-        raise ValueError(f"rotary pattern {text!r} lacks its closing bracket")
-    return tuple(parse_pattern(part, given) for part in split_commas(text[1:-1]))  # pyright: ignore
+    if wrong := unbalanced(text):
+        raise ValueError(f"rotary pattern {wrong}")
+    if not text.endswith("]") or not levels:
+        raise ValueError(
+            f"rotary pattern {quoted(text)} is not of the form [variant,[variant,variant]]: a list "
+            "of layers, and of the heads of one"
+        )
+    return tuple(_parse_pattern(part, given, levels - 1) for part in split_commas(text[1:-1]))
 
 
 def inherited(trained: Pattern, context_length: int) -> dict[str, Any]:

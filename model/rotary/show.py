@@ -226,6 +226,7 @@ def plot(reports: list[Report], file: str) -> None:
         # The depth in the head as a share, so that heads of several sizes compare.
         depth = np.arange(len(seen.inv_freq)) / len(seen.inv_freq)
         label = seen.name if len(seen.name) <= 60 else seen.name[:57] + "..."
+        label = label.replace("$", r"\$")  # begins no formula
         rotated = seen.inv_freq > 0
         if rotated.any():
             axes.plot(

@@ -11,7 +11,6 @@ import pytest
 import zstandard
 
 from data import prepare as prepare_lib
-from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
 from data.prepare import main, prepare
 from data.store import TokenStore
@@ -99,9 +98,9 @@ def test_a_given_tokenizer_is_used_and_kept(root, tmp_path):
 
 
 def test_threads_change_nothing(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 1)
+    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 1)
     alone = run(root)
-    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 3)
+    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 3)
     monkeypatch.setattr(prepare_lib, "UNIT", 2000)
     threaded = run(root, prepared_root=str(tmp_path / "threaded"))
     assert json.loads((threaded / "prepare.json").read_text())["workers"] == 3
@@ -124,7 +123,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(root, tmp_path, monk
     monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
     expected = contents(run(root, prepared_root=str(tmp_path / "whole")))
     encode = prepare_lib._encode
-    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 1)
+    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 1)
     monkeypatch.setattr(prepare_lib, "UNIT", 3000)
     attempts = 0
     encoded = []
@@ -208,7 +207,7 @@ def test_bad_documents_are_left_out_counted_and_listed_if_asked(root):
 def test_skip_goes_on_where_error_stopped(root, monkeypatch):
     monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
     monkeypatch.setattr(prepare_lib, "UNIT", 3000)
-    monkeypatch.setattr(prepare_lib, "_num_cpus", lambda: 1)  # it reads ahead for each
+    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 1)  # it reads ahead for each
     # Past what the tokenizer samples of the file.
     monkeypatch.setattr(prepare_lib, "SAMPLE", 30_000)
     with (root / "in" / "b.jsonl").open("a") as file:
@@ -253,15 +252,6 @@ def test_subset_shares_keep_a_fixed_part(root):
         run(root, subset_shares=(("boook", 0.25),))
 
 
-def test_no_training_document_is_an_error(root):
-    write_jsonl(root / "in" / "a.jsonl", ["x"], red_pajama_subset="c4")
-    (root / "in" / "b.jsonl").unlink()
-    tokenizer = root / "t.model"
-    tokenizer_lib.train([plain_text(i) for i in range(50)], tokenizer, 550)
-    with pytest.raises(ValueError, match="no training document"):
-        run(root, tokenizer=str(tokenizer), subset_shares=(("c4", 0.0),))
-
-
 @pytest.mark.slow
 def test_local_and_retrieval_need_no_files(tmp_path):
     fields = {"context_length": 8, "batch_size": 1, "prepared_root": str(tmp_path)}
@@ -282,28 +272,12 @@ def test_command_line_reports_counts_and_finds_the_folder_of_a_run(root, capsys)
     assert "tokens/s" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--source", "jsonl"], "data.source=jsonl needs data.path=FILE_OR_FOLDER"),
-        (["--source", "jsonl", "--path", "/no/where"], "/no/where: no such file or folder"),
-        (["--vocab-size", "300"], "vocab_size=300 is too small"),
-        (["--tokenizer", "/no/t.model"], "/no/t.model: no tokenizer there"),
-    ],
-)
-def test_command_line_mistakes_are_one_line_and_exit_2(tmp_path, capsys, arguments, message):
-    with pytest.raises(SystemExit, match="2"):
-        main([*arguments, "--out", str(tmp_path)])
-    error = capsys.readouterr().err.strip().splitlines()
-    assert error[-1].startswith(f"python -m data.prepare: error: {message}")
-
-
 KILLED = """
 import sys
 from data import prepare as p
 from data.config import DataConfig
 if __name__ == "__main__":
-    p.SHARD_TOKENS, p.UNIT, p._num_cpus = 2_000, 1_000, lambda: int(sys.argv[3])
+    p.SHARD_TOKENS, p.UNIT, p.num_cpus = 2_000, 1_000, lambda: int(sys.argv[3])
     p.prepare(DataConfig(source="jsonl", path=sys.argv[1], vocab_size=600, context_length=8,
         batch_size=1, prepared_root=sys.argv[2]), show_progress=False)
 """

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from data import store as store_lib
+from data.files import read_sealed, write_sealed
 from data.store import BLOCK, TokenStore
 from tests.data.helpers import B, E, make_store
 
@@ -66,7 +67,7 @@ def test_fingerprint_follows_the_ids_and_the_tokenizer(tmp_path, documents):
     assert make_store(tmp_path / "c", documents[::-1]).fingerprint != one
     store = make_store(tmp_path / "d", documents)
     other = SimpleNamespace(fingerprint="other", bos_id=B, vocab_size=300)
-    store_lib.write_index(tmp_path / "d", store._shards, other)  # pyright: ignore
+    store_lib.write_index(tmp_path / "d", store._index["shards"], other)  # pyright: ignore
     assert TokenStore(tmp_path / "d").fingerprint != one
 
 
@@ -107,6 +108,6 @@ def test_missing_files_are_named(tmp_path, documents):
 def test_another_format_is_refused(tmp_path, documents):
     make_store(tmp_path, documents)
     index = tmp_path / "store.json"
-    index.write_text(index.read_text().replace('"format": 1', '"format": 99'))
+    write_sealed(index, read_sealed(index) | {"format": 99})
     with pytest.raises(ValueError, match="store format 99, this version reads 1"):
         TokenStore(tmp_path)

@@ -26,20 +26,3 @@ def test_a_config_from_before_a_field_means_what_it_meant():
     record = to_dict(config)
     assert record["data"].pop("documents") == 2
     assert from_dict(record).data == dataclasses.replace(config.data, documents=1)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"class": "os.system"}, "not one of this repository's"),
-        ({"class": "subprocess.Popen"}, "not one of this repository's"),
-        ({"class": "model.rotary.gone.Gone"}, "does not exist here"),
-        ({"class": "model.rotary.parse"}, "not a config class"),
-        ({"theta": 3.0}, "no field 'theta'"),
-    ],
-)
-def test_a_config_file_cannot_name_anything_else(change, message):
-    record = to_dict(find_config("tiny"))
-    record["model"]["rotary"] |= change
-    with pytest.raises(ValueError, match=message):
-        from_dict(record)

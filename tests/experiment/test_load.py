@@ -1,16 +1,23 @@
 """One line loads a run, and README's third use runs as it stands."""
 
+import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 
 from configs import find_config
+from data import prepare
+from data.sources import local_files
 from data.tokenizer import Tokenizer
+from evals import rows, runner
 from experiment import load, overrides
+from experiment.records import SweepRecord
 from experiment.run import RunDirectory
 from model import transformer
 from model.positions import position_table
@@ -80,6 +87,24 @@ def test_the_trained_length_is_the_checkpoints_own(runs, length):
     np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
+def test_a_damaged_tokenizer_is_refused_and_its_training_writes_it_again(runs):
+    run, path = runs["plain"], runs["plain"].tokenizer_path
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"<key_3>", b"<key_3?", 1))
+    with pytest.raises(
+        ValueError, match=r"model: damaged: not the tokenizer that was written; del"
+    ):
+        _ = load(run.path).tokenizer
+    path.unlink()
+    assert train(make_plan([run.config], [run]))
+    assert path.read_bytes() == whole
+    # Runs made before it was recorded are read as they were.
+    record = json.loads((run.path / "config.json").read_text())
+    assert record.pop("tokenizer") == Tokenizer(path).fingerprint
+    (run.path / "config.json").write_text(json.dumps(record))
+    assert load(run.path).tokenizer == Tokenizer(path)
+
+
 def test_a_step_can_be_named(runs):
     older, newer = load(runs["staged"].path, step=2), load(runs["staged"].path)
     assert (older.step, newer.step) == (2, 3)
@@ -111,7 +136,8 @@ def test_what_are_no_ids_is_refused(runs, tokens, message):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    (tmp_path / "sweep.json").write_text(json.dumps({"members": ["base=10", "base=30"]}))
+    sweep = SweepRecord(config="tiny", overrides=(), members=("base=10", "base=30"))
+    (tmp_path / "sweep.json").write_text(sweep.to_json())
     with pytest.raises(ValueError, match="is a sweep; name one of its members: base=10, base=30"):
         load(tmp_path)
     (tmp_path / "empty").mkdir()
@@ -127,3 +153,62 @@ def test_readmes_third_use_runs_as_it_stands(runs):
     exec(block.replace("runs/demo/base=10,num_heads=1", str(runs["plain"].path)), names)
     assert names["logits"].ndim == 3
     assert names["inv_freq"].shape[0] == runs["plain"].config.model.num_layers
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch) -> str:
+    """Another Python, whose library is another; where it prepares data."""
+    files = [file for file in local_files() if file.name < "c"]
+    monkeypatch.setattr(prepare, "local_files", lambda: files)
+    return str(tmp_path / "data")
+
+
+def on(prepared_root: str, run: RunDirectory, folder: Path) -> RunDirectory:
+    """A copy of a run that looks for data there."""
+    copy = RunDirectory(shutil.copytree(run.path, folder))
+    record = json.loads((copy.path / "config.json").read_text())
+    record["config"]["data"]["prepared_root"] = prepared_root
+    (copy.path / "config.json").write_text(json.dumps(record))
+    return copy
+
+
+def ask(run: RunDirectory, *tasks: str, said: list | None = None) -> rows.Rows:
+    console = Console(file=io.StringIO(), width=1000)
+    [(_, _, found)] = runner.evaluate(
+        [run.path], runner.Options(tasks=tasks, documents=2, lengths=[32]), console=console
+    )
+    assert isinstance(console.file, io.StringIO)
+    if said is not None:
+        said += console.file.getvalue().splitlines()
+    return found
+
+
+def test_a_run_is_asked_about_its_own_text_where_that_is_another(
+    runs, tmp_path, tiny_data, elsewhere
+):
+    plain, here = runs["plain"], tiny_data[0].partition("=")[2]
+    expected = ask(on(here, plain, tmp_path / "here"), "perplexity")
+    away = on(elsewhere, plain, tmp_path / "away")
+    found = ask(away, "perplexity")
+    for name in rows.SCHEMA:
+        if name != "run":
+            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    assert not Path(elsewhere).exists()
+    content = bytearray((away.held_out_path / "00000.starts.npy").read_bytes())
+    content[-3] ^= 1
+    (away.held_out_path / "00000.starts.npy").write_bytes(content)
+    with pytest.raises(ValueError, match=r"starts\.npy: damaged: .*; delete .*/away/held_out, and"):
+        ask(away, "perplexity")
+
+
+def test_a_run_that_keeps_no_text_is_asked_the_rest(runs, tmp_path, elsewhere):
+    old = on(elsewhere, runs["plain"], tmp_path / "old")
+    shutil.rmtree(old.held_out_path)
+    said: list[str] = []
+    found = ask(old, "kv", "perplexity", said=said)
+    assert set(found["task"]) == {"kv"}
+    assert len(said) == 1
+    assert said[0].startswith("left out: perplexity needs the text the run was trained on, but ")
+    assert "data.source=local is not the same on this machine; evaluate the run where" in said[0]
+    with pytest.raises(ValueError, match="perplexity needs the text the run was trained on"):
+        ask(old, "perplexity")

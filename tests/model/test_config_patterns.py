@@ -31,18 +31,3 @@ def test_a_pattern_reads_back(four_layers):
     pattern = rotary.parse_pattern(text)
     assert [type(one).__name__ for one in pattern] == ["NtkAware", "Nope"]
     assert rotary.expression(pattern) == text
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("model.rotary=[nope,nope,nope,nope,nope]", "pattern of 5 does not fit num_layers=4"),
-        ("model.rotary=[nope", "not of the form"),
-        ("model.rotary=[]", "pattern of 0 does not fit num_layers="),
-        ("model.window=[8,0]", "window must be a whole number of at least 1, got .8, 0."),
-        ("model.window=[8,x]", "model.window=x must be a whole number"),
-    ],
-)
-def test_patterns_that_cannot_be_are_named(four_layers, override, message):
-    with pytest.raises(ValueError, match=message):
-        overrides.apply(four_layers, [override])

@@ -149,21 +149,6 @@ def test_names_of_members_have_no_brackets_and_tell_layers_from_heads():
     assert not set("[]*?/ ") & set("".join(names))
 
 
-@pytest.mark.parametrize(
-    ("pattern", "message"),
-    [
-        ("[[nope,nope,nope,nope,nope]]", "pattern of 5 does not fit num_kv_heads=4"),
-        ("[[]]", "pattern of 0 does not fit num_kv_heads=4"),
-        ("[[nope],[nope],[nope]]", "pattern of 3 does not fit num_layers=2"),
-    ],
-)
-def test_patterns_that_cannot_be_are_named(pattern, message):
-    model = config("nope")
-    changed = () if pattern == "[[]]" else rotary.parse_pattern(pattern)
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(model, rotary=changed or ((),))
-
-
 def test_the_key_that_latent_heads_share_cannot_rotate_in_two_ways():
     latent = find_config("mla_tiny")
     with pytest.raises(ValueError, match="mla rotates one key for all heads"):
@@ -207,11 +192,3 @@ def test_without_heads_of_latent_attention():
     table = position_table(full, 32)
     masked = transformer.without_heads(params, [(0, 1), (1, 0)])
     np.testing.assert_allclose(hidden(full, table, masked), hidden(smaller, table, kept), atol=1e-5)
-
-
-@pytest.mark.parametrize("head", [(2, 0), (0, 8), (-1, 0)])
-def test_a_head_that_is_not_there_is_named(head):
-    params = transformer.abstract_params(config("rope(base=10)"))
-    message = f"no head {head[1]} in layer {head[0]}: layers are 0 to 1, heads 0 to 7"
-    with pytest.raises(ValueError, match=message):
-        transformer.without_heads(params, [head])

@@ -88,15 +88,22 @@ def make_run(path, config, rows=(), *, trained=True, overrides=(), digest=7):
     run = RunDirectory(path)
     run.write_config(config, overrides)
     if trained:
-        data = run.checkpoints_path / "10" / "data"
-        data.mkdir(parents=True)
         state = {"fingerprint": "f00d", "rows": 80, "digest": digest}
-        (data / "metadata").write_text(json.dumps(state))
+        for name, item in (("data", state), ("config", {})):
+            folder = run.checkpoints_path / "10" / name
+            folder.mkdir(parents=True)
+            (folder / "metadata").write_text(json.dumps(item))
         metrics = [{"step": s, "tokens": s * 1000, "loss": 5.0 - s / 10} for s in range(1, 11)]
         run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in metrics))
     if rows:
         rows_lib.write(run.results_path, rows_lib.columns(list(rows)))
     return run
+
+
+def diverge(run, *, since):
+    """As if every update of a run of 10 steps was skipped from `since` on."""
+    metrics = [{**row, "skipped": max(0, row["step"] - since + 1)} for row in run.read_metrics()]
+    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in metrics))
 
 
 def make_sweep(path, members, overrides=("model.rotary.base=10,30,100,1e4",)):

@@ -5,7 +5,9 @@ import pytest
 from evals import rows as rows_lib
 from experiment.run import find_runs
 from reporting import members as members_lib
-from tests.reporting.helpers import answers, experiment, make_run, row
+from reporting.commands import missing
+from reporting.overview import numbers
+from tests.reporting.helpers import answers, diverge, experiment, make_run, row
 
 
 def read(*paths):
@@ -28,6 +30,28 @@ def test_equal_settings_are_one_member_wherever_they_lie(tmp_path):
         ("context_length=256", 256, 2),
     ]
     assert [m.estimates["kv"].num_seeds for m in members] == [2, 2]
+
+
+def test_what_diverged_is_said_and_not_measured(tmp_path):
+    nothing = {"nll": float("nan"), "exact_match": False}
+    for base, seeds in ((10, {0}), (30, {1}), (100, {0, 1})):
+        for seed in (0, 1):
+            config = experiment(f"rope(base={base})", seed=seed)
+            rows = [row(config, **nothing)] if seed in seeds else answers(config, 20)
+            run = make_run(tmp_path / f"{base},{seed}", config, rows)
+            if seed in seeds:
+                diverge(run, since=8 + seed)
+    members = read(*sorted(tmp_path.iterdir()))
+    assert [member.label for member in members] == [
+        "base=10 (1 of 2 seeds diverged)",
+        "base=30 (1 of 2 seeds diverged)",
+        "base=100 (diverged at step 8)",
+    ]
+    assert [m.estimates["kv"].num_seeds for m in members[:2]] == [1, 1]
+    assert not members[2].measurements
+    assert numbers(members).lines[2][1][1] == "diverged at step 8"
+    lacking = missing(members, sorted(tmp_path.iterdir()))
+    assert lacking and not any("base=100" in what for what, _ in lacking)
 
 
 def test_measurements_are_by_task_length_and_variant_the_trained_one_first(tmp_path):

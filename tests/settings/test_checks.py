@@ -5,10 +5,6 @@ from typing import Annotated, Literal
 
 import pytest
 
-from data.config import DataConfig
-from experiment.config import MeshConfig, TrainConfig
-from model.config import MlaConfig, ModelConfig
-from model.rotary.rope import Rope
 from settings.checks import Bounds, Count, Share, check
 
 
@@ -57,37 +53,3 @@ def test_what_a_hint_admits_is_taken():
     assert (sample.word, sample.count, sample.maybe) == ("train", 2, 3)
     assert Sample(either=(4, None), pairs=(("github", 0.5),)).either == (4, None)
     assert Sample(either=7, maybe=None).either == 7
-
-
-MODEL = {
-    "vocab_size": 8,
-    "embed_dim": 8,
-    "num_layers": 1,
-    "num_heads": 1,
-    "num_kv_heads": 1,
-    "head_dim": 8,
-    "mlp_dim": 8,
-    "rotary": Rope(base=10.0),
-}
-MLA = {"kv_lora_rank": 4, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4}
-
-
-@pytest.mark.parametrize(
-    "make, given, said",
-    [
-        (DataConfig, {"context_length": 8, "batch_size": 1, "source": "redpyjama"}, "'redpajama'"),
-        (DataConfig, {"context_length": 0, "batch_size": 1}, "context_length .* got 0"),
-        (DataConfig, {"context_length": 8, "batch_size": 1, "on_bad_document": "skp"}, "'skip'"),
-        (TrainConfig, {"num_steps": 1, "learning_rate": 0.1, "schedule": "cosin"}, "'cosine'"),
-        (TrainConfig, {"num_steps": 1, "learning_rate": 0}, "learning_rate .* above 0"),
-        (MeshConfig, {"data": 0.5}, "data must be a whole number, got 0.5"),
-        (ModelConfig, MODEL | {"attention": "xia"}, "'xla'"),
-        (ModelConfig, MODEL | {"compute_dtype": "float16"}, "valid: bfloat16, float32"),
-        (MlaConfig, MLA | {"kv_lora_rank": 0}, "kv_lora_rank .* got 0"),
-        (Rope, {"base": 10.0, "log_n": "trian"}, "did you mean 'train'"),
-    ],
-)
-def test_configs_check_their_words_and_numbers(make, given, said):
-    """A misspelled source once read the standard library in place of `path`."""
-    with pytest.raises(ValueError, match=said):
-        make(**given)

@@ -13,7 +13,7 @@ from configs import find_config
 from configs.changes import change
 from evals.estimate.bins import fine_bin_number
 from studies import report, rows
-from studies.card import Card, Claim, Member, Results
+from studies.card import Card, Claim, Measurement, Member, Results
 from studies.forecasts import Forecasts
 from studies.marks import CardResults
 from studies.queue import make_job
@@ -102,6 +102,34 @@ def test_what_cannot_be_marked_says_why():
     assert mark([row(32, ceiling=0.4)]) == "not learned (seen, 1 seed)"
     assert mark([row(32, 0), row(32, 1, final="not converged")]) == "not converged (seen, 2 seeds)"
     assert str(CardResults(CARD, [row(32)], {}).forecast_mark("a", "whole")) == "no forecast"
+
+
+def test_without_some_heads_a_model_that_learned_may_see_nothing():
+    """Answers nothing without its second head: that is L50 at the shortest distance, not nan."""
+    masked = Measurement(name="masked", masked_heads=((0, 1),))
+
+    def in_octaves(results: Results) -> bool | None:
+        found = results.of("a", "masked")
+        return math.log2(found[0].l50) > 1 if found else None
+
+    card = dataclasses.replace(
+        CARD,
+        measurements=(Measurement(), masked),
+        claims=(Claim(text="Without it nothing is seen.", refuted=in_octaves),),
+    )
+
+    def marks(*, whole: float) -> tuple[str, str]:
+        """By accuracy at short distances of the whole model."""
+        found = row(32, ceiling=whole)
+        (answers,) = found.answers
+        nothing = dataclasses.replace(answers, measurement="masked", counts=counts(32, 0.0))
+        made = {"a": {"masked": {"l50": 100, "beyond": False}}}
+        both = dataclasses.replace(found, answers=(answers, nothing))
+        results = CardResults(card, [both], {"card": made})
+        return results.claim_mark(card.claims[0]).word, results.forecast_mark("a", "masked").word
+
+    assert marks(whole=1.0) == ("held", "failed")
+    assert marks(whole=0.4) == ("not learned", "not learned")
 
 
 def test_the_last_doubling_counts():

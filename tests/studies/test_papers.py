@@ -14,12 +14,13 @@ from experiment import overrides
 from experiment.checkpoint import shape_difference
 from experiment.config import ExperimentConfig
 from experiment.metrics import flops_per_token
+from experiment.overrides import make_members
 from experiment.stages import split
 from model import rotary
 from model.transformer import abstract_params
 from settings.expressions import split_commas
 from studies.card import Card
-from training.sweep import make_members, shared_part
+from training.sweep import shared_part
 
 CARDS = [
     name

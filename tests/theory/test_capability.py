@@ -181,14 +181,6 @@ def test_distances_begin_where_they_are_asked():
     assert forecast(rope(10), num_others=31, longest=100, shortest=20).l50 == 45
 
 
-@pytest.mark.parametrize("shortest, length", [(0, 5), (6, 5), (1, 2**17 + 1)])
-def test_distances_that_are_none(shortest, length):
-    with pytest.raises(ValueError, match=f"got {shortest} to {length}$"):
-        capability(rope(10), length, shortest=shortest)
-    with pytest.raises(ValueError, match="num_others must be at least 1 key, got 0"):
-        forecast(rope(10), num_others=0, longest=5)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("num_heads, at_59, at_253", [(2, 2.4, 1.2), (4, 3.8, 2.1), (8, 5.1, 2.85)])
 def test_several_heads_at_base_10(num_heads, at_59, at_253):

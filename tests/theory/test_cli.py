@@ -13,7 +13,8 @@ from configs import find_config
 from experiment.run import RunDirectory
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
-from theory.__main__ import main, tokens
+from settings.commands import token_list, tokens
+from theory.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,28 +67,9 @@ def test_no_violation_is_said_as_a_bound(theory):
     assert json.loads(out)["checked_up_to"] == 724
 
 
-@pytest.mark.parametrize(
-    "arguments, reason",
-    [
-        (["--base", "0.5", "--head-dim", "64"], "base must be a finite number above 1, got 0.5"),
-        (["--base", "nan", "--head-dim", "64"], "base must be a finite number above 1, got nan"),
-        (["--base", "10", "--head-dim", "63"], "head_dim must be even and positive, got 63"),
-        (["--base", "10", "--head-dim", "64", "--limit", "0"], "--limit must be at least 1 token"),
-        (["--rotary", "yarm", "--head-dim", "64"], "unknown rotary variant 'yarm'"),
-        (["--head-dim", "64"], "one of the arguments --base --rotary run is required"),
-        (["--base", "10", "--limit", "1.5"], "'1.5' is not a number of tokens"),
-        (["nowhere"], "nowhere is not a run directory: it has no config.json"),
-    ],
-)
-def test_mistakes_exit_2_with_one_line(theory, arguments, reason):
-    code, out, err = theory("length", *arguments)
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
-    assert reason in err
-
-
 def test_lengths_in_powers_of_two():
     assert [tokens(text) for text in ("131072", "128k", "1M", "0.5k")] == [2**17, 2**17, 2**20, 512]
+    assert token_list("1e3,4k") == [1000, 4096]
     for text in ("", "k", "1.0001k", "1e400", "12x", "nan"):
         with pytest.raises(argparse.ArgumentTypeError, match="is not a number of tokens"):
             tokens(text)
@@ -153,39 +135,6 @@ def test_bound_of_another_variant(theory):
     assert ntk["open"] == "base"
     yarn = "yarn(base=1e4,factor=?,original_context_length=512)"
     assert json.loads(theory(*arguments, yarn)[1])["open"] == "factor"
-
-
-@pytest.mark.parametrize(
-    "arguments, reason",
-    [
-        (["--length", "1"], "length must be from 2 to 2^31 tokens, got 1"),
-        (["--length", "4000M"], "length must be from 2 to 2^31 tokens, got 4194304000"),
-        (["--length", "64", "--head-dim", "7"], "head_dim must be even and positive, got 7"),
-        (["--length", "64", "--rotary-fraction", "0.001"], "rotates no pair"),
-        (["--length", "64", "--head-dim", "2"], "no number below e^500 covers 64 tokens"),
-        (["--length", "64", "--rotary", "rope(base=10)"], "must have one number open"),
-        (["--length", "64", "--rotary", "nope(base=?)"], "nope has no parameter 'base'"),
-        (
-            ["--length", "64", "--rotary", "llama3(base=?,factor=8,original_context_length=64)"],
-            "no bound is known for base of llama3",
-        ),
-        (
-            [
-                "--length",
-                "64",
-                "--rotary",
-                "yarn(base=?,factor=8,original_context_length=64,truncate=False)",
-            ],
-            "no bound is known for base of yarn with these parameters",
-        ),
-        (["--length", "many"], "'many' is not a number of tokens, like 4096 or 128k"),
-    ],
-)
-def test_mistakes_of_bound_exit_2_with_one_line(theory, arguments, reason):
-    code, out, err = theory("bound", *arguments)
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
-    assert reason in err
 
 
 def test_the_table_says_where_the_paper_is_higher(theory, tmp_path):

@@ -34,8 +34,6 @@ def test_cosine_sum_keeps_its_promise_up_to_two_billion():
     ours = cosine_sum(inv_freq, distances)
     errors = [abs(exact_cosine_sum(inv_freq, m) - b) for m, b in zip(distances, ours, strict=True)]
     assert max(errors) < 1e-12  # float64 alone: 1e-7
-    with pytest.raises(ValueError, match="below 2\\^31 tokens, got 2147483648"):
-        cosine_sum(inv_freq, [2**31])
 
 
 def test_numpy_is_as_accurate_as_assumed():
@@ -123,8 +121,6 @@ def test_first_violation_far_out():
     assert exact_cosine_sum(inv_freq, found) < 0
     sample = np.random.default_rng(0).integers(0, found, 20_000)
     assert np.cos(np.outer(sample, inv_freq)).sum(axis=1).min() > 0
-    with pytest.raises(ValueError, match="at most 2\\^31"):
-        first_violation([1.0], limit=2**31 + 1)
 
 
 def test_first_violation_stops_at_its_limit():

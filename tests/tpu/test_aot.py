@@ -110,7 +110,7 @@ def test_an_unknown_topology_is_one_line():
     done = run("tiny", "--topology", "v5p-64")
     assert done.returncode == 2
     message = "unknown topology 'v5p-64'; nearest: v5p:4x4x4 (64 chips, Google's v5p-128)"
-    assert done.stderr == f"tpu.aot: error: {message}\n"
+    assert done.stderr == f"python -m tpu.aot: error: {message}\n"
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_an_unknown_topology_is_one_line():
 def test_without_libtpu_it_says_what_to_install():
     done = run("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=4")
     assert done.returncode == 2
-    assert done.stderr.startswith("tpu.aot: error: libtpu cannot be loaded (")
+    assert done.stderr.startswith("python -m tpu.aot: error: libtpu cannot be loaded (")
     assert done.stderr.endswith("pip install 'ropewalk[tpu]' in an environment of its own\n")
 
 

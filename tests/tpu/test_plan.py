@@ -49,7 +49,7 @@ def test_every_array_of_the_state():
         for part in ("params", "opt_state.1.mu", "opt_state.1.nu")
         for name in arrays
     ]
-    assert set(found) == {*names, "opt_state.1.count"}
+    assert set(found) == {*names, "opt_state.1.count", "skipped"}
     for name in names:
         shape, axes, spec, device_bytes = arrays[name.split("opt_state.1.")[-1].split(".", 1)[1]]
         leaf = found[name]
@@ -144,6 +144,6 @@ def test_command(monkeypatch, capsys):
 def test_mistakes_are_one_line(monkeypatch, capsys, arguments, message):
     status, _, error = run(monkeypatch, capsys, *arguments.split())
     assert status == 2
-    assert error.startswith("tpu.plan: error: ")
+    assert error.startswith("python -m tpu.plan: error: ")
     assert message in error
     assert error.count("\n") == 1

@@ -73,7 +73,7 @@ def test_rows_in_memory_train_without_what_reads_data(tmp_path, environment):
     done = run(IN_MEMORY, tmp_path / "run", absent=HEAVY, environment=environment)
     assert done.returncode == 0, done.stderr
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"config.json", "metrics.jsonl", "checkpoints"}
+    assert names == {"config.json", "metrics.jsonl", "checkpoints", ".lock"}
 
 
 @pytest.mark.slow
@@ -91,18 +91,49 @@ def test_a_finished_store_trains_without_what_made_it(tmp_path, tiny_data, envir
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "option", "says"),
     [
-        ("train.py", "base_30m"),
-        ("sweep.py", "base_30m"),
-        ("evaluate.py", "lagcopy"),
-        ("report.py", "usage: report.py"),
+        ("train.py", "--help", "base_30m"),
+        ("train.py", "--help-fields", "train.num_steps=500"),
+        ("sweep.py", "--help", "base_30m"),
+        ("evaluate.py", "--help", "lagcopy"),
+        ("report.py", "--help", "usage: report.py"),
     ],
 )
-def test_help_needs_no_jax(command, says, environment):
-    script = f"import runpy; sys.argv = [{command!r}, '--help']; runpy.run_path({command!r}, "
+def test_help_needs_no_jax(command, option, says, environment):
+    script = f"import runpy; sys.argv = [{command!r}, {option!r}]; runpy.run_path({command!r}, "
     script += "run_name='__main__')"
     absent = HEAVY | {"jax", "flax", "optax", "orbax"}
     done = run(script, absent=absent, environment=environment)
     assert done.returncode == 0, done.stderr
     assert says in done.stdout
+
+
+SLIPS = [
+    ["train.py", "tinny", "--workdir", "new"],
+    ["train.py", "tiny", "--workdir", "new", "train.num_stps=2"],
+    ["train.py", "tiny", "--workdir", "s3://bucket"],
+    ["sweep.py", "tiny", "--workdir", "new", "model.rotary.base=10,0"],
+    ["sweep.py", "tiny", "--workdir", "s3://bucket", "seed=0,1"],
+    ["evaluate.py", "nowhere"],
+    ["evaluate.py", ".", "--tasks", "kvv"],
+    ["report.py", "nowhere"],
+]
+REFUSED = """
+import runpy
+for sys.argv in {slips}:
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as stop:
+        assert stop.code == 2, sys.argv
+    else:
+        raise AssertionError(sys.argv)
+"""
+
+
+def test_a_slip_of_the_hand_is_refused_without_jax(environment):
+    """In a third of a second, not in three."""
+    absent = HEAVY | {"jax", "flax", "optax", "orbax", "scipy"}
+    done = run(REFUSED.format(slips=SLIPS), absent=absent, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(": error: ") == len(done.stderr.splitlines()) == len(SLIPS)

@@ -106,8 +106,8 @@ def test_a_nan_in_one_member_touches_nothing(tiny, batch, lone_cpu):
     member = jax.tree.map(lambda *x: jnp.stack(x), *arrays)
     step_fn = jax.jit(over_members(functools.partial(train_step, tiny), 2, lone_cpu))
     new, scalars = step_fn(stacked, member, batch, np.int32(3))
-    assert scalars["skipped"].tolist() == [False, True]
-    for before, after in zip(jax.tree.leaves(stacked), jax.tree.leaves(new), strict=True):
+    assert scalars["skipped"].tolist() == new.skipped.tolist() == [0, 1]
+    for before, after in zip(jax.tree.leaves(stacked[:2]), jax.tree.leaves(new[:2]), strict=True):
         # Parameters, both moments and the update count of the broken member: bit for bit.
         np.testing.assert_array_equal(before[1], after[1])
     assert np.isfinite(jax.tree.leaves(jax.tree.map(lambda x: float(x[0].sum()), new))).all()

@@ -10,11 +10,12 @@ import pytest
 from configs import find_config
 from experiment import overrides
 from experiment.checkpoint import restore_params
+from experiment.overrides import make_members
 from experiment.run import RunDirectory, find_runs
 from training import loop, sweep
 from training.loop import train
 from training.plan import make_plan
-from training.sweep import make_members, shared_part, train_sweep
+from training.sweep import shared_part, train_sweep
 
 
 def digest(run: RunDirectory) -> str:
@@ -285,7 +286,7 @@ def test_no_such_member(asked, tmp_path):
 
 def test_another_sweep_is_not_mixed_in(asked, tmp_path):
     train_sweep(find_config("tiny"), tmp_path, GRID, only=0)
-    with pytest.raises(ValueError, match="holds another sweep; use another --workdir"):
+    with pytest.raises(ValueError, match=r"another sweep, with model\.rotary\.base=10,1e4"):
         train_sweep(find_config("tiny"), tmp_path, ["seed=0,1"], only=0)
     # On other devices, or saved more often, it is still the same.
     assert train_sweep(find_config("tiny"), tmp_path, [*GRID, "mesh.sweep=2", "train.save_every=1"])

@@ -63,9 +63,3 @@ def test_dynamic_ntk_has_the_numbers_of_transformers():
     inv_freq = dynamic("dynamic_ntk_aware").at_length(8192).inv_freq(64)
     for pair, value in literals.items():
         assert inv_freq[pair] == pytest.approx(value, rel=1e-6)
-
-
-@pytest.mark.parametrize("name", ["dynamic_ntk_by_parts", "dynamic_yarn"])
-def test_what_the_static_variant_refuses_is_refused_at_once(name):
-    with pytest.raises(ValueError, match="beta_fast"):
-        dynamic(name, beta_fast=0.5)

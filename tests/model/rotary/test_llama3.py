@@ -82,22 +82,3 @@ def test_it_is_ntk_by_parts_between_one_turn_and_four(base):
         NtkByParts(**stretch, beta_slow=1.0, beta_fast=4.0).inv_freq(128),
         rtol=1e-14,
     )
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"factor": 0.5}, r"factor must be a finite number of at least 1, got 0\.5"),
-        (
-            {"original_context_length": 0},
-            "original_context_length must be a whole number of at least 1",
-        ),
-        ({"low_freq_factor": 0}, "low_freq_factor must be a finite number above 0, got 0"),
-        ({"high_freq_factor": 1.0}, r"high_freq_factor=1\.0 must be above low_freq_factor=1\.0"),
-        ({"base": 1.0}, "base must be a finite number above 1"),
-    ],
-)
-def test_senseless_parameters_are_refused(change, message):
-    parameters = {"base": 500.0, "factor": 8.0, "original_context_length": 2048}
-    with pytest.raises(ValueError, match=message):
-        Llama3(**parameters | change)

@@ -36,20 +36,3 @@ def test_the_pair_that_both_rules_meet_at_is_the_same_share_of_a_smaller_head():
     plain = parse("rope(base=1e4)").inv_freq(64)
     np.testing.assert_allclose(plain[22:] / inv_freq[22:], np.full(10, 8.0), rtol=1e-14)
     assert plain[21] / inv_freq[21] == pytest.approx(7.2784757959773342, rel=1e-14)  # 8^(21/22)
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"factor": 0.5}, r"factor must be a finite number of at least 1, got 0\.5"),
-        ({"raised_fraction": 0}, r"raised_fraction must be a finite number in \(0, 1\], got 0"),
-        (
-            {"raised_fraction": 1.5},
-            r"raised_fraction must be a finite number in \(0, 1\], got 1\.5",
-        ),
-        ({"base": 1.0}, "base must be a finite number above 1"),
-    ],
-)
-def test_senseless_parameters_are_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        Method2(**change)

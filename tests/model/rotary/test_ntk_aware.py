@@ -4,7 +4,6 @@ With `factor=1` transformers' dynamic scaling at 8 times the trained length is N
 """
 
 import numpy as np
-import pytest
 
 from model.rotary.ntk_aware import NtkAware
 
@@ -38,14 +37,3 @@ def test_the_slowest_pair_is_slower_by_the_factor_and_the_fastest_is_kept():
     np.testing.assert_allclose(
         inv_freq, [1.0, 0.062996052494743658, 0.0039685026299204987, 0.001 / 4], rtol=1e-14
     )
-
-
-def test_one_pair_cannot_be_both():
-    with pytest.raises(ValueError, match="ntk_aware needs rotary_dim >= 4, got 2"):
-        NtkAware(base=10_000.0, factor=4.0).inv_freq(2)
-
-
-@pytest.mark.parametrize("factor", [0.0, 0.99, -1.0, float("inf"), float("nan")])
-def test_the_factor_must_stretch(factor):
-    with pytest.raises(ValueError, match="factor must be a finite number of at least 1, got"):
-        NtkAware(base=10_000.0, factor=factor)

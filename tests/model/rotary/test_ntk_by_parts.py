@@ -59,22 +59,3 @@ def test_frequencies_are_the_papers(parameters, expected):
     variant = NtkByParts(**parameters)
     np.testing.assert_allclose(variant.inv_freq(16), expected, rtol=1e-14)
     assert variant.logit_scale == 1.0
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"factor": 0.5}, r"factor must be a finite number of at least 1, got 0\.5"),
-        (
-            {"original_context_length": 0},
-            "original_context_length must be a whole number of at least 1",
-        ),
-        ({"beta_slow": 0}, "beta_slow must be a finite number above 0, got 0"),
-        ({"beta_fast": 1.0}, r"beta_fast=1\.0 must be above beta_slow=1\.0"),
-        ({"base": 1.0}, "base must be a finite number above 1"),
-    ],
-)
-def test_senseless_parameters_are_refused(change, message):
-    parameters = {"base": 500.0, "factor": 8.0, "original_context_length": 2048}
-    with pytest.raises(ValueError, match=message):
-        NtkByParts(**parameters | change)

@@ -50,14 +50,3 @@ def test_small_bases(parameters, expected):
 def test_its_limits_are_other_variants(exponent, limit, base):
     mixed = NtkMixed(base=base, factor=8.0, exponent=exponent).inv_freq(64)
     np.testing.assert_array_equal(mixed, limit(base=base, factor=8.0).inv_freq(64))
-
-
-@pytest.mark.parametrize("exponent", [-0.1, 1.1, float("nan"), "big"])
-def test_an_exponent_outside_its_range_is_refused(exponent):
-    with pytest.raises(ValueError, match=r"exponent must be a finite number in \[0, 1\], got"):
-        NtkMixed(base=10.0, factor=2.0, exponent=exponent)
-
-
-def test_the_factor_must_stretch():
-    with pytest.raises(ValueError, match=r"factor must be a finite number of at least 1, got 0\.5"):
-        NtkMixed(base=10.0, factor=0.5)

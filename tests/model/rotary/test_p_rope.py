@@ -36,14 +36,3 @@ def test_the_slowest_pair_that_turns_is_faster_than_under_partial_rotation():
 
 def test_a_whole_head_is_plain_rope():
     np.testing.assert_array_equal(PRope(base=500.0).inv_freq(64), Rope(base=500.0).inv_freq(64))
-
-
-def test_it_refuses_what_every_variant_does():
-    with pytest.raises(
-        ValueError, match=r"rotary_fraction must be a finite number in \(0, 1\], got 2"
-    ):
-        PRope(base=10.0, rotary_fraction=2)
-    with pytest.raises(ValueError, match="rotates no pair"):
-        PRope(base=10.0, rotary_fraction=0.01).inv_freq(16)
-    with pytest.raises(ValueError, match="base must be a finite number above 1, got 1"):
-        PRope(base=1)

@@ -176,29 +176,3 @@ def test_a_plot_is_drawn(show, tmp_path):
     }
     # matplotlib's first three of `tab10`: blue, orange, green.
     assert {(31, 119, 180), (255, 127, 14), (44, 160, 44)} <= colors
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["rop"], "unknown config or variant 'rop'; did you mean 'rope'?"),
-        (["rope"], "rope needs base: write rope(base=...)"),
-        (["rope(bse=10)"], "rope has no parameter 'bse'; did you mean 'base'?"),
-        (["rope(base=10)", "--head-dim", "7"], "head_dim must be even and positive, got 7"),
-        (["rope(base=10)", "--length", "0"], "--length must be at least 1, got 0"),
-        (["rope(base=10)", "--head-dim", "-2"], "--head-dim must be at least 1, got -2"),
-        (["explicit(values=(1,2))"], "Explicit has 2 frequencies; rotary_dim=128 needs 64"),
-        (["rope(base=10)", "--plot", "missing/a.png"], "No such file or directory"),
-        (["rope(base=10)", "--plot", "a.xyz"], "Format 'xyz' is not supported"),
-        (["rope(base=10)", "--lenth", "3"], "unrecognized arguments: --lenth"),
-        ([], "the following arguments are required: CONFIG_OR_EXPR"),
-    ],
-)
-def test_mistakes_are_one_line(show, capsys, arguments, message):
-    with pytest.raises(SystemExit) as caught:
-        show(*arguments)
-    assert caught.value.code == 2
-    streams = capsys.readouterr()
-    assert streams.out == ""
-    assert streams.err.count("\n") == 1
-    assert message in streams.err

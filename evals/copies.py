@@ -1,0 +1,60 @@
+"""A folder for the rows of runs that cannot be written to, with all of them that a report reads."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from data.files import check_writable
+from experiment.run import RunDirectory, find_runs
+from settings.places import local
+
+_AGAIN = ("config.json", "metrics.jsonl", "tokenizer.model")  # as they are by now
+_ONCE = ("results.jsonl", "commands.jsonl")  # the copy grows
+
+
+class Copies:
+    """What stands for runs and sweeps in another folder.
+
+    Attributes:
+      roots: what stands for each path: of one path the folder itself, of several a folder in it.
+
+    Raises:
+      ValueError: if the folder cannot be written to, is one of the paths or holds something else
+        already, or if two paths have one name.
+    """
+
+    def __init__(self, paths: Sequence[str | Path], out: str | Path):
+        out, paths = local(out), [Path(path) for path in paths]
+        names = [path.resolve().name for path in paths]
+        self.roots = [out] if len(paths) == 1 else [out / name for name in names]
+        self._places: dict[Path, RunDirectory] = {}
+        self._sweeps: dict[Path, Path] = {}
+        for path, root in zip(paths, self.roots, strict=True):
+            if root.resolve() == path.resolve():
+                raise ValueError(f"--out {out} is what is evaluated; leave it out")
+            if self.roots.count(root) > 1:
+                raise ValueError(f"two directories are called {root.name}; give each its own --out")
+            self._sweeps[path / "sweep.json"] = root / "sweep.json"
+            for run in find_runs([path]):
+                place = RunDirectory(root / run.path.relative_to(path))
+                self._places.setdefault(run.path.resolve(), place)
+                _check_same(run.path / "config.json", place.path / "config.json")
+        for source, target in self._sweeps.items():
+            _check_same(source, target)
+        check_writable(out, "give another --out DIR")
+
+    def of(self, run: RunDirectory) -> RunDirectory:
+        """Where the rows of a run go; what a report reads is there from now on."""
+        place = self._places[run.path.resolve()]
+        place.path.mkdir(parents=True, exist_ok=True)
+        missing = [name for name in _ONCE if not (place.path / name).exists()]
+        files = {run.path / name: place.path / name for name in (*_AGAIN, *missing)}
+        for source, target in (self._sweeps | files).items():
+            if source.exists():
+                shutil.copyfile(source, target)
+        return place
+
+
+def _check_same(source: Path, target: Path) -> None:
+    if target.exists() and not (source.exists() and source.read_bytes() == target.read_bytes()):
+        raise ValueError(f"{target} is not that of {source.parent}; give another --out DIR")

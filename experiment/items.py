@@ -1,0 +1,168 @@
+"""What a checkpoint says of itself, in JSON: items `data`, `config` and `digests`.
+
+`digests` says what was saved, so that whatever reads a checkpoint finds out whether that is what it
+has read (docs/reliability.md):
+
+    arrays      of each, from its name (`params.embedding`) to its digest (`experiment.digest`)
+    items       of `data` and `config`, the sha256 of their JSON
+    checksum    of these two, likewise
+
+Nothing here needs JAX, or reads an array.
+"""
+
+import contextlib
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from experiment import stages
+from experiment.config import ExperimentConfig, from_dict, to_dict
+from experiment.run import RunDirectory, first_difference
+from settings import messages
+from settings.messages import quoted
+
+
+class DamagedCheckpointError(ValueError):
+    """A checkpoint that is not what was saved.
+
+    Attributes:
+      run: that saved it.
+      what: the item or array, and what is wrong with it.
+    """
+
+    def __init__(self, run: RunDirectory, step: int, what: str):
+        self.run, self.what = run, what
+        super().__init__(
+            f"{run.path}: checkpoint {step} is damaged ({what}); take another step, or delete "
+            f"{folder_of(run, step)}"
+        )
+
+
+def data_state(run: RunDirectory, step: int) -> dict[str, Any]:
+    """The item `data` of a checkpoint. Raises DamagedCheckpointError."""
+    items, _ = read_items(run, step)
+    return items["data"]
+
+
+def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> None:
+    """A checkpoint of one run as a checkpoint of another, whose config.json is there already.
+
+    Its arrays and rows stay what they are, and the digests that they are compared with.
+
+    Raises:
+      DamagedCheckpointError: if its JSON is not what was saved.
+    """
+    items, arrays = read_items(source, step)
+    folder = folder_of(target, step)
+    shutil.copytree(folder_of(source, step), folder)
+    items["config"] = config_item(target, step, target.config_at(step))
+    _item_path(folder, "config").write_text(json.dumps(items["config"]), encoding="utf-8")
+    if arrays is not None:
+        record = digest_item(arrays, items)
+        _item_path(folder, "digests").write_text(json.dumps(record), encoding="utf-8")
+
+
+def folder_of(run: RunDirectory, step: int) -> Path:
+    """Of a checkpoint."""
+    return run.checkpoints_path / str(step)
+
+
+def _item_path(folder: Path, name: str) -> Path:
+    """Of a JSON item, as orbax writes it."""
+    return folder / name / "metadata"
+
+
+def config_item(run: RunDirectory, step: int, config: ExperimentConfig) -> dict[str, Any]:
+    """The item `config`; `run` is all of config.json, which can be made again of it."""
+    return {
+        "stage": stages.at(run.config, step).number,
+        "positions": run.positions_at(step),
+        "config": to_dict(config),
+        "run": run.record,
+        "has_digests": True,
+    }
+
+
+def digest_item(arrays: Mapping[str, str], items: Mapping[str, Any]) -> dict[str, Any]:
+    """The item `digests`."""
+    record = {
+        "arrays": dict(arrays),
+        "items": {name: _sha256(item) for name, item in items.items()},
+    }
+    return {**record, "checksum": _sha256(record)}
+
+
+def _sha256(value: Any) -> str:
+    """Of a JSON value, however it is written."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def read_items(
+    run: RunDirectory, step: int
+) -> tuple[dict[str, dict[str, Any]], dict[str, str] | None]:
+    """Items `data` and `config`, and the digests of the arrays, if there are any.
+
+    Raises:
+      DamagedCheckpointError: if they are not what was saved.
+    """
+    items = {name: _json_item(run, step, name) for name in ("data", "config")}
+    if not (folder_of(run, step) / "digests").exists():
+        if "has_digests" in items["config"]:
+            raise DamagedCheckpointError(run, step, "digests: missing")
+        return items, None
+    record = _json_item(run, step, "digests")
+    if record.pop("checksum", None) != _sha256(record):
+        raise DamagedCheckpointError(run, step, "digests: not what was saved")
+    for name, item in items.items():
+        if record["items"].get(name) != _sha256(item):
+            raise DamagedCheckpointError(run, step, f"{name}: not what was saved")
+    return items, record["arrays"]
+
+
+def _json_item(run: RunDirectory, step: int, name: str) -> dict[str, Any]:
+    with one_line(run, step, name):
+        text = _item_path(folder_of(run, step), name).read_text(encoding="utf-8")
+        item = json.loads(text)
+        if not isinstance(item, dict):
+            raise ValueError("not a JSON object")
+        return item
+
+
+@contextlib.contextmanager
+def one_line(
+    run: RunDirectory, step: int, item: str, *, but: type[Exception] = MemoryError
+) -> Iterator[None]:
+    """Whatever goes wrong while an item is read is damage to it; all `but` one kind."""
+    try:
+        yield
+    except (but, MemoryError, DamagedCheckpointError):
+        raise
+    # Orbax and TensorStore fail in many ways on files that are not what they wrote.
+    except Exception as error:
+        said = str(error) or type(error).__name__
+        reason = "missing" if isinstance(error, FileNotFoundError) else messages.one_line(said, 80)
+        raise DamagedCheckpointError(run, step, f"{item}: {reason}") from error
+
+
+def check_config(run: RunDirectory, step: int) -> None:
+    """Whether config.json says what the checkpoint of `step` was made with.
+
+    Raises:
+      DamagedCheckpointError: if that cannot be read.
+      ValueError: naming the field that differs.
+    """
+    items, _ = read_items(run, step)
+    item, ours, positions = items["config"], run.config_at(step), run.positions_at(step)
+    with one_line(run, step, "config"):
+        difference = first_difference(ours, from_dict(item["config"]))
+    if not difference and item.get("positions", positions) != positions:
+        difference = "positions", positions, item["positions"]
+    if difference:
+        name, ours, theirs = difference
+        raise ValueError(
+            f"{run.path}/config.json says {name}={quoted(ours)} but checkpoint {step} was made "
+            f"with {quoted(theirs)}; copy checkpoints/{step}/config/metadata to config.json there"
+        )

@@ -1,0 +1,145 @@
+"""The small files of runs and sweeps: read as what they have to be, or refused in one line."""
+
+import dataclasses
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from settings.checks import check, problem
+from settings.messages import one_line, quoted
+
+
+def parse_json(content: bytes) -> Any:
+    """The value that JSON text stands for; raises ValueError, whatever is wrong with it."""
+    try:
+        return json.loads(content.decode())
+    except UnicodeDecodeError as error:
+        raise ValueError("not JSON (bytes that are no UTF-8)") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON ({error.msg})") from error
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits; nesting
+        raise ValueError(f"not JSON ({one_line(str(error), 60)})") from error
+
+
+def read_json_lines(path: Path, kinds: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The objects of a JSON-lines file; none if it does not exist.
+
+    A last line cut short by a crash is left out; any other broken line is an error.
+
+    Args:
+      path: of the file.
+      kinds: type hints of what each object has at least, by name.
+
+    Raises:
+      ValueError: naming the file and the line that is none of that.
+    """
+    if not path.exists():
+        return []
+    *lines, rest = path.read_bytes().split(b"\n")
+    rows = []
+    for number, line in enumerate([*lines, rest] if rest else lines, start=1):
+        try:
+            row = parse_json(line)
+        except ValueError as error:
+            # A writer that was killed leaves half a line, and only at the end.
+            if number > len(lines):
+                break
+            raise ValueError(f"{path}:{number}: {error}; delete that line") from error
+        if wrong := _wrong(row, kinds):
+            raise ValueError(f"{path}:{number}: {wrong}; delete that line")
+        rows.append(row)
+    return rows
+
+
+def _wrong(row: Any, kinds: Mapping[str, Any]) -> str:
+    """What a row is and must not be, in words; empty if it is one."""
+    if not isinstance(row, dict):
+        return f"a row is a JSON object, got {quoted(row)}"
+    for name, kind in kinds.items():
+        if name not in row:
+            return f"lacks {name!r}"
+        if wrong := problem(row[name], kind):
+            return f"{name} must be {wrong}"
+    return ""
+
+
+METRICS = {"step": int, "tokens": int, "loss": float | None}
+
+
+def read_commands(path: Path) -> list[str]:
+    """The shell lines of a commands.jsonl, oldest first; raises ValueError as `read_json_lines`."""
+    return [row["command"] for row in read_json_lines(path, {"command": str})]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SweepRecord:
+    """What sweep.json says of a sweep.
+
+    Attributes:
+      config: the name it was started with.
+      overrides: as typed, commas and all.
+      members: names of their directories, in order.
+    """
+
+    config: str
+    overrides: tuple[str, ...]
+    members: tuple[str, ...]
+
+    def __post_init__(self):
+        check(self)
+        # A file that came with somebody's runs must not lead out of its directory.
+        for name in self.members:
+            plain = name.isprintable() and not re.search(r"/|^\.*$", name)
+            if not plain or len(name.encode()) > 255:
+                raise ValueError(f"members must be names of directories in it, got {quoted(name)}")
+        if not self.members or len(set(self.members)) < len(self.members):
+            raise ValueError(f"members must be different names, got {quoted(self.members)}")
+
+    def to_json(self) -> str:
+        """The file's content."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    def difference(self, other: "SweepRecord", ignored: Callable[[str], bool]) -> str:
+        """What sets `other` apart, in words; empty if nothing does but `ignored` fields."""
+
+        def essence(record: SweepRecord) -> list[str]:
+            return [o for o in record.overrides if not ignored(o.partition("=")[0])]
+
+        old, new = essence(self), essence(other)
+        gone, added = set(old) - set(new), set(new) - set(old)
+        if self.config != other.config:
+            return f"of {self.config}, and this one is of {other.config}"
+        if gone or added:
+            words = [_listed([each for each in old if each in gone])]
+            words.append(_listed([each for each in new if each in added]))
+            return "with {}, and this one has {} in its place".format(*words)
+        if self.members != other.members:
+            return f"of {_listed(self.members)}, and this one is of {_listed(other.members)}"
+        return "" if old == new else "with the same overrides in another order"
+
+
+def _listed(names: list[str] | tuple[str, ...]) -> str:
+    return one_line(" ".join(map(shlex.quote, names)), 60) or "nothing"
+
+
+def read_sweep(path: Path) -> SweepRecord:
+    """sweep.json of a sweep directory.
+
+    Raises:
+      ValueError: if it is not what `SweepRecord` says.
+    """
+    file = path / "sweep.json"
+    names = [field.name for field in dataclasses.fields(SweepRecord)]
+    try:
+        record = parse_json(file.read_bytes())
+        if not isinstance(record, dict) or not all(name in record for name in names):
+            raise ValueError(f"no JSON object with {', '.join(names)}")
+        lists = {name: tuple(each) for name, each in record.items() if isinstance(each, list)}
+        values: dict[str, Any] = {**record, **lists}
+        return SweepRecord(**{name: values[name] for name in names})
+    except ValueError as error:
+        hint = "delete it and run the same sweep.py command again: members are kept"
+        raise ValueError(f"{file}: {error}; {hint}") from error

@@ -1,0 +1,43 @@
+"""What errors say, kept to one line that can be read: what they quote is cut in the middle."""
+
+import difflib
+from collections.abc import Iterable
+
+LONGEST = 300  # characters of an error
+
+
+def one_line(text: str, most: int = LONGEST) -> str:
+    """`text` on one line of at most `most` characters, its middle left out where it is longer."""
+    if len(text) > 2 * most:
+        text = f"{text[:most]}{text[-most:]}"
+    line = " ".join(text.splitlines())
+    line = "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
+    if len(line) <= most:
+        return line
+    # What to do about it stands at the end.
+    end = (most - 5) * 2 // 5
+    return f"{line[: most - 5 - end]} ... {line[-end:]}"
+
+
+def quoted(value: object, most: int = 60) -> str:
+    """`repr` of a value that may be anything, as `one_line`."""
+    try:
+        return one_line(repr(value), most)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a bottomless list
+        return f"a value of the type {type(value).__name__}"
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """`did you mean X? (valid: ...)`; of more than a line holds, those that are most alike."""
+    valid, name = sorted(map(str, valid)), name[:_LISTED]
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.4)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    listed = ", ".join(valid)
+    if len(listed) <= _LISTED:
+        return f"{hint}(valid: {listed})"
+    alike = sorted(valid, key=lambda each: -difflib.SequenceMatcher(None, name, each).ratio())
+    shown = ", ".join(alike)[:_LISTED].rpartition(",")[0]
+    return f"{hint}(valid: {shown} and {len(valid) - shown.count(',') - 1} more)"
+
+
+_LISTED = 130  # characters of names

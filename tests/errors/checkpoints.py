@@ -1,0 +1,81 @@
+"""Runs and checkpoints that are not what was saved; what else is done to them is in
+`tests/training/test_damage.py`.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from experiment.run import RunDirectory
+from tests.errors.table import Row
+
+TRAIN = "train.py tiny --workdir run train.num_steps=2 train.save_every=1 evals.tasks=[kv]"
+LOST = "copy checkpoints/2/config/metadata to config.json there, or delete run and start again"
+NO_JSON = "run/config.json is damaged (no JSON object with a config); "
+EDITED = (
+    "run/config.json says model.rotary.base=30.0 but checkpoint 2 was made with 10000.0; "
+    "copy checkpoints/2/config/metadata to config.json there"
+)
+
+
+def done(act: Callable[[], object]) -> Callable:
+    """For `given`: what is done without a patch."""
+    return lambda _: act()
+
+
+def edited() -> None:
+    path = Path("run/config.json")
+    path.write_text(path.read_text().replace('"base": 10000.0', '"base": 30.0'))
+
+
+def cut(*paths: str) -> None:
+    for path in map(Path, paths):
+        path.write_bytes(path.read_bytes()[:20])
+
+
+ROWS = [
+    *(
+        Row(command, f"run has checkpoints but no config.json; {LOST}", run=True, given=lost)
+        for command in (TRAIN, "evaluate.py run", "report.py run")
+        for lost in [done(lambda: Path("run/config.json").unlink())]
+    ),
+    *(
+        Row(command, f"{NO_JSON}{LOST}", run=True, files={"run/config.json": content})
+        for command in (TRAIN, "evaluate.py run", "report.py run")
+        for content in ('{"overrides": [', "null", '{"config": 1}', b"\xff\xfe")
+    ),
+    Row(
+        lambda: RunDirectory("run").config,
+        f"{NO_JSON}delete run and start again",
+        files={"run/config.json": "[" * 9999},
+    ),
+    Row("evaluate.py run", EDITED, run=True, given=done(edited)),
+    Row(f"{TRAIN} model.rotary.base=30", EDITED, run=True, given=done(edited)),
+    Row(
+        "evaluate.py run",
+        "run: checkpoint 2 is damaged (data: {}); take step 1, the newest whole one, or delete "
+        "run/checkpoints/2",
+        run=True,
+        given=done(lambda: cut("run/checkpoints/2/data/metadata")),
+    ),
+    Row(
+        "evaluate.py run --step=1",
+        "run: checkpoint 1 is damaged (params: missing); take step 2, the newest whole one, or "
+        "delete run/checkpoints/1",
+        run=True,
+        given=done(lambda: shutil.rmtree("run/checkpoints/1/params")),
+    ),
+    Row(
+        "train.py tiny --workdir new start_from=run",
+        "run: checkpoint 2 is damaged (params: missing); take step 1, the newest whole one, or "
+        "delete run/checkpoints/2",
+        run=True,
+        given=done(lambda: shutil.rmtree("run/checkpoints/2/params")),
+    ),
+    Row(
+        TRAIN,
+        "run has no whole checkpoint (2: data: {}); delete run/checkpoints to train from the start",
+        run=True,
+        given=done(lambda: cut(*(f"run/checkpoints/{step}/data/metadata" for step in (1, 2)))),
+    ),
+]

@@ -1,0 +1,90 @@
+"""Wrong inputs, each answered in one line; and every place that refuses is reached by one."""
+
+import importlib
+import os
+import shutil
+from pathlib import Path
+
+import jax
+import pytest
+
+from configs import find_config
+from experiment import overrides
+from experiment.run import RunDirectory
+from settings.messages import LONGEST
+from tests.errors.table import Row, raised_at, run_command, sites
+from tests.errors.unreached import UNREACHED
+from training.loop import train
+from training.plan import make_plan
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+AREAS = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem[:5] != "test_")
+TABLE = [
+    pytest.param(row, id=f"{area}: {row.says}", marks=[pytest.mark.slow] * row.run)
+    for area in AREAS
+    for row in getattr(importlib.import_module(f"tests.errors.{area}"), "ROWS", ())
+]
+
+# What the rows of this process came to.
+_rows_run, _reached = 0, set[str]()
+
+
+@pytest.fixture(scope="module")
+def trained_run(tmp_path_factory, tiny_data) -> Path:
+    """A finished run of `tiny`, of two steps, both saved."""
+    given = [*tiny_data, "train.num_steps=2", "train.save_every=1", "evals.tasks=[kv]"]
+    run = RunDirectory(tmp_path_factory.mktemp("trained") / "run")
+    config = overrides.apply(find_config("tiny"), given)
+    assert train(make_plan([config], [run], overrides=[given]), command="test")
+    return run.path
+
+
+@pytest.fixture
+def folder(tmp_path, shared_folder, monkeypatch) -> Path:
+    """The current directory of a row. A process that has computed cannot look for others."""
+    (tmp_path / "runs").mkdir()
+    (shared_folder / "data").mkdir(exist_ok=True)
+    os.symlink(shared_folder / "data", tmp_path / "runs" / "data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jax.distributed, "initialize", _alone)
+    return tmp_path
+
+
+def _alone(*given):
+    raise ValueError("coordinator_address should be defined.")
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_one_line_says_what_is_wrong(row: Row, folder, request, capsys, monkeypatch):
+    if row.run:
+        shutil.copytree(request.getfixturevalue("trained_run"), folder / "run")
+    for name, content in row.files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    row.given(monkeypatch)
+    capsys.readouterr()
+    if isinstance(row.do, str):
+        code, error = run_command(row.do, monkeypatch)
+        said = capsys.readouterr().err
+        program, _, message = (said.splitlines() or [""])[-1].partition(": error: ")
+        assert code == row.code, said
+        assert program and "Traceback" not in said and said.count("error: ") == 1
+    else:
+        with pytest.raises(ValueError) as caught:
+            row.do()
+        error, message = caught.value, str(caught.value)
+    assert row.fits(message), message
+    assert "\n" not in message and len(message) <= LONGEST
+    global _rows_run
+    _rows_run += 1
+    _reached.update(raised_at(error))
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(reason="rows are still to be written", strict=True)
+def test_every_refusal_is_in_the_table():
+    if _rows_run < len(TABLE):
+        pytest.skip("of the table, only some rows were run")
+    assert set(sites().values()) - _reached == UNREACHED.keys()

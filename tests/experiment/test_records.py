@@ -1,0 +1,44 @@
+"""Small files are read as what they have to be; what sets two sweeps apart is said."""
+
+import json
+
+import pytest
+
+from experiment.records import METRICS, SweepRecord, read_json_lines, read_sweep
+
+SWEEP = SweepRecord(
+    config="demo", overrides=("a=1,2", "train.keep=2", "c=3"), members=("a=1", "a=2")
+)
+
+
+@pytest.mark.parametrize(
+    "other, said",
+    [
+        ({}, ""),
+        ({"overrides": ("a=1,2", "train.keep=9", "c=3")}, ""),
+        ({"config": "small"}, "of demo, and this one is of small"),
+        ({"overrides": ("a=1,2", "c=4")}, "with c=3, and this one has c=4 in its place"),
+        ({"overrides": ("a=1,2",)}, "with c=3, and this one has nothing in its place"),
+        ({"overrides": ("c=3", "a=1,2")}, "with the same overrides in another order"),
+        ({"members": ("a=1", "a=3")}, "of a=1 a=2, and this one is of a=1 a=3"),
+    ],
+)
+def test_what_sets_sweeps_apart(other, said):
+    record = SweepRecord(**{**vars(SWEEP), **other})
+    assert SWEEP.difference(record, lambda name: name.startswith("train.")) == said
+
+
+def test_a_sweep_is_read_as_it_was_written(tmp_path):
+    (tmp_path / "sweep.json").write_text(SWEEP.to_json())
+    assert read_sweep(tmp_path) == SWEEP
+
+
+@pytest.mark.parametrize("half", ['{"step": 2, "tok', '{"step": 2, "name": "\\u00', b'{"a": "\xc3'])
+def test_half_a_line_at_the_end_is_left_out(tmp_path, half):
+    row = {"step": 1, "tokens": 64, "loss": None, "extra": "ü"}
+    path = tmp_path / "metrics.jsonl"
+    whole = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    path.write_bytes(whole + (half.encode() if isinstance(half, str) else half))
+    assert read_json_lines(path, METRICS) == [row]
+    path.write_bytes(whole + whole.strip())
+    assert read_json_lines(path, METRICS) == [row, row]

@@ -1,0 +1,41 @@
+"""From a run directory to arrays and a figure; its questions are those that evaluate.py asks."""
+
+import numpy as np
+import pytest
+
+from configs import find_config
+from evals import runner
+from experiment import load, overrides
+from experiment.run import RunDirectory
+from probes.__main__ import main
+from probes.questions import answered, ask
+from training.loop import train
+from training.plan import make_plan
+
+# Slow: a run is trained first.
+pytestmark = [pytest.mark.usefixtures("unoptimized"), pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tiny_data) -> RunDirectory:
+    given = [*tiny_data, "train.num_steps=2", "train.save_every=1"]
+    directory = RunDirectory(tmp_path_factory.mktemp("run"))
+    assert train(make_plan([overrides.apply(find_config("tiny"), given)], [directory]))
+    return directory
+
+
+def test_what_is_answered_right_is_what_evaluation_finds(run):
+    ((_, _, rows),) = runner.evaluate([run.path], runner.Options(tasks=["kv"], documents=8))
+    inside, questions = ask(load(run.path), documents=8)
+    np.testing.assert_array_equal(questions.distances, rows["distance"])
+    np.testing.assert_array_equal(answered(inside, questions), rows["exact_match"])
+
+
+def test_a_run_gets_arrays_and_a_figure(run, capsys):
+    assert main([str(run.path), "--documents", "8", "--step", "1"]) == 0
+    with np.load(run.path / "probes" / "by_distance.npz") as arrays:
+        assert arrays["step"] == 1
+        assert arrays["zero_LN"].shape == (2, 2)
+        assert arrays["gap_LNM"].shape == (2, 2, 63)
+    assert (run.path / "matching_keys.png").read_bytes()[1:4] == b"PNG"
+    assert "like a window of" in capsys.readouterr().out

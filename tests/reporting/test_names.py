@@ -1,0 +1,38 @@
+"""Names come from runs and may hold anything: they are shown as they stand."""
+
+import dataclasses
+import html
+import re
+
+import numpy as np
+
+from reporting.looks import STYLE
+from reporting.writing import write
+from tests.reporting.helpers import answers, experiment, make_run, make_sweep
+from theory import figures
+
+NAMES = [r"$\foo{$", "$x_1$<script>alert(1)</script>", "plain"]
+
+
+def test_names_that_are_formulas_or_markup_are_shown_as_they_stand(tmp_path, monkeypatch):
+    monkeypatch.setitem(STYLE, "savefig.dpi", 40)
+    for number, path in enumerate(NAMES):
+        config = experiment("rope(base=10)")
+        data = dataclasses.replace(config.data, source="jsonl", path=path)
+        config = dataclasses.replace(config, data=data, question=r"$\foo{$ <b>?")
+        make_run(tmp_path / f"{number}", config, answers(config, 40 + number, documents=2))
+    make_sweep(tmp_path, [str(number) for number in range(len(NAMES))])
+    write([tmp_path], tmp_path / "report.html", "python report.py")
+    drawn = [html.unescape(path.read_text()) for path in tmp_path.glob("*.svg")]
+    texts = [re.findall(r"<!-- (.*?) -->", svg) for svg in drawn]
+    for name in NAMES:
+        assert all(any(name in text for text in each) for each in texts)
+    # Numbers at the axes are no formulas either.
+    assert not any("mathdefault" in svg or "10^" in svg for svg in drawn)
+    page = (tmp_path / "report.html").read_text()
+    assert "<script>alert" not in page and r"$\foo{$ &lt;b&gt;?" in page
+
+
+def test_the_theorys_names_are_no_formulas_either(tmp_path):
+    figures.save(figures.decay_curves({NAMES[0]: np.ones(4)}, 64), tmp_path / "decay.svg")
+    assert NAMES[0] in (tmp_path / "decay.svg").read_text()

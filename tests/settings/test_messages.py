@@ -1,0 +1,41 @@
+"""What errors quote is cut, and stays one line."""
+
+import pytest
+
+from settings.messages import nearest, one_line, quoted
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "x" * 10_000, "\x00\x1b[31m\ud800", "\n" * 999])
+def test_a_message_is_one_line_that_can_be_printed(text):
+    line = one_line(text)
+    assert len(line) <= 300 and line.isprintable() and line.splitlines() in ([line], [])
+
+
+def test_what_is_cut_is_the_middle():
+    line = one_line("wrong: " + "x" * 5000 + "; use that")
+    assert line.startswith("wrong: ") and line.endswith("; use that") and " ... " in line
+    assert one_line("as it stands, with  two spaces") == "as it stands, with  two spaces"
+
+
+def bottomless() -> list:
+    """A list within a list, deeper than Python's stack."""
+    value: list = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+def test_any_value_can_be_quoted():
+    for value in ("x" * 99, 16**9999, bottomless(), "\n", b"\xff" * 99):
+        assert len(quoted(value)) <= 60 and quoted(value).isprintable()
+    assert quoted("kv") == "'kv'"
+
+
+def test_of_many_names_those_alike_are_shown():
+    names = [f"name_{number}" for number in range(500)]
+    said = nearest("nmae_77", names)
+    assert said.startswith("did you mean 'name_77'? (valid: name_77, ")
+    assert len(said) < 200
+    shown = said.partition("(valid: ")[2].partition(" and ")[0].split(", ")
+    assert said.endswith(f" and {500 - len(shown)} more)") and set(shown) <= set(names)
+    assert nearest("b", ["c", "a"]) == "(valid: a, c)"

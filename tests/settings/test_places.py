@@ -1,0 +1,10 @@
+"""What is a path; what is none is a row of `tests/errors/training.py`."""
+
+from pathlib import Path
+
+from settings.places import local
+
+
+def test_paths_are_left_as_they_are():
+    for path in ("runs/demo", "/mnt/s3:/run", "runs/base=10,seed=1", "a:b/c", "C:/runs", ".."):
+        assert local(path) == Path(path)

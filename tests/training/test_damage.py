@@ -1,0 +1,255 @@
+"""What is not what was saved: never trained on, never evaluated, named in a line."""
+
+import contextlib
+import dataclasses
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from configs import find_config
+from data.packing import pack
+from data.pipeline import rows_in_memory
+from experiment import checkpoint, overrides
+from experiment.checkpoint import Checkpoints, DataState, restore_params
+from experiment.items import copy_checkpoint, data_state
+from experiment.mesh import make_mesh
+from experiment.run import RunDirectory
+from training.members import abstract_state, first_state, open_state, shardings_of
+from training.plan import make_plan
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+CONFIGS = [
+    overrides.apply(
+        find_config("tiny"), ["train.keep=3", "data.seed=0", f"model.rotary.base={base}"]
+    )
+    for base in (10, 1000)
+]
+ROWS = pack(np.random.default_rng(0).integers(3, 500, (16, 65), np.int32), bos_id=3)
+STEPS = [2, 4, 6]
+
+
+def open_data(config):
+    return rows_in_memory(config, ROWS, ROWS)
+
+
+def state_at(step: int):
+    """As many numbers as a run of `tiny` has, different ones at every step."""
+    target = abstract_state(CONFIGS[0], 1, make_mesh(CONFIGS[0], 1))
+    state = first_state(CONFIGS[:1], shardings_of(target))
+    numbers = np.random.default_rng(step)
+    changed = jax.tree.map(lambda x: (x + numbers.normal(9, size=x.shape)).astype(x.dtype), state)
+    return target, changed._replace(skipped=state.skipped)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    """Two members with checkpoints of three steps."""
+    folder = tmp_path_factory.mktemp("saved")
+    for index, config in enumerate(CONFIGS):
+        run = RunDirectory(folder / f"{index}")
+        run.write_config(config, [])
+        checkpoints = Checkpoints(run, keep=3)
+        for step in STEPS:
+            _, state = state_at(step + index)
+            data = DataState(fingerprint=open_data(config.data).fingerprint, rows=8 * step)
+            checkpoints.save(step, state.params, state.opt_state, data, config)
+        checkpoints.close()
+    return folder
+
+
+@pytest.fixture
+def runs(saved, tmp_path) -> list[RunDirectory]:
+    shutil.copytree(saved, tmp_path, dirs_exist_ok=True)
+    return [RunDirectory(tmp_path / f"{index}") for index in range(2)]
+
+
+def resume(runs: list[RunDirectory]):
+    """What a run, or several together, would go on from, and what is said."""
+    configs = [CONFIGS[int(run.name)] for run in runs]
+    plan, said = make_plan(configs, runs, open_data=open_data), []
+    target = abstract_state(configs[0], len(runs), plan.mesh)
+    checkpoints, state, data, step = open_state(plan, target, said.append)
+    for each in checkpoints:
+        each.close()
+    assert data.rows == 8 * step
+    return state, step, said
+
+
+def largest(folder: Path) -> Path:
+    return max(folder.rglob("d/*"), key=lambda path: path.stat().st_size)
+
+
+def flip(path: Path, place: float = 0.5) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+# What is done to a checkpoint, and what is said of it.
+DAMAGES = {
+    "parameters flipped": (lambda at: flip(largest(at / "params")), "params."),
+    "parameters cut": (lambda at: cut(largest(at / "params")), "params.{} cannot be read"),
+    "parameters gone": (lambda at: shutil.rmtree(at / "params"), "params: missing"),
+    "their manifest gone": (lambda at: (at / "params/manifest.ocdbt").unlink(), "params"),
+    "their tree cut": (lambda at: cut(at / "params/_METADATA"), "params: "),
+    "optimizer state flipped": (lambda at: flip(largest(at / "opt_state")), "opt_state."),
+    "optimizer state gone": (lambda at: shutil.rmtree(at / "opt_state"), "opt_state: missing"),
+    "rows changed": (
+        lambda at: change(at / "data/metadata", '"rows": 48', '"rows": 40'),
+        "data: not what was saved",
+    ),
+    "data gone": (lambda at: shutil.rmtree(at / "data"), "data: missing"),
+    "data cut": (lambda at: cut(at / "data/metadata"), "data: "),
+    "config cut": (lambda at: cut(at / "config/metadata"), "config: "),
+    "config null": (lambda at: (at / "config/metadata").write_text("null"), "config: not a JSON"),
+    "digests gone": (lambda at: shutil.rmtree(at / "digests"), "digests: missing"),
+    "digests changed": (
+        lambda at: change(at / "digests/metadata", '"params.final_norm', '"params.final_morn'),
+        "digests: not what was saved",
+    ),
+    "all gone": (lambda at: [shutil.rmtree(path) for path in at.glob("*/")], "data: missing"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(damage, runs, capfd):
+    hurt, named = DAMAGES[damage]
+    (run, _) = runs
+    hurt(run.checkpoints_path / "6")
+    start, _, end = named.partition("{}")
+    if not named.startswith("opt_state"):
+        with pytest.raises(ValueError) as caught:
+            restore_params(run)
+        text = str(caught.value)
+        assert text.startswith(f"{run.path}: checkpoint 6 is damaged ({start}") and end in text
+        assert text.endswith(
+            f"take step 4, the newest whole one, or delete {run.checkpoints_path}/6"
+        )
+        with pytest.raises(ValueError, match="checkpoint 6 is damaged"):
+            restore_params(run, 6)
+    state, step, (said,) = resume([run])
+    assert step == 4
+    assert said.startswith(f"DAMAGED: checkpoint 6 of {run.path}: {start}") and end in said
+    jax.tree.map(np.testing.assert_array_equal, state, state_at(4)[1])
+    # Out of the way, for the run comes to step 6 again, and not gone.
+    assert run.steps() == [2, 4] and (run.checkpoints_path / "6.damaged").is_dir()
+    assert said.endswith(f"it is now {run.checkpoints_path}/6.damaged")
+    assert "Event loop" not in capfd.readouterr().err
+    assert resume([run])[1:] == (4, [])
+
+
+def test_members_go_on_together_from_what_is_whole_in_all(runs):
+    flip(largest(runs[1].checkpoints_path / "6/opt_state"))
+    shutil.rmtree(runs[0].checkpoints_path / "4/params")
+    state, step, said = resume(runs)
+    assert step == 2 and len(said) == 2
+    for index in range(2):
+        own = jax.tree.map(lambda x, index=index: x[index], state)
+        jax.tree.map(np.testing.assert_array_equal, own, state_at(2 + index)[1])
+    assert [run.steps() for run in runs] == [[2, 6], [2, 4]]
+
+
+def test_where_nothing_is_whole_nothing_is_begun(runs):
+    for step in STEPS:
+        cut(runs[0].checkpoints_path / f"{step}/data/metadata")
+    with pytest.raises(
+        ValueError, match=r"no whole checkpoint \(6: data: .*delete .*checkpoints to"
+    ):
+        resume(runs[:1])
+    assert runs[0].steps() == STEPS
+    with pytest.raises(ValueError, match=r"checkpoint 6 is damaged .*take another step, or delete"):
+        restore_params(runs[0])
+
+
+def test_what_a_stopped_save_left_is_removed(runs):
+    """Three are kept, of which step 0 is too old; a stage's end is not."""
+    run, _ = runs
+    for step in (0, 1):
+        shutil.copytree(run.checkpoints_path / "2", run.checkpoints_path / str(step))
+    checkpoint.remove_old(run, 6, keep=3, always=[0])
+    assert run.steps() == [0, 2, 4, 6]
+    # Later than what is gone on from, a member of a sweep is ahead of the others.
+    checkpoint.remove_old(run, 4, keep=1, always=[])
+    assert run.steps() == [4, 6]
+    _, step, _ = resume(runs)
+    assert step == 6
+
+
+def test_one_without_digests_is_read_and_said_to_be_unverified(runs, caplog):
+    """As before there were digests; once for a run."""
+    for step in STEPS:
+        folder = runs[0].checkpoints_path / str(step)
+        shutil.rmtree(folder / "digests")
+        config = json.loads((folder / "config/metadata").read_text())
+        del config["has_digests"], config["run"]
+        (folder / "config/metadata").write_text(json.dumps(config))
+    with caplog.at_level(logging.WARNING):
+        for step in STEPS:
+            params, _ = restore_params(runs[0], step)
+            jax.tree.map(np.testing.assert_array_equal, params, state_at(step)[1].params)
+    (said,) = [record.message for record in caplog.records if "unverified" in record.message]
+    assert str(runs[0].path) in said
+
+
+def test_a_config_that_was_edited_is_refused(runs):
+    run, _ = runs
+    change(run.path / "config.json", '"base": 10.0', '"base": 11.0')
+    message = r"config.json says model.rotary.base=11.0 but checkpoint 6 was made with 10.0"
+    with pytest.raises(ValueError, match=message):
+        restore_params(RunDirectory(run.path))
+    edited = overrides.apply(CONFIGS[0], ["model.rotary.base=11"])
+    plan = make_plan([edited], [RunDirectory(run.path)], open_data=open_data)
+    with pytest.raises(ValueError, match=message):
+        open_state(plan, state_at(6)[0], print)
+    # How a run is kept and watched is its own affair.
+    shutil.copyfile(runs[1].path / "config.json", run.path / "config.json")
+    change(run.path / "config.json", '"base": 1000.0', '"base": 10.0')
+    change(run.path / "config.json", '"keep": 3', '"keep": 9')
+    assert restore_params(RunDirectory(run.path))[1] == 6
+
+
+def test_a_config_comes_back_from_a_checkpoint(runs):
+    run, _ = runs
+    before = (run.path / "config.json").read_text()
+    reads = lambda run: run.config, lambda run: resume([run]), restore_params
+    for spoil in (lambda path: path.unlink(), cut, lambda path: path.write_text("[]")):
+        spoil(run.path / "config.json")
+        for read in reads:
+            with pytest.raises(ValueError, match=r"copy checkpoints/6/config/metadata to config"):
+                read(RunDirectory(run.path))
+        shutil.copyfile(run.checkpoints_path / "6/config/metadata", run.path / "config.json")
+        fresh = RunDirectory(run.path)
+        assert fresh.record == json.loads(before) and fresh.config == CONFIGS[0]
+        assert resume([fresh])[1] == 6
+
+
+def test_a_copy_for_another_run_is_whole_and_stays_checked(runs, tmp_path):
+    target = RunDirectory(tmp_path / "fork")
+    longer = dataclasses.replace(CONFIGS[0].train, num_steps=40)
+    target.write_config(dataclasses.replace(CONFIGS[0], train=longer), [])
+    copy_checkpoint(runs[0], 6, target)
+    params, _ = restore_params(target)
+    jax.tree.map(np.testing.assert_array_equal, params, state_at(6)[1].params)
+    assert data_state(target, 6) == data_state(runs[0], 6)
+    flip(largest(target.checkpoints_path / "6/params"))
+    with pytest.raises(ValueError, match="checkpoint 6 is damaged"):
+        restore_params(target)
+    cut(runs[0].checkpoints_path / "6/data/metadata")
+    with contextlib.suppress(FileExistsError), pytest.raises(ValueError, match="is damaged"):
+        copy_checkpoint(runs[0], 6, target)

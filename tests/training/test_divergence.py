@@ -1,0 +1,139 @@
+"""A run whose loss is not finite any more is frozen, said and stopped; its neighbours go on."""
+
+import functools
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import find_config
+from data import pipeline
+from experiment import overrides
+from experiment.checkpoint import Checkpoints, DataState, restore_params
+from experiment.run import RunDirectory
+from tests.training.test_loop import assert_same_run, one_member
+from training import loop
+from training.divergence import DivergedError
+from training.loop import train
+from training.plan import make_plan
+from training.step import train_step
+from training.sweep import train_sweep
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+FROZEN = ["train.max_skipped=3", "train.num_steps=9", "train.save_every=3", "train.keep=9"]
+TOO_FAST = "train.learning_rate=1e30"  # its first update ends all others
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_data):
+    return overrides.apply(find_config("tiny"), [*tiny_data, *FROZEN])
+
+
+@pytest.mark.slow
+def test_a_state_is_frozen_by_updates_skipped_in_a_row_and_by_no_others(tiny):
+    good = next(pipeline.make_batches(pipeline.open_data(tiny.data), start_step=0))
+    good.pop("row_hash")
+    bad = good | {"loss_mask": np.full_like(good["loss_mask"], np.nan)}
+    step_fn = jax.jit(functools.partial(train_step, tiny))
+
+    def after(batches):
+        state, member = one_member(tiny)
+        counts, changed = [], []
+        for batch in batches:
+            before = state
+            state, scalars = step_fn(state, member, batch, np.int32(3))
+            counts.append(int(scalars["skipped"]))
+            pairs = zip(jax.tree.leaves(before[:2]), jax.tree.leaves(state[:2]), strict=True)
+            changed.append(any(not np.array_equal(*pair) for pair in pairs))
+        return counts, changed
+
+    assert after([bad, bad, good, bad, bad, good]) == (
+        [1, 2, 0, 1, 2, 0],
+        [False, False, True, False, False, True],
+    )
+    assert after([good, bad, bad, bad, good, good]) == ([0, 1, 2, 3, 4, 5], [True] + [False] * 5)
+
+
+def pair(tiny, folder, rate):
+    """Two members that train together, the second at a learning rate of its own."""
+    configs = [tiny, overrides.apply(tiny, [rate])]
+    runs = [RunDirectory(folder / name) for name in ("even", "fast")]
+    assert train(make_plan(configs, runs))
+    return runs
+
+
+@pytest.fixture(scope="module")
+def diverging(tiny, tmp_path_factory):
+    return pair(tiny, tmp_path_factory.mktemp("diverging"), TOO_FAST)
+
+
+@pytest.mark.slow
+def test_a_member_is_frozen_and_its_neighbour_is_bit_equal(tiny, diverging, tmp_path, capsys):
+    even, fast = diverging
+    beside_a_sound_one, sound = pair(tiny, tmp_path, "train.learning_rate=1e-3")
+    assert_same_run(even.path, beside_a_sound_one.path)
+    assert [row["skipped"] for row in fast.read_metrics()] == [0, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert [run.diverged_at for run in (even, fast, sound)] == [None, 2, None]
+    frozen = [restore_params(fast, step)[0] for step in (3, 9)]
+    jax.tree.map(np.testing.assert_array_equal, *frozen)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [3, 6])
+def test_stopped_before_and_after_it_is_frozen_it_ends_the_same(tiny, diverging, tmp_path, step):
+    """Of three updates in a row two were skipped at step 3, and five at step 6."""
+    shutil.copytree(diverging[0].path.parent, tmp_path / "again")
+    for name in ("even", "fast"):
+        for later in range(step + 3, 10, 3):
+            shutil.rmtree(tmp_path / "again" / name / "checkpoints" / str(later))
+    again = pair(tiny, tmp_path / "again", TOO_FAST)
+    for run, whole in zip(again, diverging, strict=True):
+        assert_same_run(run.path, whole.path)
+
+
+@pytest.mark.slow
+def test_a_lone_run_stops_and_says_what_was_good(tiny, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    config = overrides.apply(tiny, [f"stages=[[{TOO_FAST}]]"])
+    # The first update at that rate is the tenth; the eleventh is skipped, and so are two more,
+    # which is noticed while the next one is under way.
+    said = f"run diverged at step 11: .* step 9: start_from={run.path}@9, with a lower"
+    for _ in range(2):  # the same command again says the same
+        with pytest.raises(DivergedError, match=said):
+            train(make_plan([config], [run]))
+    assert run.diverged_at == 11 and run.steps() == [3, 6, 9, 12, 14]
+    assert [row["skipped"] for row in run.read_metrics()] == [*[0] * 10, 1, 2, 3, 4]
+
+
+def test_a_sweep_goes_on_past_a_group_that_diverged(tiny, tmp_path, capsys, monkeypatch):
+    def train_group(plan, **_):
+        if plan.configs[0].model.num_layers in diverging:
+            raise DivergedError(f"so many layers: {plan.configs[0].model.num_layers}")
+        return True
+
+    monkeypatch.setattr(loop, "train", train_group)
+    diverging = {1}
+    assert train_sweep(tiny, tmp_path, ["model.num_layers=1,2"])
+    assert "so many layers: 1" in capsys.readouterr().err
+    diverging = {1, 2}
+    with pytest.raises(DivergedError, match="all members diverged"):
+        train_sweep(tiny, tmp_path, ["model.num_layers=1,2"])
+
+
+def test_the_last_good_checkpoint_outlives_those_that_are_all_alike(tiny, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    run.write_config(tiny, [])
+    checkpoints = Checkpoints(run, keep=1)
+
+    def steps_after(step, skipped):
+        data = DataState(fingerprint="", skipped_in_row=skipped)
+        checkpoints.save(step, {"a": jnp.zeros(1)}, {"b": jnp.zeros(1)}, data, tiny)
+        checkpoints._manager.wait_until_finished()
+        return run.steps()
+
+    found = [steps_after(*saved) for saved in ((2, 0), (4, 0), (6, 1), (8, 3), (9, 0))]
+    assert found == [[2], [4], [4, 6], [4, 8], [9]]
+    checkpoints.close()
