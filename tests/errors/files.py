@@ -111,6 +111,12 @@ ROWS = [
         f"sweep/sweep.json: no JSON object with config, overrides, members{SWEEP_KEPT}",
         files={"sweep/sweep.json": "[]"},
     ),
+    Row(
+        "report.py run --out new/report.html",
+        "run/results.jsonl: unknown task 'kvv'; did you mean 'kv'? (valid: {})",
+        files={"run/results.jsonl": json.dumps(ANSWER | {"task": "kvv"}) + "\n"},
+        given=lambda _: RunDirectory("run").write_config(find_config("tiny"), []),
+    ),
     *(
         Row(lambda path=path: from_dict({"class": path}), f"config names {message}")
         for path, message in (
