@@ -294,8 +294,7 @@ ROWS = [
     ),
     Row(
         lambda: damaged_after(another_tokenizer),
-        "out/jsonl-{}/tokenizer.model: damaged: not the tokenizer of the "
-        "shards; delete out/jsonl-{}, and it is prepared anew",
+        "out/jsonl-{}/tokenizer.model: damaged: not the tokenizer that was written; {}",
         files={"in/a.jsonl": lines(*TEXTS)},
     ),
     Row(
@@ -321,8 +320,8 @@ ROWS = [
         given=diverged,
     ),
     Row(
-        "train.py tiny --workdir new model.rotary=" + "x" * 99_999,
-        "model.rotary: 'xxx{}xxx' has more than {} characters",
+        "train.py tiny --workdir new model.rotary=" + "x" * 100_001,
+        "model.rotary: rotary variant 'xxx{}xxx' is not of the form name(parameter=value,...){}",
     ),
     Row(
         "train.py tiny --workdir new mesh.fsdp=3",
