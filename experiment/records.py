@@ -6,9 +6,9 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from settings.checks import check, problem
+from settings.checks import SINGLE_MAX, Bounds, check, problem
 from settings.messages import one_line, quoted
 
 
@@ -66,7 +66,8 @@ def _wrong(row: Any, kinds: Mapping[str, Any]) -> str:
     return ""
 
 
-METRICS = {"step": int, "tokens": int, "loss": float | None}
+_Loss = Annotated[float, Bounds(at_least=-SINGLE_MAX, at_most=SINGLE_MAX)]
+METRICS = {"step": int, "tokens": int, "loss": _Loss | None}
 
 
 def read_commands(path: Path) -> list[str]:
