@@ -97,7 +97,8 @@ def problem(value: Any, hint: Any) -> str:
     if hint in (str, bool, types.NoneType):
         word = {str: "a string", bool: "True or False"}.get(hint, "None")
         return "" if isinstance(value, hint) else f"{word}, got {quoted(value)}"
-    if dataclasses.is_dataclass(hint) and not isinstance(value, hint):
+    is_class = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+    if is_class and not isinstance(value, hint):
         return f"an object of {hint.__name__}, got {quoted(value)}"
     return ""
 
