@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 import shlex
+import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,8 +67,15 @@ def _wrong(row: Any, kinds: Mapping[str, Any]) -> str:
     return ""
 
 
-_Loss = Annotated[float, Bounds(at_least=-SINGLE_MAX, at_most=SINGLE_MAX)]
-METRICS = {"step": int, "tokens": int, "loss": _Loss | None}
+class _Metrics(typing.TypedDict):
+    """What readers rely on in a row of metrics.jsonl."""
+
+    step: int
+    tokens: int
+    loss: Annotated[float, Bounds(at_least=-SINGLE_MAX, at_most=SINGLE_MAX)] | None
+
+
+METRICS = typing.get_type_hints(_Metrics, include_extras=True)
 
 
 def read_commands(path: Path) -> list[str]:
