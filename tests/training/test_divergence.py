@@ -74,11 +74,16 @@ def diverging(tiny, tmp_path_factory):
 def test_a_member_is_frozen_and_its_neighbour_is_bit_equal(tiny, diverging, tmp_path, capsys):
     even, fast = diverging
     beside_a_sound_one, sound = pair(tiny, tmp_path, "train.learning_rate=1e-3")
+    assert "diverged" not in capsys.readouterr().err
     assert_same_run(even.path, beside_a_sound_one.path)
     assert [row["skipped"] for row in fast.read_metrics()] == [0, 1, 2, 3, 4, 5, 6, 7, 8]
     assert [run.diverged_at for run in (even, fast, sound)] == [None, 2, None]
     frozen = [restore_params(fast, step)[0] for step in (3, 9)]
     jax.tree.map(np.testing.assert_array_equal, *frozen)
+    pair(tiny, even.path.parent, TOO_FAST)  # finished already
+    said = capsys.readouterr().err
+    assert f"{fast.path} diverged at step 2: " in said
+    assert said.endswith("1 of 2 members diverged: fast at step 2\n")
 
 
 @pytest.mark.slow
