@@ -21,7 +21,7 @@ from data.packing import Row
 from data.prepare import prepare
 from data.store import TokenStore
 from data.threads import map_ahead
-from data.tokenizer import Tokenizer
+from data.verify import read_tokenizer
 
 Batch = dict[str, np.ndarray]
 _PREFETCH = 4  # batches built ahead
@@ -65,7 +65,7 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
     """
     prepared = prepare(config) if prepared is None else prepared
     path, has_text = prepared / "tokenizer.model", config.source != "retrieval"
-    tokenizer = Tokenizer(path)
+    tokenizer = read_tokenizer(prepared)
 
     def open_rows(split: str) -> Rows:
         store = TokenStore(prepared / split) if has_text else None

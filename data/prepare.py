@@ -30,7 +30,6 @@ data.prepared_root are the same (here --out), and reads it once to see that it i
 import argparse
 import contextlib
 import dataclasses
-import fcntl
 import functools
 import hashlib
 import json
@@ -49,6 +48,7 @@ from data import store as store_lib
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
 from data.files import check_writable, read_sealed, write_sealed
+from data.locks import in_turn
 from data.sources import LISTED, Document, InputFile, jsonl_files, local_files, read_documents
 from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer
@@ -93,8 +93,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     if not (folder / "prepare.json").exists():
         check_writable(root, "name another data.prepared_root (of data.prepare: --out)")
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits, and then finds the work done
+        with in_turn(folder / ".lock"):  # a second process waits, and then finds the work done
             if not (folder / "prepare.json").exists():
                 _make(config, settings, source, folder, given, show_progress)
     check_whole(folder, show_progress=show_progress)

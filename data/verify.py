@@ -42,6 +42,17 @@ def read_report(folder: Path) -> dict[str, Any]:
     return report
 
 
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a prepared folder.
+
+    Raises:
+      ValueError: if it, or `prepare.json`, is missing or not as it was written.
+    """
+    report = read_report(folder)
+    recorded = report.get("tokenizer", report["settings"]["tokenizer"])
+    return Tokenizer(folder / "tokenizer.model", sha256=recorded)
+
+
 def damages(folder: Path, on_bytes: Callable[[int], None] = lambda count: None) -> Iterator[str]:
     """What of a prepared folder is not as it was written, a sentence a file; reads all of it.
 
@@ -54,9 +65,7 @@ def damages(folder: Path, on_bytes: Callable[[int], None] = lambda count: None) 
             with contextlib.suppress(FileNotFoundError):
                 read_sealed(folder / "progress.json")
             return
-        report = read_report(folder)
-        recorded = report.get("tokenizer", report["settings"]["tokenizer"])
-        tokenizer = Tokenizer(folder / "tokenizer.model", sha256=recorded)
+        report, tokenizer = read_report(folder), read_tokenizer(folder)
     except ValueError as error:
         yield getattr(error, "what", str(error))
         return
@@ -115,7 +124,8 @@ def _progress(folders: Iterable[Path], *, disable: bool = False) -> Iterator[Cal
     )
     console = rich.console.Console(stderr=True)
     disable = disable or total <= EACH_TIME
-    with rich.progress.Progress(*columns, console=console, disable=disable) as bar:
+    shown = rich.progress.Progress(*columns, console=console, transient=True, disable=disable)
+    with shown as bar:
         task = bar.add_task("verifying", total=total)
         yield functools.partial(bar.advance, task)
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from data.files import write_atomically
+from data.locks import in_turn
 from data.task import Results
 from experiment.records import parse_json
 from settings.checks import problem
@@ -85,6 +86,13 @@ def replace(old: Rows, new: Rows) -> Rows:
 
 def _evaluations(rows: Rows) -> list[tuple]:
     return list(zip(*(rows[name].tolist() for name in EVALUATION), strict=True))
+
+
+def add(path: Path, new: Rows) -> None:
+    """`replace` in the file `path`, in turn with other processes: none loses what another found."""
+    with in_turn(path.with_name(f".{path.name}.lock")):
+        old = read(path) if path.exists() else columns([])
+        write(path, replace(old, new))
 
 
 def write(path: Path, rows: Rows) -> None:

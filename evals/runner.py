@@ -229,8 +229,7 @@ def evaluate(
                 answered = zip(new, group.owners, strict=True)
                 own = rows.concatenate([found for found, of in answered if of[0] is member])
                 assert member.run
-                place = places[member.run.path]
-                rows.write(place.results_path, rows.replace(_old_rows(place), own))
+                rows.add(places[member.run.path].results_path, own)
                 results[member.run.path] = rows.concatenate([results[member.run.path], own])
     return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
 

@@ -13,6 +13,7 @@ from data.prepare import prepare
 from data.store import TokenStore
 from data.task import Asked, Document, Task
 from data.tokenizer import Tokenizer
+from data.verify import read_tokenizer
 from settings.folders import name_of
 
 
@@ -30,7 +31,7 @@ def prepared(asked: Asked, *, task: str) -> Path:
         folder = prepare(asked.data)
     except ValueError as error:
         raise MissingTextError(f"{task} needs the text the run was trained on: {error}") from error
-    if Tokenizer(folder / "tokenizer.model") != asked.tokenizer:
+    if read_tokenizer(folder) != asked.tokenizer:
         way = "evaluate the run where it was trained"
         if asked.data.source == "local":
             way += ", or repeat its training command there, which adds the held-out text to it"

@@ -45,7 +45,8 @@ class TrainConfig:
         config's `evals.lengths` and with its `evals.documents`.
       profile_steps: the first and the last step of a profile, written under the run directory's
         profile/ (a sweep's under its first member's), for XProf or TensorBoard; empty for none.
-      tracking: also log to "tensorboard" (under the run directory) or "wandb".
+      tracking: also log to "tensorboard" or "wandb", under the run directory; wandb also online,
+        where it has a key.
     """
 
     num_steps: Steps

@@ -1,11 +1,9 @@
 """metrics.jsonl first; the progress line and dashboards are made from the same rows."""
 
-import importlib
 import json
 import math
 import os
 import tomllib
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import jax
 from data.files import write_atomically
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
+from experiment.tracking import open_tracker
 from model.transformer import count_params
 
 # FLOP/s of a chip, by a part of what JAX calls it.
@@ -49,8 +48,7 @@ class MetricsLog:
         rows = [row for row in run.read_metrics() if row["step"] <= after_step]
         write_atomically(run.metrics_path, "".join(json.dumps(row) + "\n" for row in rows))
         self._file = run.metrics_path.open("a", encoding="utf-8")
-        chosen = (_TRACKERS[name] for name in config.train.tracking)
-        self._trackers = [open_on(importlib.import_module(name), run) for name, open_on in chosen]
+        self._trackers = [open_tracker(name, run) for name in config.train.tracking]
 
     def write(self, row: dict[str, Any]) -> None:
         """Appends one row; numbers that are not finite become null (JSON has no NaN)."""
@@ -67,42 +65,3 @@ class MetricsLog:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
-
-
-Tracker = Callable[[dict[str, float]], None]
-
-
-def _tensorboard(tensorboard: Any, run: RunDirectory) -> Tracker:
-    writer = tensorboard.SummaryWriter(str(run.path / "tensorboard"))
-
-    def write(row: dict[str, float]) -> None:
-        for key, value in row.items():
-            writer.add_scalar(key, value, row["step"])
-        writer.flush()
-
-    return write
-
-
-def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
-    # The directory is the run's identity, so that a resumed run continues its curves.
-    identity = str(run.path).strip("/").replace("/", "-")
-    session = wandb.init(
-        project="ropewalk", name=run.name, id=identity, resume="allow", reinit="create_new"
-    )
-    return lambda row: session.log(row, step=row["step"])
-
-
-# Each with its package, of the `tracking` extra.
-_TRACKERS = {"tensorboard": ("tensorboardX", _tensorboard), "wandb": ("wandb", _wandb)}
-
-
-def check_trackers(names: Sequence[str]) -> None:
-    """Raises ValueError, naming the extra to install, if a tracker's package is missing."""
-    for name in names:
-        module, _ = _TRACKERS[name]
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            raise ValueError(
-                f"train.tracking={name} needs {module}: pip install 'ropewalk[tracking]'"
-            ) from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data.files import DamagedError, write_atomically
+from data.locks import in_turn
 from data.tokenizer import Tokenizer
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
@@ -156,10 +157,11 @@ class RunDirectory:
 
     def record_command(self, command: str) -> None:
         """Adds a shell line to commands.jsonl; one that is there already is not written again."""
-        commands = self.read_commands()
-        if command not in commands:
-            lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]
-            write_atomically(self.commands_path, "".join(lines))
+        with in_turn(self.path / f".{self.commands_path.name}.lock"):
+            commands = self.read_commands()
+            if command not in commands:
+                lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]
+                write_atomically(self.commands_path, "".join(lines))
 
     def read_commands(self) -> list[str]:
         """The shell lines that trained and evaluated the run, as typed, oldest first."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import evals
-from data.tokenizer import Tokenizer
 from experiment.records import read_sweep
 from experiment.run import RunDirectory, find_runs
 from reporting import curves, heat_maps, page_tables
@@ -131,9 +130,9 @@ def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
 
 def _fitting(member: Member, name: str, length: int) -> int | None:
     """The trained length, or the first of its doubles at which it can be asked; None if unknown."""
-    path = member.runs[0].tokenizer_path
-    for doubled in (length << octave for octave in range(6)) if path.exists() else ():
+    run = member.runs[0]
+    for doubled in (length << octave for octave in range(6)) if run.tokenizer_path.exists() else ():
         with contextlib.suppress(ValueError):
-            evals.parse(name).check(evals.asked(member.config, Tokenizer(path), doubled))
+            evals.parse(name).check(evals.asked(member.config, run.tokenizer, doubled))
             return doubled
     return None

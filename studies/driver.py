@@ -14,9 +14,10 @@ from typing import Any
 
 from rich.console import Console
 
+from data.locks import only_one
 from studies import forecasts
 from studies.piece import expected_seconds
-from studies.queue import Job, Queue, only_one
+from studies.queue import Job, Queue
 
 # One thread each: two cores share nothing then, and neither waits for the other.
 _ENVIRONMENT = {

@@ -4,11 +4,11 @@ Rows alone decide it. Locks keep two workers from one run; a killed worker's are
 """
 
 import contextlib
-import fcntl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from data.locks import only_one
 from evals.estimate.effective_context import ESTIMATOR
 from settings.messages import nearest
 from studies import folder, load_cards, rows
@@ -146,16 +146,4 @@ class Queue:
         path = self.job.workdir / "locks" / f"{run.path}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         with only_one(path) as held:
-            yield held
-
-
-@contextlib.contextmanager
-def only_one(path: Path) -> Iterator[bool]:
-    """Whether this process holds the lock at `path`, as long as it is in here and lives."""
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+            yield held is not None

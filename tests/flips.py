@@ -34,7 +34,12 @@ from pathlib import Path
 import numpy as np
 
 STEPS, EVERY = 20, 5
-COMMAND = ["train.num_steps=20", f"train.save_every={EVERY}", "data.prepared_root=data"]
+COMMAND = [
+    "train.num_steps=20",
+    f"train.save_every={EVERY}",
+    "train.keep=3",
+    "data.prepared_root=data",
+]
 # Each gets as many flips as the others, however small its files are.
 GROUPS = {
     "parameters": "run/checkpoints/15/params/**/d/*",
@@ -44,6 +49,7 @@ GROUPS = {
     "a store's index and starts": "data/*/*/*.[jn]*",
     "prepared.json and tokenizer": "data/*/*.*",
     "the run's tokenizer and config": "run/[tc]o*.*",
+    "the run's held-out tokens": "run/held_out/*",
 }
 
 
@@ -126,7 +132,7 @@ def outcome(action: str, unharmed: dict[str, str]) -> tuple[str, str]:
         return "rude", traceback.format_exc()
     if found != unharmed[action]:
         return "silent", said.getvalue()
-    return ("recovered" if "damaged" in said.getvalue() else "same"), said.getvalue()
+    return ("recovered" if "DAMAGED" in said.getvalue() else "same"), said.getvalue()
 
 
 def make(pristine: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
 from model import kernels, transformer
 from training.divergence import DivergedError, Divergence
+from training.holding import held
 from training.interrupts import Interrupts
 from training.log import StageLog
 from training.members import (
@@ -47,10 +48,17 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
       Whether training reached its last step; False if a signal stopped it.
 
     Raises:
-      ValueError: if what was trained before was trained on other data, or none of it is whole.
+      ValueError: if another process trains there, what was trained before was trained on other
+        data, or none of it is whole.
       DivergedError: if no member trains any more; what there is has been saved.
     """
-    write_records(plan, command)
+    with held(plan):
+        write_records(plan, command)
+        return _train(plan, command, ask)
+
+
+def _train(plan: Plan, command: str, ask: Ask | None) -> bool:
+    """From the first update to the last, top to bottom."""
     config, mesh, num_members = plan.configs[0], plan.mesh, len(plan.runs)
     num_steps = plan.stages[-1][0].end
     console = Console(stderr=True, quiet=not distributed.is_primary_host())

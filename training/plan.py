@@ -13,12 +13,13 @@ from data.config import DataConfig
 from data.files import check_writable
 from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
-from experiment import distributed, metrics
+from experiment import distributed
 from experiment.checkpoint import shape_difference, starting_params
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh
 from experiment.run import RunDirectory, common_steps, find_start
 from experiment.stages import Stage, split
+from experiment.tracking import check_trackers
 from model.transformer import Params, abstract_params
 
 
@@ -82,7 +83,7 @@ def _checked(
     overrides: Sequence[Sequence[str]],
     open_data: OpenData,
 ) -> Plan:
-    metrics.check_trackers(configs[0].train.tracking)
+    check_trackers(configs[0].train.tracking)
     configs = [
         run.pinned(config, given)
         for run, config, given in zip(runs, configs, overrides, strict=True)

@@ -96,33 +96,6 @@ def test_lines_of_json(name, tmp_path):
     assert found(tmp_path / name if name.startswith("other") else tmp_path) == BOOKS
 
 
-def test_what_cannot_be_read_is_named(published, tmp_path):
-    message = r"give path=DIR with pg19/0\.1\.1/ .*, test/10146\.txt .* or test\.jsonl"
-    with pytest.raises(ValueError, match=message):
-        read_books(str(tmp_path / "nowhere"))
-    with pytest.raises(ValueError, match=message):
-        read_books(str(published / "metadata.csv"))
-    (published / "test" / "9.txt").write_bytes(b"\xff")
-    with pytest.raises(ValueError, match=r"9\.txt: broken UTF-8 at byte 1"):
-        read_books(str(published))
-    lines = tmp_path / "test.jsonl"
-    lines.write_text(f'{{"text": "a", "url": "{URL}1"}}\n{{"text": "b"}}\n')
-    with pytest.raises(ValueError, match=r'test\.jsonl:2: no "url" that ends in the id'):
-        read_books(str(tmp_path))
-    lines.write_text(f'{{"text": "a", "url": "{URL}1"}}\n' * 2)
-    with pytest.raises(ValueError, match="1 books have the id of another one"):
-        read_books(str(tmp_path))
-
-
-def test_other_file_formats_are_refused(tfds_dir):
-    """The default of `tfds build` is one that only TensorFlow reads: here its record of it."""
-    data_dir = tfds_dir("array_record")
-    info = data_dir / "pg19" / "0.1.1" / "dataset_info.json"
-    info.write_text(info.read_text().replace("array_record", "tfrecord"))
-    with pytest.raises(ValueError, match="prepare it again with --file_format=array_record"):
-        read_books(str(data_dir))
-
-
 @pytest.mark.slow
 def test_tensorflow_is_not_imported(tfds_dir):
     code = f"""

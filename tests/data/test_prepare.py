@@ -11,7 +11,6 @@ import pytest
 import zstandard
 
 from data import prepare as prepare_lib
-from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
 from data.prepare import main, prepare
 from data.store import TokenStore
@@ -253,15 +252,6 @@ def test_subset_shares_keep_a_fixed_part(root):
         run(root, subset_shares=(("boook", 0.25),))
 
 
-def test_no_training_document_is_an_error(root):
-    write_jsonl(root / "in" / "a.jsonl", ["x"], red_pajama_subset="c4")
-    (root / "in" / "b.jsonl").unlink()
-    tokenizer = root / "t.model"
-    tokenizer_lib.train([plain_text(i) for i in range(50)], tokenizer, 550)
-    with pytest.raises(ValueError, match="no training document"):
-        run(root, tokenizer=str(tokenizer), subset_shares=(("c4", 0.0),))
-
-
 @pytest.mark.slow
 def test_local_and_retrieval_need_no_files(tmp_path):
     fields = {"context_length": 8, "batch_size": 1, "prepared_root": str(tmp_path)}
@@ -280,22 +270,6 @@ def test_command_line_reports_counts_and_finds_the_folder_of_a_run(root, capsys)
     assert out.splitlines()[0] == str(run(root))
     assert "documents/s" in out
     assert "tokens/s" in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--source", "jsonl"], "data.source=jsonl needs data.path=FILE_OR_FOLDER"),
-        (["--source", "jsonl", "--path", "/no/where"], "/no/where: no such file or folder"),
-        (["--vocab-size", "300"], "vocab_size=300 is too small"),
-        (["--tokenizer", "/no/t.model"], "/no/t.model: no tokenizer there"),
-    ],
-)
-def test_command_line_mistakes_are_one_line_and_exit_2(tmp_path, capsys, arguments, message):
-    with pytest.raises(SystemExit, match="2"):
-        main([*arguments, "--out", str(tmp_path)])
-    error = capsys.readouterr().err.strip().splitlines()
-    assert error[-1].startswith(f"python -m data.prepare: error: {message}")
 
 
 KILLED = """

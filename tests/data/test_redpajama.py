@@ -143,12 +143,6 @@ def test_bad_lines_stop_the_builder_or_are_counted(sample, tmp_path):
         assert len(list(source.read())) == 5
 
 
-def test_a_layout_without_files_is_an_error(tmp_path):
-    write(tmp_path / "x.jsonl", {"text": "a"})
-    with pytest.raises(ValueError, match="no file of RedPajama's 'full' layout"):
-        published_files("full", tmp_path)
-
-
 def test_prepare_reads_through_the_builder(tmp_path):
     root = tmp_path / "in"
     root.mkdir()

@@ -384,17 +384,3 @@ def test_parameters_of_version_2_are_refused_in_version_1(tokenizer, task, named
         ValueError, match=rf"needs data.documents=2; .* version 1 have no \({named}"
     ):
         make_document(task, tokenizer, LENGTH, data=FIRST)
-
-
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        ("kv(pairs=65)", r"pairs must be a whole number in \[1, 64\], got 65"),
-        ("kv(per_octave=0)", "per_octave must be a finite number above 0, got 0"),
-        ("kv(pairs=4,answers=5)", "answers=5 must be at most pairs=4"),
-        ("lagcopy(answers=0)", "answers must be a whole number of at least 1"),
-    ],
-)
-def test_parameters_without_a_sense_are_refused(task, message):
-    with pytest.raises(ValueError, match=message):
-        retrieval_task(task)

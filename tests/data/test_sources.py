@@ -135,16 +135,6 @@ def test_a_folder_of_validation_files_only_is_text_like_any(tmp_path):
     assert [file.validation for file in jsonl_files(tmp_path)] == [False]
 
 
-def test_paths_that_hold_nothing_are_named(tmp_path):
-    with pytest.raises(ValueError, match="nowhere: no such file or folder"):
-        jsonl_files(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"folder holds none of \*\.jsonl"):
-        jsonl_files(tmp_path)
-    (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(ValueError, match=r"a\.txt: not one of \*\.jsonl"):
-        jsonl_files(tmp_path / "a.txt")
-
-
 @pytest.mark.parametrize(
     ("fields", "subset"),
     [

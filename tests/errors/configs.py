@@ -306,7 +306,8 @@ ROWS = [
         **{"class": "subprocess.Popen"},
     ),
     written(
-        "config names the class 'model.rotary.gone.Gone', which does not exist here",
+        "config names the class 'model.rotary.gone.Gone', and there is no model/rotary/gone.py "
+        "here; put the file back, or use the version of ropewalk that the run was made with",
         **{"class": "model.rotary.gone.Gone"},
     ),
     written(

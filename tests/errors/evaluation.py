@@ -1,8 +1,28 @@
 """What `evaluate.py` refuses, before a model is asked anything."""
 
+import json
+import shlex
+
 from configs import find_config
 from experiment.run import RunDirectory
 from tests.errors.table import Row
+
+BOOK = {"text": "a short book", "url": "http://www.gutenberg.org/ebooks/7"}
+CASE = {
+    "prompt": "line a: <1>\nline b: <7>\n",
+    "correct_line": "line a: <1>\n",
+    "expected_number": 1,
+    "random_idx": ["a", 0],
+}
+CASES = {
+    "broken.jsonl": "{}\n",
+    "text.jsonl": "not json\n",
+    "case.jsonl": json.dumps(CASE | {"prompt": 200 * CASE["prompt"]}) + "\n",
+    "other.jsonl": json.dumps(CASE | {"expected_number": 2}) + "\n",
+    "short.jsonl": json.dumps(BOOK) + "\n",
+    "twice.jsonl": 2 * (json.dumps(BOOK) + "\n"),
+    "books/test/7.txt": b"caf\xe9",
+}
 
 ROWS = [
     Row("evaluate.py nowhere", "nowhere does not exist"),
@@ -54,5 +74,144 @@ ROWS = [
         "{}results.jsonl:1: a row of another schema: lacks 'split'{}",
         run=True,
         files={"run/results.jsonl": '{"task": "kv"}\n'},
+    ),
+    *(
+        Row(f"evaluate.py run --tasks={shlex.quote(task)}{more}", says, run=True, files=CASES)
+        for task, more, says in (
+            (
+                "lines(template=official,cases='broken.jsonl')",
+                "",
+                "broken.jsonl:1: a case without 'prompt'",
+            ),
+            (
+                "lines(template=official,cases='other.jsonl')",
+                "",
+                "other.jsonl:1: its prompt does not hold its line, with its number, as one line",
+            ),
+            (
+                "lines(template=official,cases='text.jsonl')",
+                "",
+                "text.jsonl:1: not JSON (Expecting value: line 1 column 1 (char 0))",
+            ),
+            ("lines(template=official,cases='nowhere')", "", "lines: no file of cases at nowhere"),
+            (
+                "lines(template=official,cases='case.jsonl')",
+                "",
+                "lines: the cases of case.jsonl have up to {} tokens with this tokenizer and do "
+                "not fit length=64; ask for --lengths {} or a file with fewer lines",
+            ),
+            (
+                "lines(cases='x')",
+                "",
+                "lines(cases=...) holds official prompts: add template=official",
+            ),
+            (
+                "lines(template=official,answers=2)",
+                "",
+                "lines(answers=...) is of completions: an official prompt asks once",
+            ),
+            (
+                "lines(template=new)",
+                "",
+                "template must be one of its words, got 'new'; (valid: completion, official)",
+            ),
+            ("kv(pairs=3,answers=4)", "", "answers=4 must be at most pairs=3"),
+            (
+                "lagcopy(text=book)",
+                "",
+                "text must be one of its words, got 'book'; (valid: control, natural, random)",
+            ),
+            ("lagcopy(lag=1)", "", "lag must be a whole number of at least 2, got 1"),
+            (
+                "lagcopy(lag=20)",
+                " --lengths 21",
+                "lagcopy(lag=20) does not fit length=21; the shortest that works with "
+                "this tokenizer is {}",
+            ),
+            (
+                "lagcopy(text=natural,answers=4)",
+                "",
+                "lagcopy(answers=...) is of random ids: half of other texts is asked",
+            ),
+            (
+                "lagcopy(text=natural)",
+                " --lengths 1M",
+                "lagcopy(text=natural) at length 1048574 needs more text in one piece: the longest "
+                "document of validation has {} tokens; ask for --lengths {} or less",
+            ),
+            (
+                "needle(haystack=essay)",
+                "",
+                "haystack must be one of its words, got 'essay'; (valid: noise, text)",
+            ),
+            (
+                "needle(cue=rule)",
+                "",
+                "cue must be one of its words, got 'rule'; did you mean 'ruler'? (valid: easy, "
+                "gkamradt, ruler)",
+            ),
+            ("needle(depths=1)", "", "depths must be a whole number of at least 2, got 1"),
+            (
+                "needle(cue=easy)",
+                "",
+                "needle(cue=easy) has one needle, in text that differs between documents: write "
+                "needle(haystack=text,cue=easy)",
+            ),
+            (
+                "needle(haystack=text,cue=gkamradt,keys=4)",
+                "",
+                "needle(cue=gkamradt) has one needle, in text that differs between documents: "
+                "write needle(haystack=text,cue=gkamradt)",
+            ),
+            ("fixed_target(target=0)", "", "target must be a whole number of at least 1, got 0"),
+            (
+                "fixed_target",
+                " --lengths 128",
+                "fixed_target does not fit length=128; the shortest that works with this tokenizer "
+                "is 288",
+            ),
+            (
+                "sliding_window(stride=65)",
+                " --lengths 64",
+                "sliding_window with stride=65 leaves tokens out between windows of length=64; "
+                "write sliding_window(stride=32) or less, or ask for --lengths 65",
+            ),
+            (
+                "sliding_window(tokens=32,stride=8)",
+                " --lengths 64",
+                "sliding_window with tokens=32 does not fill a window of length=64; write "
+                "sliding_window(tokens=64) or more, or ask for --lengths 32 or less",
+            ),
+            (
+                "repeated(token=9999)",
+                "",
+                "repeated has no parameter 'token'; did you mean 'tokens'? (valid: lag, tokens)",
+            ),
+            (
+                "pg19(path='nowhere',stride=8)",
+                "",
+                "nowhere: no PG-19 test split; give path=DIR with pg19/0.1.1/ "
+                "(tensorflow-datasets, array_record), test/10146.txt ... (DeepMind's files) "
+                "or test.jsonl[.gz|.zst] in it",
+            ),
+            (
+                "pg19(path='broken.jsonl',stride=8)",
+                "",
+                'broken.jsonl:1: no "text" in this JSON line',
+            ),
+            (
+                "pg19(path='twice.jsonl',stride=8)",
+                "",
+                "twice.jsonl: 1 books have the id of another one",
+            ),
+            ("pg19(path='books',stride=8)", "", "books/test/7.txt: broken UTF-8 at byte 4"),
+            (
+                "pg19(path='short.jsonl',stride=8)",
+                " --lengths 64",
+                "pg19 at length 64 needs longer books: the longest has {} tokens; "
+                "ask for --lengths {} or less",
+            ),
+            ("gone.py:Echo", "", "no file gone.py"),
+        )
     ),
 ]

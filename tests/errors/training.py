@@ -1,12 +1,41 @@
 """What training refuses before its first update, and what ends it."""
 
+import fcntl
+import sys
+from pathlib import Path
+
+import pytest
+
+from configs import find_config
+from experiment.run import RunDirectory
 from tests.errors.table import Row
+from training.holding import held
+from training.plan import make_plan
 
 _TRAIN = "train.py tiny --workdir new"
 _ADDRESS = (
     "{} is an address, not a path: nothing is read from or written to buckets and sites; use a "
     "folder of this machine, or one where the bucket is mounted"
 )
+
+_held = {}  # what a row keeps open
+
+
+def _another_trainer(patch: pytest.MonkeyPatch) -> None:
+    file = Path("run/.lock").open("w")  # noqa: SIM115
+    fcntl.flock(file, fcntl.LOCK_EX)
+    file.write("process 7 on elsewhere\n")
+    file.flush()
+    patch.setitem(_held, "run", file)
+
+
+def _hold_what_was_trained_meanwhile() -> None:
+    plan = make_plan([find_config("tiny")], [RunDirectory("new")])
+    plan.runs[0].write_config(plan.configs[0], [])
+    Path("new/checkpoints/5").mkdir(parents=True)
+    with held(plan):
+        pass
+
 
 ROWS = [
     # Numbers that devices have no room for.
@@ -25,6 +54,36 @@ ROWS = [
         "made; no checkpoint is older; begin again in another --workdir, with a lower "
         "train.learning_rate",
         code=1,
+    ),
+    # Two trainers in one directory.
+    Row(
+        "train.py tiny --workdir run train.num_steps=2",
+        "run is being trained by process 7 on elsewhere; wait for it or stop it, or use another "
+        "--workdir",
+        run=True,
+        given=_another_trainer,
+    ),
+    Row(
+        _hold_what_was_trained_meanwhile,
+        "another process has trained new just now; run the same command again",
+    ),
+    # Where nothing can be written.
+    *(
+        Row(
+            f"{command} --workdir file/new",
+            f"{where} cannot be written to (Not a directory); use another --workdir",
+            files={"file": ""},
+        )
+        for command, where in {
+            "train.py tiny": "file/new",
+            "sweep.py tiny model.rotary.base=10,100": "file/new/base=10",
+        }.items()
+    ),
+    # A package that is not here.
+    Row(
+        f"{_TRAIN} train.tracking=wandb",
+        "train.tracking=wandb needs wandb: pip install '.[tracking]' in the folder of ropewalk",
+        given=lambda patch: patch.setitem(sys.modules, "wandb", None),
     ),
     # Addresses where a path is taken.
     *(

@@ -1,3 +1,4 @@
+import concurrent.futures
 import json
 
 import numpy as np
@@ -93,3 +94,18 @@ def test_select_finds_values_and_their_absence():
     table = rows.columns([ROW, ROW | {"base": None, "distance": 3}, ROW | {"task": "lines"}])
     assert rows.select(table, base=None)["distance"].tolist() == [3]
     assert len(rows.select(table, task="kv", base=10)["task"]) == 1
+
+
+def test_of_two_that_add_at_once_neither_loses_a_row(tmp_path):
+    path = tmp_path / "results.jsonl"
+
+    def add(task):
+        for step in range(15):
+            rows.add(path, rows.columns([ROW | {"task": task, "step": step}]))
+
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        list(threads.map(add, ("kv", "lines")))
+    found = rows.read(path)
+    assert {*zip(found["task"].tolist(), found["step"].tolist(), strict=True)} == {
+        (task, step) for task in ("kv", "lines") for step in range(15)
+    }

@@ -6,10 +6,11 @@ import shutil
 
 import pytest
 
+from data.locks import only_one
 from experiment.config import ExperimentConfig
 from studies import driver, forecasts, rows, worker
 from studies.piece import Run
-from studies.queue import Queue, make_job, only_one
+from studies.queue import Queue, make_job
 from studies.rows import Row
 
 CARDS = """

@@ -73,7 +73,7 @@ def test_rows_in_memory_train_without_what_reads_data(tmp_path, environment):
     done = run(IN_MEMORY, tmp_path / "run", absent=HEAVY, environment=environment)
     assert done.returncode == 0, done.stderr
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"config.json", "metrics.jsonl", "checkpoints"}
+    assert names == {"config.json", "metrics.jsonl", "checkpoints", ".lock"}
 
 
 @pytest.mark.slow

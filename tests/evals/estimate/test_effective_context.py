@@ -410,24 +410,3 @@ def test_the_same_rows_give_the_same_estimate():
     order = np.random.default_rng(15).permutation(len(data["task"]))
     shuffled = {name: column[order] for name, column in data.items()}
     assert str(effective_context.estimate(data)) == str(effective_context.estimate(shuffled))
-
-
-@pytest.mark.parametrize("column", ["task", "length", "rotary", "step", "trained_length"])
-def test_mixed_rows_are_refused(column):
-    data = simulate([logistic(40, 3)], np.random.default_rng(16))
-    other = np.array(["other"]) if data[column].dtype.kind == "U" else np.array([1])
-    data[column] = np.concatenate([other, data[column][1:]])
-    with pytest.raises(ValueError, match=f"rows of one {column}"):
-        effective_context.estimate(data)
-
-
-def test_tasks_that_do_not_measure_retrieval_are_refused():
-    data = simulate([logistic(40, 3)], np.random.default_rng(29))
-    data["task"] = np.full(len(data["task"]), "perplexity")
-    with pytest.raises(ValueError, match="task perplexity measures likelihood"):
-        effective_context.estimate(data)
-
-
-def test_no_rows_are_refused():
-    with pytest.raises(ValueError, match="no rows"):
-        effective_context.estimate(rows.columns([]))

@@ -125,17 +125,6 @@ def test_the_best_predictor_comes_first_and_unmeasured_ones_are_left_out():
     assert found[0].offset_low < 0 < found[0].offset_high
 
 
-def test_too_few_bases_are_refused():
-    y = noisy(np.random.default_rng(8))
-    with pytest.raises(ValueError, match=r"three bases that differ in it .*, got 2"):
-        regression.regress(points(BASES[:2], y[:2]), "theory")
-    same = points(np.full(5, 46.0), y)
-    with pytest.raises(ValueError, match="got 1"):
-        regression.regress(same, "theory")
-    with pytest.raises(ValueError, match="got 1"):
-        regression.regress(points(BASES, np.sort(y), limit=np.sort(y)[1]), "theory")
-
-
 @pytest.mark.parametrize(
     "curve",
     [

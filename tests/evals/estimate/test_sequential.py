@@ -103,12 +103,6 @@ def test_seeds_are_members_of_their_own():
     assert ask(rows, octaves=0.3) == []
 
 
-@pytest.mark.parametrize("octaves", [0, 0.125])
-def test_octaves_are_more_than_a_fine_bin(octaves):
-    with pytest.raises(ValueError, match=rf"octaves must be above 0.125, .*, got {octaves}"):
-        ask(rounds(logistic(40, 3)), octaves=octaves)
-
-
 @pytest.mark.slow
 def test_intervals_of_all_rounds_together_cover():
     """Rounds until .35 octaves: the ceiling, seen by the first round alone, stays right."""

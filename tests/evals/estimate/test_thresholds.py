@@ -92,12 +92,6 @@ def test_tasks_count_equally():
     assert found.value == 64
 
 
-def test_a_task_missing_at_a_length_is_named():
-    rows = concatenate([by_length(L64=1.0, L128=0.5), table(step, [64], task="kv")])
-    with pytest.raises(ValueError, match="kv was not evaluated at length 128"):
-        thresholds.effective_length(rows)
-
-
 def test_distances_asked_more_often_do_not_count_more():
     """Right up to 64 of 256: .25, though nearly all questions are asked at 1 to 64."""
     even = table(step, [256])
@@ -132,10 +126,3 @@ def test_nothing_green_is_an_edge_of_zero_and_luck_is_not_green():
     assert thresholds.visual_edge(concatenate([rows, lucky])) == 0
     alone = table(lambda m: 1, [256], trials=3, distances=[200])
     assert thresholds.visual_edge(alone) == 0
-
-
-def test_no_rows_are_refused():
-    rows = {name: column[:0] for name, column in by_length(L64=1.0).items()}
-    for function in (thresholds.effective_length, thresholds.visual_edge):
-        with pytest.raises(ValueError, match="no rows"):
-            function(rows)

@@ -44,16 +44,6 @@ def test_lines_of_counts_of_one_bin_add_up(trials):
     assert twice.asked.tolist() == (2 * trials.asked).tolist()
 
 
-def test_counts_without_a_column_or_a_line_are_refused(trials):
-    counts = trials.counts()
-    empty = {name: column[:0] for name, column in counts.items()}
-    with pytest.raises(ValueError, match="no counts"):
-        Trials.of_counts(empty, distances=(2, 5), chance=0.25)
-    del counts["right"]
-    with pytest.raises(ValueError, match="right is missing"):
-        Trials.of_counts(counts, distances=(2, 5), chance=0.25)
-
-
 def test_seeds_and_documents_are_chosen_and_summed(trials):
     first, second = trials.by_seed()
     assert first.right.tolist() == [[1, 0, 0], [0, 1, 1]] and second.right.sum() == 0

@@ -95,31 +95,6 @@ def test_official_cases_are_asked_as_they_are(cases, prose_config, prompt_tokeni
         make_documents(task, prose_config, prompt_tokenizer, longest - 2, range(9))
 
 
-def test_bad_cases_are_named(tmp_path, prose_config, prompt_tokenizer, cases):
-    def ask(path):
-        task = Lines(template="official", cases=str(path))
-        make_documents(task, prose_config, prompt_tokenizer, 400, range(1))
-
-    with pytest.raises(ValueError, match="no file of cases at nowhere"):
-        ask("nowhere")
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text("{}\n")
-    with pytest.raises(ValueError, match=r"broken.jsonl:1: a case without 'prompt'"):
-        ask(broken)
-    record = json.loads(zstandard.decompress(cases.read_bytes()).decode().splitlines()[0])
-    other = tmp_path / "other.jsonl"
-    other.write_text(json.dumps(record | {"expected_number": 1}) + "\n")
-    with pytest.raises(ValueError, match=r"other.jsonl:1: its prompt does not hold its line"):
-        ask(other)
-    other.with_name("text.jsonl").write_text("not json\n")
-    with pytest.raises(ValueError, match=r"text.jsonl:1: not JSON"):
-        ask(other.with_name("text.jsonl"))
-    with pytest.raises(ValueError, match="add template=official"):
-        Lines(cases="x")
-    with pytest.raises(ValueError, match="template must be one of its words, got 'new'"):
-        evals.parse("lines(template=new)")
-
-
 @pytest.mark.skipif(not OFFICIAL.exists(), reason="LongEval's test cases are not here")
 def test_the_released_cases(prose_config, prompt_tokenizer):
     task = Lines(template="official", cases=str(OFFICIAL))

@@ -121,19 +121,6 @@ def test_dolores_park(cue, prose_config, prompt_tokenizer):
         assert answer.strip() == "eat a sandwich and sit in Dolores Park on a sunny day."
 
 
-def test_what_cannot_be_asked_is_refused():
-    for text, message in (
-        ("needle(haystack=essay)", "haystack must be one of its words, got 'essay'"),
-        ("needle(cue=rule)", "did you mean 'ruler'"),
-        ("needle(keys=0)", "keys must be a whole number of at least 1, got 0"),
-        ("needle(depths=1)", "depths must be a whole number of at least 2, got 1"),
-        ("needle(cue=easy)", r"write needle\(haystack=text,cue=easy\)"),
-        ("needle(haystack=text,cue=gkamradt,keys=4)", "has one needle"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            evals.parse(text)
-
-
 def test_accuracy_by_depth_by_hand():
     answers = rows(length=[100] * 3, distance=[99, 98, 2], exact_match=[True, False, True])
     grid = Needle(depths=3).grid(answers)

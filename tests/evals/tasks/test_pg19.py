@@ -46,22 +46,6 @@ def test_an_answer_a_window_and_books_in_the_order_of_their_ids(
     assert [int(each.answers[0, 1]) for each in begun] == [32, 8, 32, 8]
 
 
-def test_what_is_missing_is_said(folder, text_config, text_tokenizer):
-    def refusal(task, length):
-        with pytest.raises(ValueError) as error:
-            make_documents(task, text_config, text_tokenizer, length, range(3))
-        assert "\n" not in str(error.value)
-        return str(error.value)
-
-    layouts = r"no PG-19 test split; give path=DIR with pg19/0.1.1/"
-    assert layouts in refusal(Pg19(path=str(folder / "test"), stride=8), 32)
-    longest = max(len(text_tokenizer.encode(text.strip())) for text in TEXTS.values())
-    message = refusal(Pg19(path=str(folder)), 2000)
-    assert f"the longest has {longest} tokens; ask for --lengths {longest} or less" in message
-    assert "write pg19(stride=64)" in refusal(Pg19(path=str(folder)), 128)
-    assert "write pg19(tokens=256)" in refusal(Pg19(path=str(folder), tokens=100), 256)
-
-
 def test_three_means_of_two_books():
     # Book 0: 3 tokens of 1 nat and 1 of 3, mean 1.5; book 4: 4 tokens of .5 nats.
     found = rows(document=[0, 0, 4], nll=[1.0, 3.0, 0.5], num_tokens=[3, 1, 4])

@@ -1,0 +1,56 @@
+"""Locks that a dead process does not hold, and what is said where there are none."""
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+
+import pytest
+
+from data import locks
+from data.locks import in_turn, only_one
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from data.locks import only_one
+with only_one(Path(sys.argv[1])) as file:
+    print("held" if file else "not held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, tmp_path / "lock"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_lock_is_held_by_one_and_by_nobody_once_that_one_is_killed(holder, tmp_path):
+    with only_one(tmp_path / "lock") as file:
+        assert file is None
+    holder.kill()
+    holder.wait()
+    with only_one(tmp_path / "lock") as file:
+        assert file is not None
+
+
+def test_without_locks_there_is_one_warning(tmp_path, monkeypatch, capsys):
+    def refuse(*_):
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    locks._warn.cache_clear()
+    for _ in range(2):
+        with only_one(tmp_path / "lock") as file:
+            assert file is not None
+        with in_turn(tmp_path / "lock"):
+            pass
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"{tmp_path} lies where files cannot be locked" in said

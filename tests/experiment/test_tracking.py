@@ -1,0 +1,90 @@
+"""Dashboards, with stand-ins for their packages: where files go, and what a run is called there."""
+
+import sys
+import types
+
+import pytest
+
+from experiment.run import RunDirectory
+from experiment.tracking import open_tracker
+
+
+@pytest.fixture
+def sessions(monkeypatch, tmp_path):
+    """What wandb is started with; on a machine without any of its keys."""
+    started = []
+
+    def init(**given):
+        logged = []
+        started.append(given | {"logged": logged})
+        return types.SimpleNamespace(log=lambda row, step: logged.append((step, row)))
+
+    monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=init))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    return started
+
+
+def make_run(path):
+    path.mkdir(parents=True)
+    return RunDirectory(path)
+
+
+def test_files_lie_under_the_run_and_a_run_is_known_by_more_than_its_path(
+    sessions, tmp_path, monkeypatch
+):
+    for clone in ("one", "two", "one"):  # the last is resumed
+        folder = tmp_path / clone / "runs/demo"
+        run = RunDirectory(folder) if folder.exists() else make_run(folder)
+        open_tracker("wandb", run)({"step": 3, "loss": 1.5})
+    first, second, resumed = sessions
+    assert first["dir"] == str(tmp_path / "one/runs/demo")
+    assert first["id"] == resumed["id"] != second["id"] and len(first["id"]) == 16
+    assert first["name"] == "demo" and first["resume"] == "allow"
+    assert first["logged"] == [(3, {"step": 3, "loss": 1.5})]
+
+
+NETRC = "machine {} login user password {}\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "netrc", "mode"),
+    [
+        ({}, "", "offline"),
+        ({}, NETRC.format("github.com", "k" * 40), "offline"),
+        ({}, "machine is no netrc", "offline"),
+        ({}, NETRC.format("api.wandb.ai", "k" * 40), None),
+        ({"WANDB_BASE_URL": "https://own.org/"}, NETRC.format("own.org", "k" * 40), None),
+        ({"WANDB_BASE_URL": "https://own.org"}, NETRC.format("api.wandb.ai", "k"), "offline"),
+        ({"WANDB_API_KEY": "k" * 40}, "", None),
+        ({"WANDB_MODE": "online"}, "", None),
+    ],
+)
+def test_without_a_key_nobody_waits_for_a_login(
+    sessions, tmp_path, monkeypatch, capsys, variables, netrc, mode
+):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / ".netrc").write_text(netrc)
+    open_tracker("wandb", make_run(tmp_path / "run"))
+    assert sessions[0]["mode"] == mode
+    assert capsys.readouterr().err.count("no key here") == (mode == "offline")
+
+
+def test_a_row_goes_to_tensorboard_by_name(tmp_path, monkeypatch):
+    found = []
+
+    class Writer:
+        def __init__(self, folder):
+            found.append(folder)
+
+        def add_scalar(self, name, value, step):
+            found.append((name, value, step))
+
+        def flush(self):
+            found.append("flushed")
+
+    monkeypatch.setitem(sys.modules, "tensorboardX", types.SimpleNamespace(SummaryWriter=Writer))
+    open_tracker("tensorboard", RunDirectory(tmp_path))({"step": 3, "loss": 1.5})
+    assert found == [str(tmp_path / "tensorboard"), ("step", 3, 3), ("loss", 1.5, 3), "flushed"]

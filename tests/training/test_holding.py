@@ -1,0 +1,31 @@
+"""Of two trainers in one directory one trains; the other's words are in the table of errors."""
+
+import pytest
+
+from configs import find_config
+from experiment import overrides
+from experiment.run import RunDirectory
+from training import loop
+from training.holding import held
+from training.loop import train
+from training.plan import make_plan
+
+
+@pytest.fixture
+def plan(tiny_data, tmp_path):
+    config = overrides.apply(find_config("tiny"), tiny_data)
+    return make_plan([config], [RunDirectory(tmp_path / "run")])
+
+
+def test_a_run_can_be_trained_once_nobody_else_does(plan, monkeypatch):
+    monkeypatch.setattr(loop, "_train", lambda *_: True)
+    with held(plan), pytest.raises(ValueError, match="is being trained by process"):
+        train(plan)
+    assert train(plan)
+
+
+def test_a_config_that_another_process_began_with_meanwhile_is_refused(plan):
+    other = overrides.apply(plan.configs[0], ["model.rotary.base=7"])
+    plan.runs[0].write_config(other, [])
+    with pytest.raises(ValueError, match=r"holds a run with model\.rotary\.base=7"), held(plan):
+        pass
