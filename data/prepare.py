@@ -5,6 +5,7 @@
       train/  validation/         token stores (data.store)
       prepare.json                what went in and came out; written last: it makes the folder valid
       progress.json               the shards finished so far; a stopped run goes on after them
+      verified.json               of a large folder: sizes and times of its files, found whole
 
 Every document is stored as [BOS] + ids + [EOS]. Documents go to validation if they are in a file
 named so, or, in a source without such files, by a hash of their text: one in a hundred, or of
@@ -52,7 +53,7 @@ from data.locks import in_turn
 from data.sources import LISTED, Document, InputFile, jsonl_files, local_files, read_documents
 from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer
-from data.verify import SPLITS, check_whole, read_report, verify
+from data.verify import SPLITS, check_whole, read_report, read_tokenizer, verify
 from settings.commands import Parser
 
 VERSION = 1  # of all that decides ids from text: raise it and everything is prepared anew
@@ -123,7 +124,7 @@ def _make(
         else:
             tokenizer_lib.train(_sample(source, config), part, config.vocab_size)
         os.replace(part, tokenizer_path)
-    tokenizer = Tokenizer(tokenizer_path)
+    tokenizer = read_tokenizer(folder)
     report = {"settings": settings, "path": config.path, "tokenizer": tokenizer.fingerprint}
     if config.source != "retrieval":
         report |= _tokenize(config, source, folder, tokenizer, show_progress)
@@ -304,12 +305,6 @@ class _Stores:
         self._progress_path = folder / "progress.json"
         if self._progress_path.exists():
             self.done = read_sealed(self._progress_path)
-            # Else half of the ids would be another tokenizer's.
-            if self.done.get("tokenizer", tokenizer.fingerprint) != tokenizer.fingerprint:
-                raise ValueError(
-                    f"{folder / 'tokenizer.model'}: damaged: not the tokenizer of the shards; "
-                    f"delete {folder}, and it is prepared anew"
-                )
         else:
             self.done = {
                 "after": [0, 1],

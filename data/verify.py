@@ -43,13 +43,17 @@ def read_report(folder: Path) -> dict[str, Any]:
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a prepared folder.
+    """The tokenizer of a prepared folder, finished or begun.
 
     Raises:
-      ValueError: if it, or `prepare.json`, is missing or not as it was written.
+      ValueError: if it is missing, or is not, or what records it is not, as it was written.
     """
-    report = read_report(folder)
-    recorded = report.get("tokenizer", report["settings"]["tokenizer"])
+    recorded = None
+    if (folder / "prepare.json").exists():
+        report = read_report(folder)
+        recorded = report.get("tokenizer", report["settings"]["tokenizer"])
+    elif (folder / "progress.json").exists():
+        recorded = read_sealed(folder / "progress.json").get("tokenizer")
     return Tokenizer(folder / "tokenizer.model", sha256=recorded)
 
 
@@ -61,11 +65,10 @@ def damages(folder: Path, on_bytes: Callable[[int], None] = lambda count: None) 
       on_bytes: told how many bytes were read, by several threads.
     """
     try:
+        tokenizer = read_tokenizer(folder)
         if not (folder / "prepare.json").exists():
-            with contextlib.suppress(FileNotFoundError):
-                read_sealed(folder / "progress.json")
             return
-        report, tokenizer = read_report(folder), read_tokenizer(folder)
+        report = read_report(folder)
     except ValueError as error:
         yield getattr(error, "what", str(error))
         return
@@ -94,8 +97,8 @@ def check_whole(folder: Path, *, show_progress: bool = True) -> None:
 @functools.lru_cache
 def _check_whole(whole: Path, folder: Path, stamp: Stamp, show_progress: bool) -> None:
     is_large = sum(size for _, size, _ in stamp) > EACH_TIME
-    remembered, stamped = whole / "verified.json", json.dumps(stamp)
-    if is_large and remembered.exists() and remembered.read_text("utf-8") == stamped:
+    remembered, stamped = whole / "verified.json", json.dumps(stamp).encode()
+    if is_large and remembered.exists() and remembered.read_bytes() == stamped:
         return
     with _progress([folder], disable=not show_progress) as on_bytes:
         for damage in damages(folder, on_bytes):

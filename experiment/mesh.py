@@ -1,6 +1,7 @@
 """Devices to mesh, what a host has to arrays over all of it."""
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -146,3 +147,14 @@ def put(tree: Any, shardings: Any) -> Any:
         tree,
         shardings,
     )
+
+
+def device_memory() -> int | None:
+    """Bytes of all devices together (of CPUs: of their machines); None where nobody says."""
+    of_one = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    if of_one is not None:
+        return of_one * jax.device_count()
+    names = "SC_PHYS_PAGES", "SC_PAGE_SIZE"
+    if jax.default_backend() != "cpu" or not set(names) <= set(os.sysconf_names):
+        return None
+    return math.prod(map(os.sysconf, names)) * jax.process_count()

@@ -192,6 +192,11 @@ def _seeds(run: RunDirectory) -> tuple[int, int]:
 def _rows(run: RunDirectory, seeds: Sequence[tuple[int, int]]) -> rows_lib.Rows:
     """Its result rows. A row knows the seed of the initialisation only, and runs may share that."""
     rows = before_divergence(run, rows_lib.read(run.results_path))
+    for name in np.unique(rows["task"]).tolist():
+        try:
+            evals.parse(name)
+        except ValueError as error:
+            raise ValueError(f"{run.results_path}: {error}") from error
     return rows | {"seed": np.full_like(rows["seed"], seeds.index(_seeds(run)))}
 
 

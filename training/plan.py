@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 from jax.sharding import Mesh
 
 from data import pipeline
@@ -16,7 +17,7 @@ from data.tokenizer import Tokenizer
 from experiment import distributed
 from experiment.checkpoint import shape_difference, starting_params
 from experiment.config import ExperimentConfig
-from experiment.mesh import make_mesh
+from experiment.mesh import device_memory, make_mesh
 from experiment.run import RunDirectory, common_steps, find_start
 from experiment.stages import Stage, split
 from experiment.tracking import check_trackers
@@ -95,6 +96,7 @@ def _checked(
             check_writable(run.path, "use another --workdir")
     stages = list(zip(*map(split, configs), strict=True))
     shapes = abstract_params(configs[0].model)
+    _check_memory(shapes, len(configs))
     for stage, *others in stages:
         if any(other.config.data != stage.config.data for other in others):
             raise ValueError(
@@ -129,6 +131,18 @@ def _checked(
     _check_tokenizers(tokenizers, configs[0].model.vocab_size)
     mesh = make_mesh(configs[0], len(configs))
     return Plan(configs, runs, overrides, stages, data, mesh, start_step, params)
+
+
+def _check_memory(params: Params, num_members: int) -> None:
+    """Refuses a model of which no step can be done: it would be found out after minutes."""
+    # Parameters and AdamW's two moments, once over all devices: less is not possible.
+    each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
+    needed, there = 3 * num_members * each, device_memory()
+    if there is not None and needed > there:
+        raise ValueError(
+            f"parameters and AdamW's moments take {needed / 2**30:,.1f} GiB, and all devices have "
+            f"{there / 2**30:,.1f} GiB; make the model smaller, or use more devices"
+        )
 
 
 def _check_tokenizers(found: dict[str, tuple[Path, Tokenizer]], room: int) -> None:

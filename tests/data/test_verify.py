@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from data import prepare as prepare_lib
 from data import verify
 from data.config import DataConfig
 from data.files import read_sealed
@@ -156,25 +155,6 @@ def test_large_folders_are_read_once_for_sizes_and_times(root, monkeypatch):
         run_in_new_process()
     with pytest.raises(ValueError, match=r"starts\.npy: damaged"):
         run_in_new_process()
-
-
-def test_preparing_goes_on_only_with_the_tokenizer_it_began_with(root, monkeypatch):
-    shutil.rmtree(root / "out")
-    monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 500)
-    write = prepare_lib._Stores._close_segment
-    monkeypatch.setattr(prepare_lib._Stores, "_close_segment", lambda self: write(self) or 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        run(root)
-    monkeypatch.setattr(prepare_lib._Stores, "_close_segment", write)
-    (progress,) = (root / "out").glob("*/progress.json")
-    model = (progress.parent / "tokenizer.model").read_bytes()
-    changed = model.replace(b"Document", "Document".swapcase().encode(), 1)
-    assert changed != model
-    (progress.parent / "tokenizer.model").write_bytes(changed)
-    with pytest.raises(ValueError, match=r"tokenizer\.model: damaged: not the tokenizer of the sh"):
-        run(root)
-    (progress.parent / "tokenizer.model").write_bytes(model)
-    run(root)
 
 
 def test_who_only_reads_need_not_be_allowed_to_write(root):

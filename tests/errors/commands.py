@@ -24,6 +24,24 @@ ROWS = [
         "model.num_layers=2 model.qk_norm=false",
         run=True,
     ),
+    *(
+        Row(f"{command}{'x' * 3000}", "'{}xx ... xx{}' is no path: a name has 255 bytes at most")
+        for command in (
+            "train.py tiny --workdir ",
+            "evaluate.py ",
+            "report.py ",
+            "sweep.py tiny seed=0,1 --workdir new/",
+        )
+    ),
+    Row(
+        f"train.py tiny --workdir new data.source=jsonl data.path={'x' * 3000}",
+        "data: 'xx{} ... {}xx' is no path: a name has 255 bytes at most",
+    ),
+    Row(
+        "train.py tiny --workdir new model.mlp_dim=1e12",
+        "parameters and AdamW's moments take {} GiB, and all devices have {} GiB; make the model "
+        "smaller, or use more devices",
+    ),
     Row(
         "evaluate.py nowhere --tasks='kv(answers=1,needle'",
         "argument --tasks: 'kv(answers=1,needle' lacks its closing ')'",

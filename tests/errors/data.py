@@ -4,20 +4,49 @@ import errno
 import os
 from pathlib import Path
 
+from data.config import DataConfig
+from data.prepare import prepare
 from data.store import TokenStore
 from data.tokenizer import train
 from tests.errors.table import Row
 
 
-def damage(name: str):
-    """Changes one bit of a file of the run."""
+def damage(pattern: str):
+    """Changes the bit in the middle of a file."""
 
     def flip(_):
-        content = bytearray(Path(name).read_bytes())
+        (path,) = Path().glob(pattern)
+        content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
-        Path(name).write_bytes(content)
+        path.write_bytes(content)
 
     return flip
+
+
+def prepare_text():
+    """Prepares one document with the run's tokenizer."""
+    Path("text.jsonl").write_text('{"text": "some text"}')
+    config = DataConfig(
+        source="jsonl",
+        path="text.jsonl",
+        tokenizer="run/tokenizer.model",
+        context_length=1,
+        batch_size=1,
+        prepared_root="made",
+    )
+    return prepare(config, show_progress=False)
+
+
+def prepared_and_damaged(_):
+    """Text whose documents begin elsewhere than is said."""
+    path = prepare_text() / "train" / "00000.starts.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+
+def begun_and_damaged(patch):
+    """Text whose preparation was stopped, and its tokenizer changed."""
+    (prepare_text() / "prepare.json").unlink()
+    damage("made/*/tokenizer.model")(patch)
 
 
 def read_only(patch):
@@ -159,5 +188,26 @@ ROWS = [
         "sentencepiece 0.2.2 aborts on this text (Check failed: freq > 0 (0 vs. 0)); pip install "
         "'sentencepiece>=0.2.3'",
         given=aborting,
+    ),
+    Row(
+        prepare_text,
+        "made/jsonl-{}/train/00000.starts.npy: damaged: not where the documents begin; delete "
+        "made/jsonl-{}, and it is prepared anew",
+        run=True,
+        given=prepared_and_damaged,
+    ),
+    Row(
+        prepare_text,
+        "made/jsonl-{}/tokenizer.model: damaged: not the tokenizer that was written; `python -m "
+        "data.prepare --verify` says what to delete",
+        run=True,
+        given=begun_and_damaged,
+    ),
+    Row(
+        "-m data.prepare --verify made",
+        "made/jsonl-{}/tokenizer.model: damaged: not the tokenizer that was written; delete "
+        "made/jsonl-{}, and it is prepared anew",
+        run=True,
+        given=begun_and_damaged,
     ),
 ]

@@ -125,10 +125,3 @@ def test_a_window_filter_is_recognised():
     found = probed(3 * (best_W[:R] + 1j * best_W[R:]), noise=0)
     length, cosine = found.window(0, 1)
     assert abs(length - 14) <= 1 and cosine > 0.999
-
-
-def test_nothing_to_be_mistaken_for():
-    inside, questions = planted(np.ones(R), noise=0)
-    alone = questions._replace(pairs_BP=questions.key_Q[:, None])
-    with pytest.raises(ValueError, match="no question with another key before it"):
-        by_distance(inside, alone)

@@ -39,17 +39,3 @@ def test_a_run_gets_arrays_and_a_figure(run, capsys):
         assert arrays["gap_LNM"].shape == (2, 2, 63)
     assert (run.path / "matching_keys.png").read_bytes()[1:4] == b"PNG"
     assert "like a window of" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["--step", "7"], "has no checkpoint of step 7; it has [1, 2]"),
-        (["--documents", "0"], "documents must be at least 1, got 0"),
-        (["--length", "3"], "the shortest that works with this tokenizer is 4"),
-    ],
-)
-def test_one_line_says_what_is_wrong(run, given, said, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main([str(run.path), *given])
-    assert said in capsys.readouterr().err

@@ -130,8 +130,3 @@ def test_some_queries_are_the_same_as_all(monkeypatch):
     parts = list(inside.chunks(1))
     assert [queries.stop - queries.start for queries, _ in parts] == [3] * 13 + [1]
     np.testing.assert_allclose(jnp.concatenate([part for _, part in parts], 2), all_BNTS, atol=1e-5)
-
-
-def test_a_layer_that_is_not_there():
-    with pytest.raises(ValueError, match="no layer 2: layers are 0 to 1"):
-        capture(loaded({}, "nope"), np.zeros((1, 4), int)).logits(2)

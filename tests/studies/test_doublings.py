@@ -55,11 +55,6 @@ def test_the_trunk_ends_before_the_learning_rate_falls(num_steps, share):
     assert learning_rate_fraction(config.train, trunk.num_steps + 1) < 1
 
 
-def test_a_budget_too_small_for_its_warmup_is_refused():
-    with pytest.raises(ValueError, match=r"5120 tokens is 10 steps, .* train.warmup_steps=2"):
-        runs_of(card(tokens=5120), [0])
-
-
 @pytest.mark.slow
 def test_a_copy_that_decays_ends_as_the_run_from_scratch(tmp_path, tiny_data):
     """Bit for bit, through two trunks: what is measured is a run that anybody can make."""

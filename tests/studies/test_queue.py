@@ -2,13 +2,11 @@
 
 import dataclasses
 import math
-import shutil
 
 import pytest
 
 from data.locks import only_one
-from experiment.config import ExperimentConfig
-from studies import driver, forecasts, rows, worker
+from studies import driver, forecasts, rows
 from studies.piece import Run
 from studies.queue import Queue, make_job
 from studies.rows import Row
@@ -116,25 +114,6 @@ def test_a_piece_is_held_by_one_and_its_row_ends_it(job):
         assert next_piece and (next_piece.runs[0].member, next_piece.level) == ("b1e4", 0)
 
 
-def test_rows_that_do_not_fit_the_card_are_refused(job):
-    run = Queue(job).runs[0]
-    other: ExperimentConfig = dataclasses.replace(run.levels[0], seed=7)
-    for wrong, words in (
-        (row(run, 0, config=other), "is of a run with seed=7, and card bases now has seed=0"),
-        (row(run, 0, estimator=1), "judged by estimator 1"),
-        (dataclasses.replace(row(run, 0), tokens=5), "of no run of card bases"),
-        (dataclasses.replace(row(run, 0), member="gone"), "of no run of card bases"),
-    ):
-        path = rows.write(job.rows, wrong)
-        with pytest.raises(ValueError, match=words):
-            Queue(job)
-        path.unlink()
-    path = rows.write(job.rows, row(run, 0))
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"is damaged .* delete it"):
-        Queue(job)
-
-
 def test_a_card_is_not_run_before_its_forecast_nor_after_one_of_another_model(study, tmp_path):
     job = make_job(study, workdir=tmp_path / "work")
     with pytest.raises(ValueError, match="card bases, member ten has no forecast; first: python"):
@@ -163,19 +142,6 @@ def test_a_study_is_run_once_at_a_time(job, study):
     ):
         assert held
         driver.run(job)
-
-
-def test_misspelled_cards_name_the_nearest(study):
-    with pytest.raises(ValueError, match=r"no card 'base'; did you mean 'bases'"):
-        make_job(study, ["base"])
-
-
-def test_no_room_on_the_disk_is_one_line(monkeypatch, tmp_path):
-    worker.check_room(tmp_path)
-    full = shutil.disk_usage(tmp_path)._replace(free=2**20)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
-    with pytest.raises(ValueError, match=r"no room on the disk: .* 1 MiB free.* is kept"):
-        worker.check_room(tmp_path)
 
 
 def test_what_is_left_follows_from_what_was_measured(job):

@@ -106,14 +106,6 @@ def test_a_damaged_row_is_one_line_that_names_it(tmp_path, damage):
     assert str(refused.value).startswith(str(path)) and "\n" not in str(refused.value)
 
 
-def test_rows_of_another_version_are_refused(tmp_path):
-    path = rows.write(tmp_path, row())
-    record = json.loads(gzip.decompress(path.read_bytes()))
-    path.write_bytes(gzip.compress(json.dumps(record | {"version": 0}).encode()))
-    with pytest.raises(ValueError, match="rows of version 0"):
-        rows.read(path)
-
-
 def test_rows_that_are_not_of_the_card_are_refused():
     rows.check(row(), CARD, CONFIG, 2)
     # How a run was kept and watched decides nothing.
