@@ -42,7 +42,8 @@ def main(rounds: int) -> None:
             run = RunDirectory(folder)
             run.write_config(config, ())
             checkpoints = Checkpoints(run, keep=1)
-            checkpoints.save(1, *arrays.values(), DataState(fingerprint=""), config)
+            data = DataState(fingerprint="")
+            checkpoints.save(1, filled.params, filled.opt_state, data, config)
             checkpoints.close()
 
             def read(run=run, arrays=arrays):
