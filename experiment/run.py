@@ -14,6 +14,7 @@ from data.tokenizer import Tokenizer
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
+from settings.checks import problem
 from settings.places import local
 
 
@@ -93,7 +94,8 @@ class RunDirectory:
             record = json.loads(path.read_text(encoding="utf-8"))
             # A checkpoint's item `config`, copied here, is as good.
             record = record.get("run", record)
-            if not isinstance(record["config"], dict):
+            given = tuple(record.setdefault("overrides", []))
+            if not isinstance(record["config"], dict) or problem(given, tuple[str, ...]):
                 raise TypeError
             return record
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
