@@ -245,7 +245,8 @@ class RunDirectory:
         """
         first = count = 0
         for row in self.read_metrics():
-            if skipped := int(row.get("skipped") or 0):
+            skipped = row.get("skipped")
+            if skipped and isinstance(skipped, int):
                 # Rows made before they counted say only whether: the first in a row is the start.
                 first = first or row["step"] - skipped + 1
                 count = row["step"] - first + 1
