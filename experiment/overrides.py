@@ -124,6 +124,7 @@ def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMe
         common = found[0][1]
         found = [(name, [*own, *common]) for name, own in named(config.members)]
     if len(found) == 1:
+        apply(config, found[0][1])  # what is wrong with them says more than that they do not vary
         raise ValueError(
             "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
         )
