@@ -89,6 +89,8 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             run.checkpoints_path.absolute(),
             options=ocp.CheckpointManagerOptions(
+                cleanup_tmp_directories=True,  # of saves that were stopped
+                lightweight_initialize=True,  # reads nothing of checkpoints that are there
                 preservation_policy=preservation_policy.AnyPreservationPolicy(
                     [*kept, self._last_good]
                 ),

@@ -117,6 +117,7 @@ ROWS = [
             "report.py s3://bucket/run": "s3://bucket/run",
             "-m studies status capability --workdir s3://b": "s3://b",
             "-m data.prepare --out s3://b": "s3://b",
+            "-m theory curve --base 10 --out s3://b/x.png": "s3://b/x.png",
             f"{_TRAIN} start_from=s3://b/run@3": "s3://b/run",
             f"{_TRAIN} data.path=gs://b/x": "data: gs://b/x",
             f"{_TRAIN} data.tokenizer=gs://b/x": "data: gs://b/x",
