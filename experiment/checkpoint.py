@@ -89,6 +89,8 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(
             run.checkpoints_path.absolute(),
             options=ocp.CheckpointManagerOptions(
+                cleanup_tmp_directories=True,  # of saves that were stopped
+                lightweight_initialize=True,  # reads nothing of checkpoints that are there
                 preservation_policy=preservation_policy.AnyPreservationPolicy(
                     [*kept, self._last_good]
                 ),
@@ -277,18 +279,11 @@ def shape_difference(params: Params, expected: Params) -> str:
 def _read_arrays(run: RunDirectory, step: int, item: str, target: Any) -> Any:
     path = (folder_of(run, step) / item).absolute()
     # Too little memory on a device says nothing about a file.
-    with one_line(run, step, item, but=jax.errors.JaxRuntimeError), _quiet_stragglers():
-        try:
-            # The handler itself: a checkpointer would wait for hosts that failed to read.
-            restore = ocp.StandardCheckpointHandler().restore
-            return restore(path, args=ocp.args.StandardRestore(target))  # pyright: ignore
-        except Exception as error:
-            # TensorStore says a great deal, and the array's name somewhere in it.
-            found = [name for name in named(target) if name in str(error)]
-            if not found:
-                raise
-            name = f"{item}.{max(found, key=len)}"
-            raise DamagedCheckpointError(run, step, f"{name} cannot be read") from error
+    damage = one_line(run, step, item, names=named(target), but=jax.errors.JaxRuntimeError)
+    with damage, _quiet_stragglers():
+        # The handler itself: a checkpointer would wait for hosts that failed to read.
+        restore = ocp.StandardCheckpointHandler().restore
+        return restore(path, args=ocp.args.StandardRestore(target))  # pyright: ignore
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,8 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
     folder = folder_of(target, step)
     shutil.copytree(folder_of(source, step), folder)
     items["config"] = config_item(target, step, target.config_at(step))
+    if arrays is None:  # not known of the source: what is copied stays unverified
+        del items["config"]["has_digests"]
     _item_path(folder, "config").write_text(json.dumps(items["config"]), encoding="utf-8")
     if arrays is not None:
         record = digest_item(arrays, items)
@@ -133,18 +135,33 @@ def _json_item(run: RunDirectory, step: int, name: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def one_line(
-    run: RunDirectory, step: int, item: str, *, but: type[Exception] = MemoryError
+    run: RunDirectory,
+    step: int,
+    item: str,
+    *,
+    names: Iterable[str] = (),
+    but: type[Exception] = MemoryError,
 ) -> Iterator[None]:
-    """Whatever goes wrong while an item is read is damage to it; all `but` one kind."""
+    """Whatever goes wrong while an item is read is damage to it; all `but` one kind.
+
+    Args:
+      names: of arrays in the item: of what is said of it, no more than such a name is kept.
+    """
     try:
         yield
     except (but, MemoryError, DamagedCheckpointError):
         raise
-    # Orbax and TensorStore fail in many ways on files that are not what they wrote.
+    # Orbax and TensorStore fail in many ways, and words, on files that are not what they wrote.
     except Exception as error:
         said = str(error) or type(error).__name__
-        reason = "missing" if isinstance(error, FileNotFoundError) else messages.one_line(said, 80)
-        raise DamagedCheckpointError(run, step, f"{item}: {reason}") from error
+        found = max((name for name in names if name in said), key=len, default="")
+        if found:
+            what = f"{item}.{found} cannot be read"
+        elif isinstance(error, FileNotFoundError):
+            what = f"{item}: missing"
+        else:
+            what = f"{item}: {messages.one_line(said, 80)}"
+        raise DamagedCheckpointError(run, step, what) from error
 
 
 def check_config(run: RunDirectory, step: int) -> None:

@@ -1,6 +1,6 @@
 """Overrides of a config, as typed, and grids of them.
 
-overrides: any field of the config, by its dotted path
+overrides: any field of the config, by its dotted path (--help-fields lists them)
   train.num_steps=200                      a number (1e4 and 10_000 are numbers too)
   model.rotary.base=500                    a field of a nested object
   "model.rotary=yarn(base=1e4, factor=8, original_context_length=512)"
@@ -124,6 +124,7 @@ def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMe
         common = found[0][1]
         found = [(name, [*own, *common]) for name, own in named(config.members)]
     if len(found) == 1:
+        apply(config, found[0][1])  # what is wrong with them says more than that they do not vary
         raise ValueError(
             "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
         )
@@ -134,8 +135,8 @@ def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMe
                 f"two members are called {one.name}: every listed value must be different"
             )
         # Fresh parameters are all that a seed decides here, and these members have none.
-        same = dataclasses.replace(one.config, seed=other.config.seed) == other.config
-        if one.config.start_from and same:
+        start = one.config.start_from
+        if start and dataclasses.replace(one.config, seed=other.config.seed) == other.config:
             raise ValueError(
                 f"{one.name} and {other.name} would be the same run: with start_from no parameter "
                 "depends on seed; leave data.seed to it, or list values of data.seed"

@@ -4,11 +4,12 @@ import dataclasses
 import json
 import re
 import shlex
+import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from settings.checks import check, problem
+from settings.checks import SINGLE_MAX, Bounds, check, problem
 from settings.messages import one_line, quoted
 
 
@@ -66,7 +67,15 @@ def _wrong(row: Any, kinds: Mapping[str, Any]) -> str:
     return ""
 
 
-METRICS = {"step": int, "tokens": int, "loss": float | None}
+class _Metrics(typing.TypedDict):
+    """What readers rely on in a row of metrics.jsonl."""
+
+    step: int
+    tokens: int
+    loss: Annotated[float, Bounds(at_least=-SINGLE_MAX, at_most=SINGLE_MAX)] | None
+
+
+METRICS = typing.get_type_hints(_Metrics, include_extras=True)
 
 
 def read_commands(path: Path) -> list[str]:

@@ -14,6 +14,7 @@ from data.tokenizer import Tokenizer
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
+from settings.checks import problem
 from settings.places import local
 
 
@@ -93,7 +94,8 @@ class RunDirectory:
             record = json.loads(path.read_text(encoding="utf-8"))
             # A checkpoint's item `config`, copied here, is as good.
             record = record.get("run", record)
-            if not isinstance(record["config"], dict):
+            given = tuple(record.setdefault("overrides", []))
+            if not isinstance(record["config"], dict) or problem(given, tuple[str, ...]):
                 raise TypeError
             return record
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -243,7 +245,8 @@ class RunDirectory:
         """
         first = count = 0
         for row in self.read_metrics():
-            if skipped := int(row.get("skipped") or 0):
+            skipped = row.get("skipped")
+            if skipped and isinstance(skipped, int):
                 # Rows made before they counted say only whether: the first in a row is the start.
                 first = first or row["step"] - skipped + 1
                 count = row["step"] - first + 1

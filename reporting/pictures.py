@@ -39,7 +39,7 @@ def save(drawing: Drawing, page: Path, members: Sequence[Member]) -> Picture:
     # What `reporting.style.tag` hid: a title inside its element, which browsers show.
     hidden, shown = r'<g id="([\w-]+) title:([^"]*)">', r'<g class="\1"><title>\2</title>'
     svg = re.sub(hidden, shown, buffer.getvalue())
-    page.with_name(f"{name}.svg").write_text(svg, encoding="utf-8")
+    page.with_name(f"{name}.svg").write_text(svg, encoding="utf-8", errors="replace")
     svg = Markup(for_page(inline(svg, name), members))
     return Picture(svg=svg, width=figure.get_figwidth() / _PAGE_WIDTH, **drawing.words)
 

@@ -56,7 +56,7 @@ def tables(results: Sequence[tuple[RunDirectory, ExperimentConfig, Rows]]) -> li
     diverged = {run.name: f"{run.diverged_at:,}" for run, *_ in results if run.diverged_at}
     if diverged:
         lines = [{"run": name, "diverged at step": step} for name, step in diverged.items()]
-        made.append(_table("Diverged: nothing is said of what was trained from there on", lines))
+        made.append(_table("Diverged", lines))
     for table in made:
         table.caption = f"{seeds_said([config for _, config, _ in results])}, one a run"
     return made

@@ -60,8 +60,10 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
         provenance=provenance(members),
         looks=[member.look for member in members],
     )
-    out.with_name("results.csv").write_text(results.to_csv(members), encoding="utf-8")
-    out.write_text(page, encoding="utf-8")
+    out.with_name("results.csv").write_text(
+        results.to_csv(members), encoding="utf-8", errors="replace"
+    )
+    out.write_text(page, encoding="utf-8", errors="replace")
 
 
 def _lead(members: Sequence[Member]) -> Drawing:

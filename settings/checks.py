@@ -52,8 +52,8 @@ SinglePositive = Annotated[float, Bounds(at_least=SINGLE_MIN, at_most=SINGLE_MAX
 def check(value: Any) -> None:
     """Raises ValueError at the first field of a dataclass whose value its type hint excludes.
 
-    Words, numbers, booleans, and tuples and options of them are looked at; fields of other types
-    (a dataclass checks itself) are not.
+    Words, numbers, booleans, and tuples and options of them are looked at; of dataclasses only that
+    they are some, for each checks itself.
     """
     for name, hint in _hints(type(value)).items():
         if wrong := problem(getattr(value, name), hint):
@@ -97,6 +97,9 @@ def problem(value: Any, hint: Any) -> str:
     if hint in (str, bool, types.NoneType):
         word = {str: "a string", bool: "True or False"}.get(hint, "None")
         return "" if isinstance(value, hint) else f"{word}, got {quoted(value)}"
+    is_class = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+    if is_class and not isinstance(value, hint):
+        return f"an object of {hint.__name__}, got {quoted(value)}"
     return ""
 
 

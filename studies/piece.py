@@ -181,8 +181,8 @@ def fork(source: RunDirectory, target: RunDirectory, config: ExperimentConfig) -
         return
     part = RunDirectory(target.path.with_name(target.path.name + ".part"))
     shutil.rmtree(part.path, ignore_errors=True)
-    part.write_config(config, (), source.tokenizer_sha256)
     step = source.find_step()
+    part.write_config(config, (), source.tokenizer_sha256)
     copy_checkpoint(source, step, part)
     for name in (source.tokenizer_path.name, source.metrics_path.name):
         if (source.path / name).exists():

@@ -38,14 +38,6 @@ class Bent(Rotary):
         return 1.25
 '''
 
-DYNAMIC = (
-    BENT
-    + """
-    def at_length(self, length):
-        return self
-"""
-)
-
 
 @pytest.fixture
 def mine(tmp_path):
@@ -91,12 +83,6 @@ def test_what_came_with_a_run_runs_no_file(mine, monkeypatch):
 
     with pytest.raises(ValueError, match="a stage takes nothing from a file of your own"):
         stages.split(staged)
-
-
-def test_a_dynamic_one_cannot_be_recorded(mine):
-    mine.write_text(DYNAMIC)
-    with pytest.raises(ValueError, match="which a run cannot record"):
-        overrides.apply(find_config("tiny"), [f"model.rotary={mine}:Bent(strength=2)"])
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from settings.places import local
 from theory import decay
 from theory.capability import capability, needed
 
@@ -107,8 +108,9 @@ def save(figure: Figure, path: Path) -> None:
     """Writes a figure in the format its name says.
 
     Raises:
-      ValueError: for a format matplotlib does not write.
+      ValueError: for an address, or a format matplotlib does not write.
     """
+    path = local(path)
     canvas = FigureCanvasAgg(figure)
     if path.suffix[1:] not in canvas.get_supported_filetypes():
         raise ValueError(f"--out and --figure take a .png, .svg or .pdf file, got {path}")

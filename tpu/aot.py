@@ -112,7 +112,7 @@ def compile_devices(topology: Topology) -> list[Any]:
     except (ImportError, OSError, RuntimeError) as error:
         raise ValueError(
             f"libtpu cannot be loaded ({str(error).splitlines()[0]}); "
-            "pip install 'ropewalk[tpu]' in an environment of its own"
+            "pip install '.[tpu]' in the folder of ropewalk, in an environment of its own"
         ) from error
 
 

@@ -48,11 +48,11 @@ class Divergence:
         return len(self._since) == self.num_members
 
     def __str__(self):
-        """What there is to say once no member trains any more."""
-        if self.num_members == 1:
-            return self._said(0)
+        """What there is to say at the end; empty if no member diverged."""
+        if self.num_members == 1 or not self._since:
+            return "".join(map(self._said, self._since))
         since = (f"{self._runs[index].name} at step {step}" for index, step in self._since.items())
-        return f"all members that train together diverged: {', '.join(since)}"
+        return f"{len(self._since)} of {self.num_members} members diverged: {', '.join(since)}"
 
     def _said(self, index: int) -> str:
         run, step = self._runs[index], self._since[index]

@@ -163,6 +163,8 @@ def _train(plan: Plan, command: str, ask: Ask | None) -> bool:
 
     if divergence.everywhere:
         raise DivergedError(str(divergence))
+    if str(divergence):
+        notice(str(divergence))
     if step < num_steps:
         again = f"run the same command again{': ' + command if command else '.'}"
         if jax.process_count() > 1:

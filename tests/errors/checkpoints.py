@@ -2,10 +2,12 @@
 `tests/training/test_damage.py`.
 """
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from experiment import items
 from experiment.run import RunDirectory
 from tests.errors.table import Row
 
@@ -31,6 +33,36 @@ def edited() -> None:
 def cut(*paths: str) -> None:
     for path in map(Path, paths):
         path.write_bytes(path.read_bytes()[:20])
+
+
+def largest(folder: str) -> Path:
+    return max(Path(folder).rglob("d/*"), key=lambda path: path.stat().st_size)
+
+
+def rewrite(item: str, **changes: object) -> dict:
+    """Changes fields of a JSON item of the newest checkpoint; returns what it was."""
+    path = Path(f"run/checkpoints/2/{item}/metadata")
+    before = json.loads(path.read_text())
+    path.write_text(json.dumps({**before, **changes}))
+    return before
+
+
+def another_digest() -> None:
+    """As if one array had changed after it was read whole."""
+    record = rewrite("digests")
+    del record["checksum"]
+    name = next(name for name in record["arrays"] if name.startswith("params"))
+    record["arrays"][name] = "0" * 16
+    rewrite("digests", **record, checksum=items._sha256(record))
+
+
+def of_later_code() -> None:
+    """One without digests, with a field that this version does not know."""
+    shutil.rmtree("run/checkpoints/2/digests")
+    config = rewrite("config", has_digests=True)
+    del config["has_digests"]
+    Path("run/checkpoints/2/config/metadata").write_text(json.dumps(config))
+    rewrite("data", more=1)
 
 
 ROWS = [
@@ -77,5 +109,23 @@ ROWS = [
         "run has no whole checkpoint (2: data: {}); delete run/checkpoints to train from the start",
         run=True,
         given=done(lambda: cut(*(f"run/checkpoints/{step}/data/metadata" for step in (1, 2)))),
+    ),
+    *(
+        Row(
+            "evaluate.py run",
+            f"run: checkpoint 2 is damaged ({what}); take step 1, the newest whole one, or delete "
+            "run/checkpoints/2",
+            run=True,
+            given=done(harm),
+        )
+        for harm, what in (
+            (lambda: shutil.rmtree("run/checkpoints/2/digests"), "digests: missing"),
+            (lambda: rewrite("digests", checksum="0"), "digests: not what was saved"),
+            (lambda: rewrite("data", rows=7), "data: not what was saved"),
+            (lambda: Path("run/checkpoints/2/data/metadata").write_text("[]"), "data: {}"),
+            (another_digest, "params.{} is not what was saved"),
+            (of_later_code, "data: DataState.__init__() got an unexpected keyword argument 'more'"),
+            (lambda: cut(str(largest("run/checkpoints/2/params"))), "params.{} cannot be read"),
+        )
     ),
 ]

@@ -64,6 +64,10 @@ ROWS = [
     ),
     Row("evaluate.py run --rotary=[nope", "rotary pattern '[nope' lacks its closing ']'", run=True),
     Row(
+        "sweep.py tiny --workdir new 'model.rotary=rope(base=10'",
+        "model.rotary: rotary variant 'rope(base=10' lacks its closing ')'",
+    ),
+    Row(
         "sweep.py tiny --workdir new 'model.rotary=rope(base=10,nope'",
         "model.rotary: 'rope(base=10,nope' lacks its closing ')'",
     ),

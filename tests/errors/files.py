@@ -54,7 +54,14 @@ METRICS = (
         '{"step": 1e300, "tokens": 64, "loss": 5.0}',
         "step must be a whole number of 64 bits, got 1e+300",
     ),
-    ('{"step": 2, "tokens": 64, "loss": NaN}', "loss must be a finite number, got nan"),
+    (
+        '{"step": 2, "tokens": 64, "loss": 1e308}',
+        "loss must be a finite number in [-3.4e+38, 3.4e+38], got 1e+308",
+    ),
+    (
+        '{"step": 2, "tokens": 64, "loss": NaN}',
+        "loss must be a finite number in [-3.4e+38, 3.4e+38], got nan",
+    ),
     *NO_JSON,
 )
 ANSWERS = (
@@ -72,6 +79,15 @@ ANSWERS = (
 def as_bytes(content: str | bytes) -> bytes:
     """Of a file."""
     return content.encode() if isinstance(content, str) else content
+
+
+def write_config(change: dict) -> None:
+    """Makes a run with a config.json in which a field is another."""
+    RunDirectory("run").write_config(find_config("tiny"), [])
+    path = Path("run/config.json")
+    record = json.loads(path.read_text())
+    (record if "overrides" in change else record["config"]).update(change)
+    path.write_text(json.dumps(record))
 
 
 def read_rows(content: str | bytes):
@@ -110,6 +126,19 @@ ROWS = [
         "sweep.py tiny --workdir sweep seed=0,1",
         f"sweep/sweep.json: no JSON object with config, overrides, members{SWEEP_KEPT}",
         files={"sweep/sweep.json": "[]"},
+    ),
+    *(
+        Row(
+            "report.py run",
+            f"run/config.json{message}",
+            given=lambda _, change=change: write_config(change),
+        )
+        for change, message in (
+            ({"overrides": 7}, " is damaged (no JSON object with a config); {}"),
+            ({"overrides": [7]}, " is damaged (no JSON object with a config); {}"),
+            ({"model": []}, ": model must be an object of ModelConfig, got ()"),
+            ({"evals": None}, ": evals must be an object of EvalConfig, got None"),
+        )
     ),
     Row(
         "report.py run --out new/report.html",

@@ -82,9 +82,9 @@ def sites() -> dict[tuple[Path, int], str]:
     found = {}
     for path, node in nodes:
         match node:
-            case ast.Raise(exc=ast.Call(func=ast.Name(kind), args=[*arguments])) if kind in kinds:
-                text = ast.get_source_segment(texts[path], arguments[0]) if arguments else ""
-                first = (text or "").partition("\n")[0]
+            case ast.Raise(exc=ast.Call(func=ast.Name(kind))) if kind in kinds:
+                call = ast.get_source_segment(texts[path], node.exc) or ""
+                first = call.removesuffix(")").partition("(")[2].strip().partition("\n")[0]
                 name = f"{path.relative_to(ROOT).as_posix()}: {first}"
                 for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                     found[path, line] = name

@@ -8,6 +8,8 @@ import pytest
 
 from configs import find_config
 from experiment.run import RunDirectory
+from studies import piece
+from studies.card import Card, Measurement, Member
 from tests.errors.table import Row
 from training.holding import held
 from training.plan import make_plan
@@ -27,6 +29,20 @@ def _another_trainer(patch: pytest.MonkeyPatch) -> None:
     file.write("process 7 on elsewhere\n")
     file.flush()
     patch.setitem(_held, "run", file)
+
+
+def _measure_what_diverged() -> None:
+    member, measured = Member(name="ten"), Measurement()
+    shared = find_config("tiny")
+    card = Card(
+        name="card", question="?", shared=shared, members=(member,), measurements=(measured,)
+    )
+    piece.work(piece.Piece(tuple(piece.runs_of(card, [0])), 0), Path("work"), [[]])
+
+
+def _as_if_it_diverged(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(piece, "_train", lambda *_, evaluate: True)
+    patch.setattr(RunDirectory, "diverged_at", 7)
 
 
 def _hold_what_was_trained_meanwhile() -> None:
@@ -54,6 +70,12 @@ ROWS = [
         "made; no checkpoint is older; begin again in another --workdir, with a lower "
         "train.learning_rate",
         code=1,
+    ),
+    Row(
+        _measure_what_diverged,
+        "work/card/ten,seed=0/whole-20 diverged at step 7: there is nothing to measure; give the "
+        "member a lower train.learning_rate",
+        given=_as_if_it_diverged,
     ),
     # Two trainers in one directory.
     Row(
@@ -95,6 +117,7 @@ ROWS = [
             "report.py s3://bucket/run": "s3://bucket/run",
             "-m studies status capability --workdir s3://b": "s3://b",
             "-m data.prepare --out s3://b": "s3://b",
+            "-m theory curve --base 10 --out s3://b/x.png": "s3://b/x.png",
             f"{_TRAIN} start_from=s3://b/run@3": "s3://b/run",
             f"{_TRAIN} data.path=gs://b/x": "data: gs://b/x",
             f"{_TRAIN} data.tokenizer=gs://b/x": "data: gs://b/x",

@@ -114,8 +114,3 @@ def test_a_new_file_is_asked_listed_shown_and_trained_on(echo, tmp_path, tokeniz
     for row in echoes:
         assert row["tokens"][1 : 1 + size].tolist() == row["targets"][size : 2 * size].tolist()
         assert np.flatnonzero(row["loss_mask"]).tolist() == list(range(size, 2 * size))
-
-
-def test_a_task_that_is_nowhere_is_refused():
-    with pytest.raises(ValueError, match="unknown retrieval task 'echo'"):
-        DataConfig(context_length=8, batch_size=1, retrieval_tasks=("echo",))

@@ -17,7 +17,6 @@ from data.sources import local_files
 from data.tokenizer import Tokenizer
 from evals import rows, runner
 from experiment import load, overrides
-from experiment.records import SweepRecord
 from experiment.run import RunDirectory
 from model import transformer
 from model.positions import position_table
@@ -119,30 +118,6 @@ def test_it_says_what_it_is(runs):
     size = transformer.count_params(runs["staged"].config.model)["total"]
     assert f"staged at step 3: {size:,} parameters, dynamic_ntk_aware(" in text
     assert text.endswith("trained at 96 tokens")
-
-
-@pytest.mark.parametrize(
-    ("tokens", "message"),
-    [
-        (np.zeros(3, np.int32), r"whole numbers \[B, T\]"),
-        (np.zeros((1, 3)), r"whole numbers \[B, T\]"),
-        (np.array([[0, 512]]), r"ids 0 \.\.\. 512 do not all lie in 0 \.\.\. 511"),
-        (np.array([[-1, 5]]), "ids -1"),
-    ],
-)
-def test_what_are_no_ids_is_refused(runs, tokens, message):
-    with pytest.raises(ValueError, match=message):
-        load(runs["plain"].path).logits(tokens)
-
-
-def test_what_is_no_run_is_refused(tmp_path):
-    sweep = SweepRecord(config="tiny", overrides=(), members=("base=10", "base=30"))
-    (tmp_path / "sweep.json").write_text(sweep.to_json())
-    with pytest.raises(ValueError, match="is a sweep; name one of its members: base=10, base=30"):
-        load(tmp_path)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="neither a run"):
-        load(tmp_path / "empty")
 
 
 def test_readmes_third_use_runs_as_it_stands(runs):

@@ -119,7 +119,9 @@ def test_without_libtpu_it_says_what_to_install():
     done = run("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=4")
     assert done.returncode == 2
     assert done.stderr.startswith("python -m tpu.aot: error: libtpu cannot be loaded (")
-    assert done.stderr.endswith("pip install 'ropewalk[tpu]' in an environment of its own\n")
+    assert done.stderr.endswith(
+        "pip install '.[tpu]' in the folder of ropewalk, in an environment of its own\n"
+    )
 
 
 @pytest.mark.slow

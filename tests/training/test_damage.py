@@ -5,6 +5,7 @@ import dataclasses
 import json
 import logging
 import shutil
+import time
 from pathlib import Path
 
 import jax
@@ -182,13 +183,17 @@ def test_what_a_stopped_save_left_is_removed(runs):
     run, _ = runs
     for step in (0, 1):
         shutil.copytree(run.checkpoints_path / "2", run.checkpoints_path / str(step))
+    unfinished = run.checkpoints_path / "8.orbax-checkpoint-tmp"
+    shutil.copytree(run.checkpoints_path / "2", unfinished)
     checkpoint.remove_old(run, 6, keep=3, always=[0])
     assert run.steps() == [0, 2, 4, 6]
     # Later than what is gone on from, a member of a sweep is ahead of the others.
     checkpoint.remove_old(run, 4, keep=1, always=[])
     assert run.steps() == [4, 6]
-    _, step, _ = resume(runs)
-    assert step == 6
+    cut(run.checkpoints_path / "4/_CHECKPOINT_METADATA")  # orbax's own, of when it saved
+    assert resume(runs)[1] == 6
+    while unfinished.exists():  # a thread of orbax's removes it
+        time.sleep(0.01)
 
 
 def test_one_without_digests_is_read_and_said_to_be_unverified(runs, caplog):
@@ -237,6 +242,19 @@ def test_a_config_comes_back_from_a_checkpoint(runs):
         fresh = RunDirectory(run.path)
         assert fresh.record == json.loads(before) and fresh.config == CONFIGS[0]
         assert resume([fresh])[1] == 6
+
+
+def test_a_copy_of_one_without_digests_has_none_either(runs, tmp_path):
+    shutil.rmtree(runs[0].checkpoints_path / "6/digests")
+    path = runs[0].checkpoints_path / "6/config/metadata"
+    config = json.loads(path.read_text())
+    del config["has_digests"]
+    path.write_text(json.dumps(config))
+    target = RunDirectory(tmp_path / "fork")
+    target.write_config(CONFIGS[0], [])
+    copy_checkpoint(runs[0], 6, target)
+    params, _ = restore_params(target)
+    jax.tree.map(np.testing.assert_array_equal, params, state_at(6)[1].params)
 
 
 def test_a_copy_for_another_run_is_whole_and_stays_checked(runs, tmp_path):

@@ -1,6 +1,6 @@
 """A run whose loss is not finite any more is frozen, said and stopped; its neighbours go on."""
 
-import functools
+import json
 import shutil
 
 import jax
@@ -12,13 +12,16 @@ from configs import find_config
 from data import pipeline
 from experiment import overrides
 from experiment.checkpoint import Checkpoints, DataState, restore_params
+from experiment.mesh import make_global_batch, make_mesh
 from experiment.run import RunDirectory
-from tests.training.test_loop import assert_same_run, one_member
+from experiment.stages import split
+from tests.training.test_loop import assert_same_run
 from training import loop
 from training.divergence import DivergedError
 from training.loop import train
+from training.members import abstract_state, first_state, member_arrays, shardings_of
 from training.plan import make_plan
-from training.step import train_step
+from training.step import compile_step
 from training.sweep import train_sweep
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -37,16 +40,20 @@ def test_a_state_is_frozen_by_updates_skipped_in_a_row_and_by_no_others(tiny):
     good = next(pipeline.make_batches(pipeline.open_data(tiny.data), start_step=0))
     good.pop("row_hash")
     bad = good | {"loss_mask": np.full_like(good["loss_mask"], np.nan)}
-    step_fn = jax.jit(functools.partial(train_step, tiny))
+    mesh, size = make_mesh(tiny, 1), tiny.data.batch_size
+    good, bad = (make_global_batch(batch, mesh, size, range(size)) for batch in (good, bad))
+    member, shardings = member_arrays(split(tiny)[:1]), shardings_of(abstract_state(tiny, 1, mesh))
+    step_fn = compile_step(tiny, 1, mesh, shardings)  # the same that runs of `tiny` have
 
     def after(batches):
-        state, member = one_member(tiny)
+        state = first_state([tiny], shardings)
         counts, changed = [], []
         for batch in batches:
-            before = state
-            state, scalars = step_fn(state, member, batch, np.int32(3))
+            before = jax.tree.map(np.array, state[:2])
+            with jax.set_mesh(mesh):
+                state, scalars = step_fn(state, member, batch, np.int32(3))
             counts.append(int(scalars["skipped"]))
-            pairs = zip(jax.tree.leaves(before[:2]), jax.tree.leaves(state[:2]), strict=True)
+            pairs = zip(jax.tree.leaves(before), jax.tree.leaves(state[:2]), strict=True)
             changed.append(any(not np.array_equal(*pair) for pair in pairs))
         return counts, changed
 
@@ -74,11 +81,16 @@ def diverging(tiny, tmp_path_factory):
 def test_a_member_is_frozen_and_its_neighbour_is_bit_equal(tiny, diverging, tmp_path, capsys):
     even, fast = diverging
     beside_a_sound_one, sound = pair(tiny, tmp_path, "train.learning_rate=1e-3")
+    assert "diverged" not in capsys.readouterr().err
     assert_same_run(even.path, beside_a_sound_one.path)
     assert [row["skipped"] for row in fast.read_metrics()] == [0, 1, 2, 3, 4, 5, 6, 7, 8]
     assert [run.diverged_at for run in (even, fast, sound)] == [None, 2, None]
     frozen = [restore_params(fast, step)[0] for step in (3, 9)]
     jax.tree.map(np.testing.assert_array_equal, *frozen)
+    pair(tiny, even.path.parent, TOO_FAST)  # finished already
+    said = capsys.readouterr().err
+    assert f"{fast.path} diverged at step 2: " in said
+    assert said.endswith("1 of 2 members diverged: fast at step 2\n")
 
 
 @pytest.mark.slow
@@ -121,6 +133,29 @@ def test_a_sweep_goes_on_past_a_group_that_diverged(tiny, tmp_path, capsys, monk
     diverging = {1, 2}
     with pytest.raises(DivergedError, match="all members diverged"):
         train_sweep(tiny, tmp_path, ["model.num_layers=1,2"])
+
+
+@pytest.mark.parametrize(
+    ("skipped", "since"),
+    [
+        ([0, 0, 0, 0], None),
+        ([0, 1, 3, 0], None),
+        ([0, 3, 5, 7], 2),  # frozen by the third
+        ([0, 0, 0, 1], 8),  # its last update
+        ([False, True, True, True], 4),  # as it was once logged
+        ([None, "3", [3], 3e0], None),  # as nobody logged it
+    ],
+)
+def test_metrics_say_when_a_run_diverged(tiny, tmp_path, skipped, since):
+    """Of a run of eight steps, of which every other one was logged."""
+    run = RunDirectory(tmp_path)
+    run.write_config(overrides.apply(tiny, ["train.num_steps=8"]), [])
+    rows = [
+        {"step": 2 * index, "tokens": 9, "loss": 1.0, "skipped": each}
+        for index, each in enumerate(skipped, start=1)
+    ]
+    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run.diverged_at == since
 
 
 def test_the_last_good_checkpoint_outlives_those_that_are_all_alike(tiny, tmp_path):

@@ -381,10 +381,3 @@ def test_another_config_in_the_same_directory_is_refused(tmp_path, tiny_data, ru
         "train.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=3", "train.keep=1"
     )
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
-
-
-def test_a_mesh_that_does_not_fit_is_refused_before_anything_is_written(tiny, tmp_path):
-    config = overrides.apply(tiny, ["mesh.fsdp=3"])
-    with pytest.raises(ValueError, match="does not cover the 1 devices; use"):
-        train(make_plan([config], [RunDirectory(tmp_path / "run")]))
-    assert not (tmp_path / "run").exists()

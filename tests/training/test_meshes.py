@@ -12,10 +12,13 @@ from configs import find_config
 from data.pipeline import make_batches, open_data
 from experiment import overrides
 from experiment.config import ExperimentConfig
+from experiment.digest import digests
+from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
 from model.transformer import count_params
 from tests.data.helpers import plain_text, write_jsonl
 from training.loop import train
+from training.members import abstract_state
 from training.plan import make_plan
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
@@ -50,6 +53,15 @@ MESHES = [
     ("mla", "fsdp=2 sequence=2 tensor=2"),
 ]
 
+NUMBERS_OF_DEVICES = (1, 2, 4, 8)
+
+
+def numbers_like(tree):
+    """Of the shapes and types of `tree`, the same wherever it is asked."""
+    numbers = np.random.default_rng(0)
+    return jax.tree.map(lambda x: 9 * numbers.normal(size=x.shape).astype(x.dtype), tree)
+
+
 SCRIPT = """
 import json, sys
 import jax
@@ -57,7 +69,11 @@ jax.config.update("jax_num_cpu_devices", 8)
 from configs import find_config
 from experiment import overrides
 from experiment.run import RunDirectory
+from experiment.checkpoint import Checkpoints, DataState
+from experiment.mesh import make_mesh, put
+from tests.training.test_meshes import NUMBERS_OF_DEVICES, numbers_like
 from training import loop
+from training.members import abstract_state, shardings_of
 from training.plan import make_plan
 
 folder, cases = sys.argv[1], json.loads(sys.argv[2])
@@ -85,6 +101,17 @@ for name, (model, members) in cases.items():
     runs = [RunDirectory(f"{folder}/{name}/{index}") for index in range(len(configs))]
     loop.compile_step = measured_step if name == "plain fsdp=8" else compile_step
     assert loop.train(make_plan(configs, runs))
+
+# The same numbers, saved where they lie on some of the devices.
+for number in NUMBERS_OF_DEVICES:
+    config = overrides.apply(find_config("tiny"), ["mesh.data=1", f"mesh.fsdp={number}"])
+    target = abstract_state(config, 1, make_mesh(config, 1, jax.devices()[:number]))
+    state = put(numbers_like(target), shardings_of(target))
+    run = RunDirectory(f"{folder}/saved/{number}")
+    run.write_config(config, ())
+    checkpoints = Checkpoints(run, keep=1)
+    checkpoints.save(1, state.params, state.opt_state, DataState(fingerprint=""), config)
+    checkpoints.close()
 print(json.dumps(report))
 """
 
@@ -186,6 +213,17 @@ def test_a_run_goes_on_where_there_is_one_device(model, mesh, data, on_one, on_e
     assert train(make_plan(configs_of(model, *data), runs))
     for run, expected in zip(runs, on_one[model], strict=True):
         assert_same(run, expected)
+
+
+def test_digests_are_the_same_on_any_number_of_devices(on_eight):
+    """Those of a checkpoint, and those of the same numbers on this process's one device."""
+    folder, _ = on_eight
+    (config,) = configs_of("plain")
+    runs = [RunDirectory(folder / "saved" / str(number)) for number in NUMBERS_OF_DEVICES]
+    found = [json.loads((run.path / "checkpoints/1/digests/metadata").read_text()) for run in runs]
+    state = numbers_like(abstract_state(runs[0].config, 1, make_mesh(config, 1)))
+    expected = digests({"params": state.params, "opt_state": state.opt_state})
+    assert len(expected) > 30 and all(each["arrays"] == expected for each in found)
 
 
 def test_fsdp_splits_parameters_and_optimizer_state(on_eight):

@@ -157,16 +157,3 @@ def test_held_out_text_too_short_for_a_row_is_refused(tiny, tmp_path):
     with pytest.raises(ValueError, match=r"validation holds .* ids, a row of context_length=64"):
         train(make_plan([config], [RunDirectory(tmp_path / "run")]))
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (["train.profile_steps=[3]"], "must be the first and the last step"),
-        (["train.profile_steps=[3,2]"], "must be the first and the last step"),
-        (["train.eval_tasks=[kv]"], "need eval_every=STEPS"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(tiny, changes, message):
-    with pytest.raises(ValueError, match=message):
-        overrides.apply(tiny, changes)
