@@ -244,6 +244,19 @@ def test_a_config_comes_back_from_a_checkpoint(runs):
         assert resume([fresh])[1] == 6
 
 
+def test_a_copy_of_one_without_digests_has_none_either(runs, tmp_path):
+    shutil.rmtree(runs[0].checkpoints_path / "6/digests")
+    path = runs[0].checkpoints_path / "6/config/metadata"
+    config = json.loads(path.read_text())
+    del config["has_digests"]
+    path.write_text(json.dumps(config))
+    target = RunDirectory(tmp_path / "fork")
+    target.write_config(CONFIGS[0], [])
+    copy_checkpoint(runs[0], 6, target)
+    params, _ = restore_params(target)
+    jax.tree.map(np.testing.assert_array_equal, params, state_at(6)[1].params)
+
+
 def test_a_copy_for_another_run_is_whole_and_stays_checked(runs, tmp_path):
     target = RunDirectory(tmp_path / "fork")
     longer = dataclasses.replace(CONFIGS[0].train, num_steps=40)

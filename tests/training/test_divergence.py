@@ -1,6 +1,5 @@
 """A run whose loss is not finite any more is frozen, said and stopped; its neighbours go on."""
 
-import functools
 import json
 import shutil
 
@@ -13,13 +12,16 @@ from configs import find_config
 from data import pipeline
 from experiment import overrides
 from experiment.checkpoint import Checkpoints, DataState, restore_params
+from experiment.mesh import make_global_batch, make_mesh
 from experiment.run import RunDirectory
-from tests.training.test_loop import assert_same_run, one_member
+from experiment.stages import split
+from tests.training.test_loop import assert_same_run
 from training import loop
 from training.divergence import DivergedError
 from training.loop import train
+from training.members import abstract_state, first_state, member_arrays, shardings_of
 from training.plan import make_plan
-from training.step import train_step
+from training.step import compile_step
 from training.sweep import train_sweep
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -38,16 +40,20 @@ def test_a_state_is_frozen_by_updates_skipped_in_a_row_and_by_no_others(tiny):
     good = next(pipeline.make_batches(pipeline.open_data(tiny.data), start_step=0))
     good.pop("row_hash")
     bad = good | {"loss_mask": np.full_like(good["loss_mask"], np.nan)}
-    step_fn = jax.jit(functools.partial(train_step, tiny))
+    mesh, size = make_mesh(tiny, 1), tiny.data.batch_size
+    good, bad = (make_global_batch(batch, mesh, size, range(size)) for batch in (good, bad))
+    member, shardings = member_arrays(split(tiny)[:1]), shardings_of(abstract_state(tiny, 1, mesh))
+    step_fn = compile_step(tiny, 1, mesh, shardings)  # the same that runs of `tiny` have
 
     def after(batches):
-        state, member = one_member(tiny)
+        state = first_state([tiny], shardings)
         counts, changed = [], []
         for batch in batches:
-            before = state
-            state, scalars = step_fn(state, member, batch, np.int32(3))
+            before = jax.tree.map(np.array, state[:2])
+            with jax.set_mesh(mesh):
+                state, scalars = step_fn(state, member, batch, np.int32(3))
             counts.append(int(scalars["skipped"]))
-            pairs = zip(jax.tree.leaves(before[:2]), jax.tree.leaves(state[:2]), strict=True)
+            pairs = zip(jax.tree.leaves(before), jax.tree.leaves(state[:2]), strict=True)
             changed.append(any(not np.array_equal(*pair) for pair in pairs))
         return counts, changed
 
