@@ -41,6 +41,8 @@ def initialize(arguments: argparse.Namespace) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"the other processes of this run were not found ({reason})") from error
+    # Who is late for the first collective by half a minute ends them all, and data take longer.
+    barrier("all processes are here")
 
 
 def is_primary_host() -> bool:

@@ -151,7 +151,7 @@ def put(tree: Any, shardings: Any) -> Any:
 
 def device_memory() -> int | None:
     """Bytes of all devices together (of CPUs: of their machines); None where nobody says."""
-    of_one = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    of_one = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     if of_one is not None:
         return of_one * jax.device_count()
     names = "SC_PHYS_PAGES", "SC_PAGE_SIZE"

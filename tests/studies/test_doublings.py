@@ -115,6 +115,6 @@ def test_fork_leaves_a_target_alone_and_needs_a_checkpoint(tmp_path):
     target.path.mkdir()
     fork(RunDirectory(tmp_path / "none"), target, TINY)
     assert not list(target.path.iterdir())
-    with pytest.raises(ValueError, match="none is not a run directory"):
+    with pytest.raises(ValueError, match="no checkpoint"):
         fork(RunDirectory(tmp_path / "none"), RunDirectory(tmp_path / "new"), TINY)
     assert not (tmp_path / "new").exists()
