@@ -34,9 +34,9 @@ class ByDistance:
       gap_LNM, gap_low_LNM, gap_high_LNM: the series.
       sees_LM: whether a query of the layer sees that far at all, by its window.
       zero_LN, zero_low_LN, zero_high_LN: tokens, the first distance at which it is no longer
-        positive, or not seen; inf if there is none among `distances_M`, 0 if it never is.
+        positive, or not seen; inf if there is none among `distances_M`, 0 if it is not at 1 token.
       match_LNM: mean logit of a matching key, as a series.
-      other_LN: mean logit of keys that do not match, wherever they stand; 0 is no reference.
+      other_LN: mean logit of keys that do not match, wherever they stand.
       spread_LN: standard deviation of these around it.
       num_others: that a question could be mistaken for, on average.
     """
