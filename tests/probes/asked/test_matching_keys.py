@@ -9,7 +9,7 @@ from configs import find_config
 from configs.changes import change
 from model import rotary as rotary_lib
 from model.transformer import Inside
-from probes.by_distance import ByDistance, by_distance
+from probes.asked.matching_keys import MatchingKeys, matching_keys
 from probes.inside import Capture
 from probes.questions import Questions
 from theory import capability
@@ -47,12 +47,16 @@ def planted(
     return inside, Questions(np.arange(B), query_Q, key_Q, np.sort(places, axis=1))
 
 
+def looked(inside: Capture, questions: Questions) -> MatchingKeys:
+    return matching_keys(inside, questions, np.ones(B, bool))
+
+
 def inv_freq(base: float = 10) -> np.ndarray:
     return base ** (-np.arange(R) / R)
 
 
-def probed(z_R: np.ndarray, noise: float, rotary: str = "rope(base=10)") -> ByDistance:
-    return by_distance(*planted(z_R, noise, rotary))
+def probed(z_R: np.ndarray, noise: float, rotary: str = "rope(base=10)") -> MatchingKeys:
+    return looked(*planted(z_R, noise, rotary))
 
 
 @pytest.mark.parametrize("r", [3, 17])
@@ -85,7 +89,7 @@ def test_unrotated_pairs_gain_the_same_everywhere():
 
 def test_a_window_ends_every_advantage():
     """21 tokens, the query's own included: at distance 20 it sees a key, at 21 none."""
-    found = by_distance(*planted(np.ones(R), noise=0.1, rotary="nope", window=21))
+    found = looked(*planted(np.ones(R), noise=0.1, rotary="nope", window=21))
     assert found.zero_LN.tolist() == [[21.0, 21.0]]
     assert found.alone(0, 0) == [(1, 20)]
 
@@ -106,7 +110,7 @@ def test_zero_has_an_interval_that_covers_it():
 
 def test_accuracy_is_how_often_the_match_is_on_top():
     inside, questions = planted(1.2 * np.ones(R), noise=1.0, rotary="nope")
-    found = by_distance(inside, questions)
+    found = looked(inside, questions)
     # Counted: the logits themselves, of the match and of the others before the query.
     logits_BNTS = np.concatenate([np.asarray(part) for _, part in inside.chunks(0)], axis=2)
     right = []

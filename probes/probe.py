@@ -1,0 +1,81 @@
+"""What every probe is: a question put to one run, whose answer is arrays that can be drawn."""
+
+import abc
+import dataclasses
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from data.files import write_atomically
+from probes.subject import Subject
+from settings.folders import name_of
+
+P = TypeVar("P", bound="Probe")
+
+
+class Number(NamedTuple):
+    """One number of a run, with its 95% interval over documents where it has one."""
+
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Probe(abc.ABC):
+    """What was found in one run at one checkpoint; one subclass a file of `probes.asked`.
+
+    A subclass is a frozen dataclass whose fields are arrays or numbers, with their units in its
+    docstring; the first line of that is what help says of it.
+
+    Attributes:
+      title: of its part of the page.
+      caption: under its figure.
+      by_default: whether it is asked where none is named: it takes seconds.
+    """
+
+    title: ClassVar[str]
+    caption: ClassVar[str]
+    by_default: ClassVar[bool] = False
+
+    @classmethod
+    @abc.abstractmethod
+    def look(cls: type[P], subject: Subject) -> P:
+        """Asks a run. Raises ValueError where this cannot be asked of it."""
+
+    @abc.abstractmethod
+    def numbers(self) -> dict[str, Number]:
+        """Of the run as a whole, by what they are called, with units: comparable over seeds."""
+
+    def lines(self) -> list[dict[str, str]]:
+        """A table, a line a head or the like: cells by head of column."""
+        return []
+
+    @classmethod
+    @abc.abstractmethod
+    def plot(cls: type[P], found: Mapping[str, Sequence[P]]) -> Figure:
+        """Members side by side: by label what was found in each of its seeds."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As the command line has it: its file's."""
+        return name_of(cls)
+
+    def save(self, run: Path, **more: Any) -> Path:
+        """Writes the arrays to probes/NAME.npz of a run directory, with what else is given."""
+        path = run / "probes" / f"{self.name()}.npz"
+        path.parent.mkdir(exist_ok=True)
+        buffer = io.BytesIO()
+        arrays = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        np.savez(buffer, **arrays, **more)
+        write_atomically(path, buffer.getvalue())
+        return path
+
+
+def heads(shape_LN: tuple[int, int]) -> list[tuple[int, int]]:
+    """(layer, head) of all heads, in order."""
+    return [(layer, head) for layer in range(shape_LN[0]) for head in range(shape_LN[1])]
