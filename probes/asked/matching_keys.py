@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from evals.estimate.bins import fine_bin_number
 from probes.figures import COLORS, DASHES, first_column, head_handles, panels
 from probes.inside import Capture
+from probes.intervals import INTERVAL, resamples
 from probes.probe import Number, Probe, heads
 from probes.questions import Questions
 from probes.subject import Subject
@@ -30,8 +31,6 @@ from reporting.looks import FAINT, INK
 from reporting.style import handle, token_axis
 from theory import capability
 
-_RESAMPLES = 400
-_INTERVAL = 2.5, 97.5  # percent
 _FEWEST = 30  # questions a dot stands for
 
 
@@ -306,14 +305,12 @@ def _of_layer(sums: _Sums, inv_freq_NR: np.ndarray, sees_M: np.ndarray) -> dict[
     def series(z_CNR: np.ndarray) -> np.ndarray:
         return np.einsum("cnr,nrm->cnm", z_CNR, turns_NRM, optimize=True).real
 
-    random = np.random.default_rng(0)
-    drawn_CB = random.multinomial(num_documents, [1 / num_documents] * num_documents, _RESAMPLES)
     match_1NR, gap_1NR = means(np.ones((1, num_documents)))
-    gaps_CNM = series(means(drawn_CB)[1])
+    gaps_CNM = series(means(resamples(num_documents))[1])
     gap_NM = series(gap_1NR)[0]
-    low_NM, high_NM = np.percentile(gaps_CNM, _INTERVAL, axis=0)
+    low_NM, high_NM = np.percentile(gaps_CNM, INTERVAL, axis=0)
     # Without interpolation: between a distance and "none" there is no number.
-    low_N, high_N = np.percentile(_zero(gaps_CNM * sees_M), _INTERVAL, axis=0, method="nearest")
+    low_N, high_N = np.percentile(_zero(gaps_CNM * sees_M), INTERVAL, axis=0, method="nearest")
     num_others = sums.num_other_B.sum()
     other_N = sums.logit_BN.sum(axis=0) / num_others
     return {
