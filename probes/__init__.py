@@ -8,6 +8,18 @@ inside.weights(layer=0)                                 # [B, N, T, S]
 inside.logits(layer=0, rotary=rotary.parse("rope(base=1e4)"))    # the same q and k, turned else
 """
 
-from probes.inside import Capture, capture
+import functools
 
-__all__ = ["Capture", "capture"]
+import probes.asked
+from probes.inside import Capture, capture
+from probes.probe import Probe
+from probes.subject import Subject
+from settings.folders import classes_in
+
+__all__ = ["Capture", "Probe", "Subject", "all_probes", "capture"]
+
+
+@functools.cache
+def all_probes() -> dict[str, type[Probe]]:
+    """Every probe by the name of its file in `probes.asked`."""
+    return classes_in(probes.asked, Probe)

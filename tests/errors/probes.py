@@ -4,7 +4,7 @@ import numpy as np
 
 from configs import find_config
 from experiment import load
-from probes.by_distance import by_distance
+from probes.asked.matching_keys import matching_keys
 from probes.inside import Capture, Inside
 from probes.questions import Questions, ask
 from tests.errors.table import Row
@@ -31,6 +31,16 @@ ROWS = [
     Row("-m probes run --step 7", "run has no checkpoint of step 7; it has [1, 2]", run=True),
     Row("-m probes run --documents 0", "documents must be at least 1, got 0", run=True),
     Row(
+        "-m probes run --probes matching_kyes",
+        "no probe 'matching_kyes': did you mean 'matching_keys'? (valid: {})",
+        run=True,
+    ),
+    Row(
+        "-m probes run --out run",
+        "--out run is a folder; write --out run/inside.html",
+        run=True,
+    ),
+    Row(
         "-m probes run --length 3",
         "kv does not fit length=3; the shortest that works with this tokenizer is 4",
         run=True,
@@ -42,7 +52,7 @@ ROWS = [
     ),
     Row(lambda: captured().logits(2), "no layer 2: layers are 0 to 1"),
     Row(
-        lambda: by_distance(captured(), ALONE),
+        lambda: matching_keys(captured(), ALONE, np.ones(1, bool)),
         "no question with another key before it: ask more or longer documents",
     ),
 ]
