@@ -9,6 +9,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -222,7 +223,7 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     if tuple(map(int, sentencepiece.__version__.split(".")[:3])) < (0, 2, 3):
         # It aborts where a required character does not occur. One by itself is joined to nothing.
         parts += sorted(ascii_pieces - counts.keys())
-    options = dict(
+    options: dict[str, Any] = dict(
         model_type="bpe",
         vocab_size=vocab_size,
         character_coverage=1.0,  # of what is left: the trainer accepts no less than 0.98
