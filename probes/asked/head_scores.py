@@ -30,8 +30,7 @@ from experiment.loaded import LoadedRun
 from model import transformer
 from probes.figures import COLORS, first_column, head_handles, panels
 from probes.inside import Capture, capture
-from probes.intervals import over_documents
-from probes.probe import Number, Probe, heads
+from probes.probe import Number, Probe, heads, over_documents
 from probes.questions import Questions
 from probes.subject import Subject
 from reporting.looks import FAINT, INK
@@ -123,7 +122,7 @@ class HeadScores(Probe):
                 "entropy (nats)": f"{self.entropy_3LN[0, layer, head]:.3g}",
                 "distance (tokens)": f"{self.distance_3LN[0, layer, head]:.3g}",
             }
-            for layer, head in heads(self.random_LN.shape)
+            for layer, head in heads(self.random_LN)
         ]
 
     @classmethod
@@ -148,7 +147,7 @@ class HeadScores(Probe):
         return figure
 
     def _draw(self, above: Axes, below: Axes) -> None:
-        places = heads(self.random_LN.shape)
+        places = heads(self.random_LN)
         aside = np.linspace(-0.3, 0.3, len(places)) if len(places) > 1 else [0.0]
         shares = self.shares
         for place, color, x in zip(places, COLORS * len(places), aside, strict=False):

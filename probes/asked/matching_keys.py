@@ -23,8 +23,7 @@ from matplotlib.figure import Figure
 from evals.estimate.bins import fine_bin_number
 from probes.figures import COLORS, DASHES, first_column, head_handles, panels
 from probes.inside import Capture
-from probes.intervals import INTERVAL, resamples
-from probes.probe import Number, Probe, heads
+from probes.probe import INTERVAL, Number, Probe, complex_pairs, heads, resampled
 from probes.questions import Questions
 from probes.subject import Subject
 from reporting.looks import FAINT, INK
@@ -133,7 +132,7 @@ class MatchingKeys(Probe):
 
     def lines(self) -> list[dict[str, str]]:
         """A line a head."""
-        return [self._line(layer, head) for layer, head in heads(self.zero_LN.shape)]
+        return [self._line(layer, head) for layer, head in heads(self.zero_LN)]
 
     def _line(self, layer: int, head: int) -> dict[str, str]:
         zero, low, high = (
@@ -176,7 +175,7 @@ class MatchingKeys(Probe):
         return figure
 
     def _draw(self, above: Axes, below: Axes) -> None:
-        places = heads(self.zero_LN.shape)
+        places = heads(self.zero_LN)
         for (layer, head), color in zip(places, COLORS * len(places), strict=False):
             above.plot(self.distances_M, self.d_prime[layer, head], color=color, lw=1.4)
             zero = self.zero_LN[layer, head]
@@ -252,7 +251,7 @@ class _Sums(NamedTuple):
 def _sums(inside: Capture, questions: Questions, layer: int, inv_freq_NR: np.ndarray) -> _Sums:
     q_BTNH, k_BSKH = (np.asarray(each, np.float64) for each in inside.rotated(layer))
     k_BSNH = np.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
-    q_BTNR, k_BSNR = _complex(q_BTNH), _complex(k_BSNH)
+    q_BTNR, k_BSNR = complex_pairs(q_BTNH), complex_pairs(k_BSNH)
     others_QP = questions.others()
     found = []
     for row in range(len(q_BTNR)):
@@ -279,12 +278,6 @@ def _sums(inside: Capture, questions: Questions, layer: int, inv_freq_NR: np.nda
     return _Sums(*map(np.stack, zip(*found, strict=True)))
 
 
-def _complex(x: np.ndarray) -> np.ndarray:
-    """Each pair of features as one number, whose argument rotation adds to."""
-    first, second = np.split(x, 2, axis=-1)
-    return first + 1j * second
-
-
 def _turn(positions: np.ndarray, inv_freq_NR: np.ndarray) -> np.ndarray:
     return np.exp(1j * positions[:, None, None] * inv_freq_NR)
 
@@ -305,8 +298,9 @@ def _of_layer(sums: _Sums, inv_freq_NR: np.ndarray, sees_M: np.ndarray) -> dict[
     def series(z_CNR: np.ndarray) -> np.ndarray:
         return np.einsum("cnr,nrm->cnm", z_CNR, turns_NRM, optimize=True).real
 
+    drawn_CB = resampled(num_documents)
     match_1NR, gap_1NR = means(np.ones((1, num_documents)))
-    gaps_CNM = series(means(resamples(num_documents))[1])
+    gaps_CNM = series(means(drawn_CB)[1])
     gap_NM = series(gap_1NR)[0]
     low_NM, high_NM = np.percentile(gaps_CNM, INTERVAL, axis=0)
     # Without interpolation: between a distance and "none" there is no number.

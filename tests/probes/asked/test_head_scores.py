@@ -7,7 +7,7 @@ import pytest
 
 from probes.asked.head_scores import HeadScores, head_scores, retrieval
 from probes.questions import Questions
-from tests.probes.made import captured
+from tests.probes.helpers import holding
 
 T, N = 64, 50
 SURE = 100.0  # a logit that leaves nothing to the others
@@ -19,28 +19,29 @@ ALL = np.ones(3, bool)
 
 
 def one_hot(x_BT: np.ndarray, size: int) -> np.ndarray:
-    """Features `[B, T, 1, size]` whose products are SURE where numbers are equal, else 0."""
-    return math.sqrt(SURE * math.sqrt(size)) * np.eye(size)[x_BT][:, :, None]
+    """Pairs `[B, T, 1, size]` whose products are SURE where numbers are equal, else 0."""
+    return math.sqrt(SURE * math.sqrt(2 * size)) * np.eye(size)[x_BT][:, :, None]
 
 
 def looking_back(distance_BT: np.ndarray | int):
     """A head that finds the key so many tokens before the query; the first where there is none."""
     places_BT = np.tile(np.arange(T), (3, 1))
-    return captured(
-        one_hot(np.maximum(places_BT - distance_BT, 0), T),
-        one_hot(places_BT, T),
-    )
+    keys_BT = np.maximum(places_BT - distance_BT, 0)
+    return holding(one_hot(keys_BT, T), one_hot(places_BT, T), "nope")
+
+
+def nothing(rows: int, length: int, *, heads: int = 1, window: int | None = None):
+    """Heads that know nothing: every logit is 0."""
+    return holding(*np.zeros((2, rows, length, heads, 4)), "nope", window)
 
 
 def found(inside, repeated=None) -> HeadScores:
-    repeated = captured(*np.zeros((2, 1, 2 * N, 1, 4))) if repeated is None else repeated
-    return head_scores(inside, ASKED, ALL, repeated, inside)
+    return head_scores(inside, ASKED, ALL, repeated or nothing(1, 2 * N), inside)
 
 
 @pytest.mark.parametrize("window", [None, 21])
 def test_equal_weights(window):
-    nothing = captured(*np.zeros((2, 3, T, 2, 4)), window=window)
-    scores = found(nothing)
+    scores = found(nothing(3, T, heads=2, window=window), nothing(1, 2 * N, heads=2))
     # Over 1 / (tokens that a query sees), by hand.
     seen_T = np.minimum(np.arange(T) + 1, window or T)
     expected = {
@@ -83,10 +84,10 @@ def test_an_induction_head_matches_prefixes():
     ids_BT = np.tile(np.stack([np.random.default_rng(i).permutation(N) for i in range(3)]), 2)
     before_BS = np.roll(ids_BT, 1, axis=1)
     before_BS[:, 0] = N  # nothing stands before the first
-    repeated = captured(one_hot(ids_BT, N + 2), one_hot(before_BS, N + 2))
+    repeated = holding(one_hot(ids_BT, N + 2), one_hot(before_BS, N + 2), "nope")
     assert found(looking_back(1), repeated).prefix_3LN == pytest.approx(1)
     # One that finds its own token's last occurrence finds none that follows it.
-    copies = captured(one_hot(ids_BT, N + 2), one_hot(ids_BT, N + 2))
+    copies = holding(one_hot(ids_BT, N + 2), one_hot(ids_BT, N + 2), "nope")
     assert found(looking_back(1), copies).prefix_3LN == pytest.approx(0)
 
 
@@ -108,9 +109,9 @@ def test_retrieval_counts_what_is_answered_right():
 
 
 def test_of_several_heads_the_highest_is_told():
-    q_BTNH, k_BSNH = one_hot(np.tile(np.arange(T), (3, 1)), T), np.zeros((3, T, 1, T))
-    both = captured(np.repeat(q_BTNH, 2, axis=2), np.concatenate([k_BSNH, q_BTNH], axis=2))
-    scores = found(both, captured(*np.zeros((2, 1, 2 * N, 2, 4))))
+    q_BTNR, k_BTNR = one_hot(np.tile(np.arange(T), (3, 1)), T), np.zeros((3, T, 1, T))
+    both = holding(np.repeat(q_BTNR, 2, axis=2), np.concatenate([k_BTNR, q_BTNR], axis=2), "nope")
+    scores = found(both, nothing(1, 2 * N, heads=2))
     assert scores.previous_3LN[0] == pytest.approx(np.array([[0.0594, 0]]), abs=1e-4)
     highest = scores.numbers()["previous token, highest head"]
     assert highest == pytest.approx(scores.previous_3LN[:, 0, 0])
@@ -119,7 +120,7 @@ def test_of_several_heads_the_highest_is_told():
 
 def test_a_model_that_answers_nothing_has_scores_all_the_same():
     inside = looking_back(1)
-    repeated = captured(*np.zeros((2, 1, 2 * N, 1, 4)))
+    repeated = nothing(1, 2 * N)
     scores = head_scores(inside, ASKED, ~ALL, repeated, inside)
     assert np.isnan(scores.numbers()["retrieval, highest head"].value)
     assert scores.numbers()["previous token, highest head"].value == pytest.approx(1)

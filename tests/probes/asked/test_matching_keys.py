@@ -8,7 +8,7 @@ import pytest
 from probes.asked.matching_keys import MatchingKeys, matching_keys
 from probes.inside import Capture
 from probes.questions import Questions
-from tests.probes.made import captured
+from tests.probes.helpers import holding
 from theory import capability
 
 B, T, N, R, P = 200, 64, 2, 8, 9
@@ -24,9 +24,7 @@ def planted(
     query_Q = random.integers(key_Q + 1, T)
     k_BSNR = noise * (random.normal(size=(B, T, N, R)) + 1j * random.normal(size=(B, T, N, R)))
     k_BSNR[np.arange(B), key_Q] += np.conj(z_R)
-    q_BTNR = np.ones((B, T, N, R), complex)
-    q_BTNH, k_BSNH = (np.concatenate([x.real, x.imag], axis=-1) for x in (q_BTNR, k_BSNR))
-    inside = captured(q_BTNH, k_BSNH, rotary=rotary, window=window)
+    inside = holding(np.ones((B, T, N, R)), k_BSNR, rotary, window)
     return inside, Questions(np.arange(B), query_Q, key_Q, np.sort(places, axis=1))
 
 
