@@ -70,7 +70,7 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
 def write_items(
     run: RunDirectory, step: int, items: Mapping[str, Any], arrays: Mapping[str, str]
 ) -> None:
-    """The items `data` and `config`, and `digests` of them and of `arrays`, as orbax writes them."""
+    """Items `data` and `config`, and `digests` of them and of `arrays`, as orbax writes them."""
     for name, item in {**items, "digests": digest_item(arrays, items)}.items():
         path = _item_path(folder_of(run, step), name)
         path.parent.mkdir()
