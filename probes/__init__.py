@@ -9,5 +9,6 @@ inside.logits(layer=0, rotary=rotary.parse("rope(base=1e4)"))    # the same q an
 """
 
 from probes.inside import Capture, capture
+from probes.viewer import View, view
 
-__all__ = ["Capture", "capture"]
+__all__ = ["Capture", "View", "capture", "view"]
