@@ -8,6 +8,12 @@ RUN ?= runs/demo
 HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0
 # What JAX's version asks for. Apart from the rest: JAX would look for a TPU in every process.
 LIBTPU ?= libtpu==0.0.42.1
+# Colab has Python 3.13. What pyenv puts in its place, where it is not set, does not start.
+COLAB_PYTHON ?= $(shell for python in python3.13 $(HOME)/.pyenv/versions/3.13*/bin/python \
+  python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python $(PYTHON); do \
+  $$python -c '' 2>/dev/null && echo $$python && break; done)
+COLAB := $(VENV)-colab
+COLAB_TESTS ?= tests/test_colab.py tests/notebooks tests/model tests/data tests/experiment tests/evals
 
 # XLA takes a step's scratch memory anew each time; in 2 MiB pages that costs a quarter less time on
 # a CPU (benchmarks/README.md). Ignored where glibc does not know it.
@@ -15,7 +21,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 REV ?= HEAD
 
-.PHONY: help setup demo test test-fast test-all test-hf test-tpu compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-tpu test-colab compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 12
@@ -37,14 +43,14 @@ demo: setup  ## train eight small models, measure how far each sees, draw the fi
 	$(PY) report.py $(RUN)
 
 test: setup  ## the whole suite
-	$(PY) -m pytest -n 2 --dist loadfile -m "not hf and not long"
+	$(PY) -m pytest -n 2 --dist loadfile -m "not (hf or long or colab)"
 
 test-fast: setup  ## what takes seconds; compiled quickly, not well
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist loadfile -m "not hf and not slow and not long"
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist loadfile -m "not (hf or slow or long or colab)"
 
-test-all: setup  ## the suite, what samples for minutes, then test-hf and test-tpu
-	$(PY) -m pytest -n 2 --dist loadfile -m "not hf"
-	$(MAKE) test-hf test-tpu
+test-all: setup  ## the suite, what samples for minutes, then the test-* below
+	$(PY) -m pytest -n 2 --dist loadfile -m "not (hf or colab)"
+	$(MAKE) test-hf test-tpu test-colab
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -63,6 +69,17 @@ $(VENV)-libtpu/.installed:
 test-tpu: setup $(VENV)-libtpu/.installed  ## compile for TPUs that are not here (installs libtpu)
 	PYTHONPATH=$(VENV)-libtpu $(PY) -m pytest tests/tpu/test_aot.py
 
+$(COLAB)/.installed: notebooks/colab.lock
+	@echo "installing what Colab has into $(COLAB), with $(COLAB_PYTHON)"
+	@rm -rf $(COLAB)
+	@$(COLAB_PYTHON) -m venv $(COLAB)
+	@$(COLAB)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
+	@touch $@
+
+test-colab: $(COLAB)/.installed  ## with the versions that Colab has (installs them)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(COLAB)/bin/python -m pytest -n 2 --dist loadfile \
+	  -m "colab or not (slow or long or hf)" $(COLAB_TESTS)
+
 compare: setup  ## train `tiny` with REV's code and with the tree's: bit-equal?
 	$(PY) tests/compare.py $(REV)
 
@@ -79,6 +96,9 @@ lock:  ## resolve requirements.lock again (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --extra dev --custom-compile-command "make lock" \
 	  pyproject.toml -o requirements.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --exclude-newer 2026-08-31 --custom-compile-command "make lock" \
+	  notebooks/colab.in notebooks/jupyter.in -o notebooks/colab.lock
 
-clean:  ## remove the virtual environment and caches; runs/ stays
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+clean:  ## remove the virtual environments and caches; runs/ stays
+	rm -rf $(VENV) $(VENV)-* .pytest_cache .ruff_cache .hypothesis

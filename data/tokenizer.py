@@ -2,18 +2,19 @@
 
 import functools
 import hashlib
+import io
 import itertools
 import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from data.bpe import train_bpe
 from data.files import DamagedError
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
@@ -218,7 +219,12 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
         alphabet.add(character)
         covered += count
     others = re.compile(f"[^{re.escape(''.join(sorted(alphabet)))}]+")
-    options = dict(
+    parts = [part for line in lines for part in others.split(line) if part]
+    if tuple(map(int, sentencepiece.__version__.split(".")[:3])) < (0, 2, 3):
+        # It aborts where a required character does not occur. One by itself is joined to nothing.
+        parts += sorted(ascii_pieces - counts.keys())
+    options: dict[str, Any] = dict(
+        model_type="bpe",
         vocab_size=vocab_size,
         character_coverage=1.0,  # of what is left: the trainer accepts no less than 0.98
         required_chars="".join(sorted(ascii_pieces)),
@@ -232,12 +238,15 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
         max_sentence_length=8 * _TRAINING_LINE,
         minloglevel=2,
     )
+    model = io.BytesIO()
     try:
-        model = train_bpe((part for line in lines for part in others.split(line) if part), options)
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(parts), model_writer=model, **options
+        )
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1]
         raise ValueError(f"vocab_size={vocab_size} does not suit this text: {reason}") from None
-    Path(path).write_bytes(model)
+    Path(path).write_bytes(model.getvalue())
 
 
 def _training_lines(text: str) -> Iterator[str]:

@@ -152,7 +152,7 @@ class Group:
         documents = asked.documents
         scores = score(self._network, self._candidates, documents, asked.length, advance=advance)
         return [
-            _rows(member, rotary, asked, AnswerScores(*fields))
+            to_rows(member, rotary, asked, AnswerScores(*fields))
             for (member, rotary), *fields in zip(self.owners, *scores, strict=True)
         ]
 
@@ -376,8 +376,8 @@ def _questions(member: Loaded, options: Options, notice: Callable[[str], None]) 
     return questions
 
 
-def _rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScores) -> Rows:
-    """Columns of one member's answers under one variant."""
+def to_rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScores) -> Rows:
+    """Result rows of one member's answers under one variant."""
     documents = asked.documents
     answers = np.concatenate([document.answers for document in documents])
 

@@ -159,7 +159,7 @@ def parameter_axes(config: ModelConfig) -> Params:
 
     def axes(path, variable):
         stacked = ("layers",) if path[0] == "blocks" else ()
-        return stacked + tuple(variable.get_metadata("axes"))
+        return stacked + tuple(variable.get_metadata()["axes"])
 
     leaves = {path: axes(path, variable) for path, variable in state.flat_state()}
     return nnx.traversals.unflatten_mapping(leaves)

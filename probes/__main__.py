@@ -1,15 +1,16 @@
 """Looks into trained models: python -m probes RUN_OR_SWEEP_DIR [RUN_OR_SWEEP_DIR ...]
 
-Asks every member the questions of key-value recall and captures its queries and keys. Of each head:
-by how much the key that matches stands out at every distance, where that advantage ends, which
-window filter of the theory it is most like, and at which distances it would answer by itself.
-Writes the figure, and the arrays of each member (`probes/by_distance.npz` in its directory).
+Asks every member the questions of key-value recall, captures its queries and keys before rotation,
+and puts the probes' questions to them. Writes arrays into each run (probes/NAME.npz), and one page
+with the figures (probes/inside.html in the first directory). Members that differ in their seed
+only are shown as one.
+
+probes:
 """
 
 import argparse
-import dataclasses
-import io
-import math
+import collections
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,25 +19,32 @@ from rich.console import Console
 from rich.table import Table
 
 from settings.commands import Parser
+from settings.messages import nearest, quoted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = Parser(
         prog="python -m probes",
-        description=__doc__,
+        description=str(__doc__) + (_probes_said() if {"-h", "--help"} & set(arguments) else ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("dirs", nargs="+", type=Path, metavar="RUN_OR_SWEEP_DIR")
-    parser.add_argument("--documents", type=int, default=256, metavar="N", help="default 256")
+    parser.add_argument(
+        "--probes", metavar="A,B,...", help="which; default: those marked *, which take seconds"
+    )
+    parser.add_argument(
+        "--documents", type=int, metavar="N", help="default 256, or as many as a GiB holds"
+    )
     parser.add_argument("--length", type=int, metavar="TOKENS", help="default: as trained")
     parser.add_argument("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE.png", help="default: matching_keys.png in the first DIR"
+        "--out", type=Path, metavar="FILE.html", help="default: probes/inside.html in the first DIR"
     )
     args = parser.parse_args(arguments)
     try:
-        look(args, Console(stderr=True))
+        look(args, shlex.join(["python", "-m", "probes", *arguments]))
     except (ValueError, OSError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:
@@ -44,59 +52,67 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def look(args: argparse.Namespace, console: Console) -> None:
-    """Captures, measures and draws what the command line names."""
-    # After parsing: --help needs none of JAX and matplotlib.
-    import matplotlib
-    import numpy as np
+def _probes_said() -> str:
+    from probes import all_probes
 
-    from data.files import write_atomically
+    return "".join(
+        f"  {name:18}{'*' if probe.by_default else ' '} {(probe.__doc__ or '').splitlines()[0]}\n"
+        for name, probe in all_probes().items()
+    )
+
+
+def look(args: argparse.Namespace, command: str) -> None:
+    """Puts the questions, writes arrays and the page."""
+    # After parsing: --help needs none of JAX.
     from experiment import load
     from experiment.run import find_runs
-    from probes.by_distance import by_distance
-    from probes.figures import matching_keys
-    from probes.questions import answered, ask
-    from reporting.looks import STYLE
+    from probes import all_probes, page
+    from probes.subject import Subject
+    from reporting import members as members_lib
 
-    found = {}
-    for run in find_runs(args.dirs):
-        with console.status(f"looking into {run.name}"):
-            loaded = load(run.path, args.step)
-            inside, questions = ask(loaded, documents=args.documents, length=args.length)
-            by = by_distance(inside, questions)
-            right_Q = answered(inside, questions)
-        found[run.name] = by, questions, right_Q
-        arrays = {field.name: getattr(by, field.name) for field in dataclasses.fields(by)}
-        buffer = io.BytesIO()
-        np.savez(buffer, step=loaded.step, **arrays)
-        (run.path / "probes").mkdir(exist_ok=True)
-        write_atomically(run.path / "probes" / "by_distance.npz", buffer.getvalue())
-        Console().print(_table(run.name, by, right_Q.mean()))
-    matplotlib.use("Agg")  # a file needs no display
-    out = args.out or args.dirs[0] / "matching_keys.png"
-    with matplotlib.rc_context(STYLE):
-        matching_keys(found).savefig(out)
+    chosen = _chosen(args.probes, all_probes())
+    members = members_lib.read(find_runs(args.dirs))
+    out = args.out or args.dirs[0] / "probes" / "inside.html"
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder; write --out {out / 'inside.html'}")
+    console = Console(stderr=True)
+    found = {probe: collections.defaultdict(list) for probe in chosen}
+    for member in members:
+        for run in member.runs:
+            options = dict(length=args.length, documents=args.documents)
+            subject = Subject(run=load(run.path, args.step), **options)
+            for probe in chosen:
+                with console.status(f"{run.name}: {probe.name()}"):
+                    result = probe.look(subject)
+                result.save(run.path, step=subject.run.step)
+                found[probe][member.label].append(result)
+                if lines := result.lines():
+                    Console().print(_table(f"{run.name}: {probe.title}", lines))
+    page.write(found, members, out, command)
     print(out)
 
 
-def _table(name: str, by, right: float) -> Table:
-    """A line a head."""
-    table = Table(title=f"{name}: {right:.0%} answered right", title_justify="left", box=None)
-    for column in ("layer", "head", "advantage ends [95% CI]", "like a window of", "alone answers"):
+def _chosen(names: str | None, known: dict[str, type]) -> list[type]:
+    """The probes that a command line names.
+
+    Raises:
+      ValueError: for one that does not exist.
+    """
+    if names is None:
+        return [probe for probe in known.values() if probe.by_default]
+    for name in names.split(","):
+        if name not in known:
+            raise ValueError(f"no probe {quoted(name)}: {nearest(name, known)}")
+    return [known[name] for name in names.split(",")]
+
+
+def _table(title: str, lines: list[dict[str, str]]) -> Table:
+    table = Table(title=title, title_justify="left", box=None)
+    for column in lines[0]:
         table.add_column(column, justify="right")
-    for layer, zeros_N in enumerate(by.zero_LN):
-        for head, zero in enumerate(zeros_N):
-            low, high = by.zero_low_LN[layer, head], by.zero_high_LN[layer, head]
-            length, cosine = by.window(layer, head)
-            ends = f"{_tokens(zero, by)} [{_tokens(low, by)}, {_tokens(high, by)}]"
-            alone = ", ".join(f"{first}-{last}" for first, last in by.alone(layer, head))
-            window = f"{length} (cosine {cosine:.2f})"
-            table.add_row(str(layer), str(head), ends, window, alone or "nothing")
+    for line in lines:
+        table.add_row(*line.values())
     return table
-
-
-def _tokens(distance: float, by) -> str:
-    return f"> {by.distances_M[-1]}" if math.isinf(distance) else f"{distance:.3g}"
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Nothing of size T x S is kept: logits and weights are made for the queries that 
 import dataclasses
 import functools
 import math
+import warnings
 from collections.abc import Iterator
 
 import jax
@@ -161,8 +162,16 @@ def capture(
 
     Raises:
       ValueError: if `tokens` are no ids of this model.
+
+    Warns where rows are longer than those the model was trained on.
     """
     tokens_BT = run.as_tokens(tokens)
+    context_length = run.config.data.context_length
+    if tokens_BT.shape[1] > context_length:
+        warnings.warn(
+            f"{tokens_BT.shape[1]} tokens, and the model was trained on rows of {context_length}",
+            stacklevel=2,
+        )
     if positions_BT is None:
         positions_BT = np.broadcast_to(
             np.arange(tokens_BT.shape[1], dtype=np.int32), tokens_BT.shape
@@ -170,7 +179,6 @@ def capture(
     if segment_ids_BT is None:
         segment_ids_BT = np.ones_like(tokens_BT)
     config = dataclasses.replace(run.config.model, compute_dtype="float32", remat="none")
-    context_length = run.config.data.context_length
     table = position_table(config, context_length, tokens_BT.shape[1])
     # Accelerators multiply float32 in fewer bits unless told otherwise.
     with jax.default_matmul_precision("highest"):

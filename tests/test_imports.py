@@ -24,7 +24,7 @@ ALLOWED = {
     | {"zstandard", "rich", "absl", "apache_beam"},  # absl: flags that grain's workers want parsed
     "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb"} | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
-    "probes": {"numpy", "jax", "matplotlib", "rich", "model", "data", "experiment"}
+    "probes": {"numpy", "jax", "scipy", "matplotlib", "rich", "model", "data", "experiment"}
     | {"evals", "theory", "reporting"},
     "configs": {"experiment", "model", "data"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
@@ -38,7 +38,7 @@ ALLOWED = {
     "report": {"reporting", "experiment"},
     "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "training", "model"}
-    | {"theory", "scipy", "evaluate", "evals"}
+    | {"theory", "scipy", "evaluate", "evals", "probes"}
     | {"data", "experiment", "configs"},
 }
 

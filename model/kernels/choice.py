@@ -46,7 +46,7 @@ def choose(
     """
     mesh = jax.sharding.get_abstract_mesh()
     device = getattr(mesh, "abstract_device", None)  # also of a chip that is only compiled for
-    platform = device.platform if device is not None else jax.default_backend()
+    platform = getattr(device, "platform", jax.default_backend())  # jax 0.7's devices have none
     num_devices = mesh.shape.get("sequence", 1)
     on_tpu, on_gpu = platform == "tpu", platform in ("gpu", "cuda")
     if kernel == "xla":

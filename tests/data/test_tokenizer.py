@@ -6,7 +6,6 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import bpe
 from data import tokenizer as tokenizer_lib
 from data.tokenizer import Tokenizer
 from tests.data.helpers import plain_text
@@ -88,13 +87,11 @@ def test_digits_stay_apart_in_text_full_of_numbers(tmp_path):
     assert tokenizer.encode("1999") == tokenizer.digit_ids[[1, 9, 9, 9]].tolist()
 
 
-def test_an_old_sentencepiece_trains_apart(tmp_path, monkeypatch):
-    """To the same model, with the same refusals; how it aborts is in the table of errors."""
-    texts = [plain_text(i) for i in range(50)]
-    tokenizer_lib.train(texts, tmp_path / "here", 550)
-    monkeypatch.setattr(bpe, "_train", lambda *given: 1 / 0)
+def test_an_old_sentencepiece_makes_the_same_model(tmp_path, monkeypatch):
+    """0.2.2 aborts where a printable character does not occur; Colab has it (`make test-colab`)."""
+    texts = [plain_text(i) for i in range(200)]
+    assert "Q" not in "".join(texts)
+    tokenizer_lib.train(texts, tmp_path / "here", 600)
     monkeypatch.setattr(sentencepiece, "__version__", "0.2.2")
-    tokenizer_lib.train(texts, tmp_path / "apart", 550)
-    assert (tmp_path / "apart").read_bytes() == (tmp_path / "here").read_bytes()
-    with pytest.raises(ValueError, match=r"vocab_size=9000 does not suit this text: .*too high"):
-        tokenizer_lib.train(texts, tmp_path / "t", 9000)
+    tokenizer_lib.train(texts, tmp_path / "old", 600)
+    assert (tmp_path / "old").read_bytes() == (tmp_path / "here").read_bytes()

@@ -7,7 +7,6 @@ from pathlib import Path
 from data.config import DataConfig
 from data.prepare import prepare
 from data.store import TokenStore
-from data.tokenizer import train
 from tests.errors.table import Row
 
 
@@ -61,17 +60,6 @@ def read_only(patch):
 def untokenized(patch):
     """Ends a row that goes as far as preparing data."""
     patch.setattr("data.pipeline.prepare", lambda config: 1 / 0)
-
-
-def aborting(patch):
-    """An old SentencePiece, with the last words of 0.2.2 on a small text."""
-    Path("aborts.py").write_text(
-        "import os\n"
-        "os.write(2, b'F0000 11 bpe_model_trainer.cc:45] Check failed: freq > 0 (0 vs. 0)\\n')\n"
-        "os.abort()\n"
-    )
-    patch.setattr("sentencepiece.__version__", "0.2.2")
-    patch.setattr("data.bpe.__file__", "aborts.py")
 
 
 ANEW = "delete made, and it is prepared anew"
@@ -182,12 +170,6 @@ ROWS = [
                 {},
             ),
         )
-    ),
-    Row(
-        lambda: train(["a small text"], "new.model", 600),
-        "sentencepiece 0.2.2 aborts on this text (Check failed: freq > 0 (0 vs. 0)); pip install "
-        "'sentencepiece>=0.2.3'",
-        given=aborting,
     ),
     Row(
         prepare_text,

@@ -10,10 +10,12 @@ import numpy as np
 
 from configs import find_config
 from experiment import load
+from experiment.run import find_runs
 from probes import view
-from probes.by_distance import by_distance
+from probes.asked.matching_keys import matching_keys
 from probes.inside import Capture, Inside
 from probes.questions import Questions, ask
+from reporting import inside, members
 from tests.errors.table import Row
 
 
@@ -61,6 +63,16 @@ ROWS = [
     Row("-m probes run --step 7", "run has no checkpoint of step 7; it has [1, 2]", run=True),
     Row("-m probes run --documents 0", "documents must be at least 1, got 0", run=True),
     Row(
+        "-m probes run --probes matching_kyes",
+        "no probe 'matching_kyes': did you mean 'matching_keys'? (valid: {})",
+        run=True,
+    ),
+    Row(
+        "-m probes run --out run",
+        "--out run is a folder; write --out run/inside.html",
+        run=True,
+    ),
+    Row(
         "-m probes run --length 3",
         "kv does not fit length=3; the shortest that works with this tokenizer is 4",
         run=True,
@@ -72,7 +84,7 @@ ROWS = [
     ),
     Row(lambda: captured().logits(2), "no layer 2: layers are 0 to 1"),
     Row(
-        lambda: by_distance(captured(), ALONE),
+        lambda: matching_keys(captured(), ALONE, np.ones(1, bool)),
         "no question with another key before it: ask more or longer documents",
     ),
     Row(lambda: view({}, PIECES), "nothing to view: captures is empty"),
@@ -105,5 +117,11 @@ ROWS = [
         "run and other have different tokenizers: side by side they need one",
         run=True,
         given=other_tokenizer,
+    ),
+    Row(
+        lambda: inside.zeros(*members.read(find_runs(["run"]))),
+        "run/probes/matching_keys.npz is damaged; write it again: python -m probes run",
+        files={"run/probes/matching_keys.npz": b"no arrays"},
+        run=True,
     ),
 ]

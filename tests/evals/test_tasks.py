@@ -158,6 +158,7 @@ def sentencepiece_model(path, **options) -> Tokenizer:
     """One as Llama's: a space before the text; not made by this repository."""
     model = io.BytesIO()
     text = [PROMPT_WORDS] * 9 + [f"{i} {i**2} {i**3}" for i in range(900)]
+    text += string.printable.strip()  # each by itself: before 0.2.3 all that is required must occur
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(text),
         model_writer=model,

@@ -1,6 +1,7 @@
 """Who sees whom, as literal matrices; blocks against one plain softmax."""
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -374,9 +375,17 @@ def test_cudnn_under_a_sweep(monkeypatch):
     np.testing.assert_allclose(gradients(cudnn.attention), gradients(plain), atol=2e-5)
 
 
+class Device(NamedTuple):
+    """What JAX's `AbstractDevice` says, which in jax 0.7 has no platform."""
+
+    device_kind: str
+    num_cores: int
+    platform: str
+
+
 def on(platform: str, **sizes: int):
     """The mesh of a device that is not here."""
-    device = jax.sharding.AbstractDevice(device_kind="test", num_cores=1, platform=platform)
+    device = Device("test", 1, platform)
     axes = ("sweep", "data", "fsdp", "sequence", "tensor")
     shape = tuple(sizes.get(axis, 1) for axis in axes)
     return jax.sharding.use_abstract_mesh(

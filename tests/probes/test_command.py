@@ -8,6 +8,7 @@ from evals import runner
 from experiment import load, overrides
 from experiment.run import RunDirectory
 from probes.__main__ import main
+from probes.asked.head_scores import repeated_ids
 from probes.questions import answered, ask
 from training.loop import train
 from training.plan import make_plan
@@ -31,11 +32,20 @@ def test_what_is_answered_right_is_what_evaluation_finds(run):
     np.testing.assert_array_equal(answered(inside, questions), rows["exact_match"])
 
 
-def test_a_run_gets_arrays_and_a_figure(run, capsys):
-    assert main([str(run.path), "--documents", "8", "--step", "1"]) == 0
-    with np.load(run.path / "probes" / "by_distance.npz") as arrays:
+def test_repeated_ids_are_distinct_and_come_twice(run):
+    ids_BT = repeated_ids(load(run.path).tokenizer, length=37)
+    assert ids_BT.shape[1] == 36
+    np.testing.assert_array_equal(ids_BT[:, :18], ids_BT[:, 18:])
+    assert all(len(set(row)) == 18 for row in ids_BT.tolist())
+
+
+def test_a_run_gets_arrays_figures_and_a_page(run, capsys):
+    given = ["--documents", "8", "--step", "1", "--probes", "matching_keys"]
+    assert main([str(run.path), *given]) == 0
+    with np.load(run.path / "probes" / "matching_keys.npz") as arrays:
         assert arrays["step"] == 1
         assert arrays["zero_LN"].shape == (2, 2)
         assert arrays["gap_LNM"].shape == (2, 2, 63)
-    assert (run.path / "matching_keys.png").read_bytes()[1:4] == b"PNG"
+    assert (run.path / "probes" / "matching_keys.png").read_bytes()[1:4] == b"PNG"
+    assert "<svg" in (run.path / "probes" / "inside.html").read_text()
     assert "like a window of" in capsys.readouterr().out

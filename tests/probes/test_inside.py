@@ -1,11 +1,15 @@
 """What is captured, rotated and softmaxed, is what the model's own layers compute."""
 
 import dataclasses
+import functools
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from configs import find_config
 from configs.changes import change
@@ -130,3 +134,45 @@ def test_some_queries_are_the_same_as_all(monkeypatch):
     parts = list(inside.chunks(1))
     assert [queries.stop - queries.start for queries, _ in parts] == [3] * 13 + [1]
     np.testing.assert_allclose(jnp.concatenate([part for _, part in parts], 2), all_BNTS, atol=1e-5)
+
+
+def test_rows_longer_than_trained_on_are_said_to_be():
+    run = loaded({}, "rope(base=30)")
+    longest = run.config.data.context_length
+    with pytest.warns(UserWarning, match=f"{longest + 1} tokens, and .* rows of {longest}"):
+        assert capture(run, np.zeros((1, longest + 1), int)).length == longest + 1
+
+
+@pytest.mark.long
+def test_a_long_row_fits_a_small_memory():
+    """32,768 tokens within 8 GiB: a process of its own, whose peak is its own."""
+    code = """
+import resource
+import numpy as np
+from tests.probes.test_inside import loaded
+from probes import capture
+
+inside = capture(loaded(dict(num_heads=4, head_dim=64), "rope(base=30)"), np.zeros((1, 2**15), int))
+assert inside.found(0).shape == (1, 2**15, 4, 64)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 8  # GiB
+
+
+@pytest.mark.parametrize("model", [{}, MLA | dict(shift_keys=True)])
+def test_looking_leaves_what_is_computed_as_it_is(model):
+    """Without its outputs, what looks inside is the very program that trains."""
+    config = loaded(model, "rope(base=30)").config.model
+    table, tokens_BT = position_table(config, LENGTH), jnp.zeros((2, LENGTH), jnp.int32)
+    given = transformer.abstract_params(config), table, tokens_BT, tokens_BT, tokens_BT
+    plain, looked = (
+        jax.make_jaxpr(functools.partial(of, config))(*given).jaxpr
+        for of in (transformer.hidden, transformer.look_inside)
+    )
+    assert str(looked) != str(plain)
+    bare, _ = dce_jaxpr(looked, [True] + [False] * (len(looked.outvars) - 1), instantiate=True)
+    assert str(bare) == str(dce_jaxpr(plain, [True], instantiate=True)[0])

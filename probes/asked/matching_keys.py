@@ -11,21 +11,33 @@ ones. The theory of one head's window (`theory.capability`) says which series re
 """
 
 import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from evals.estimate.bins import fine_bin_number
+from probes.figures import COLORS, DASHES, first_column, head_handles, panels
 from probes.inside import Capture
+from probes.probe import INTERVAL, Number, Probe, complex_pairs, heads, resampled
 from probes.questions import Questions
+from probes.subject import Subject
+from reporting.looks import FAINT, INK
+from reporting.style import handle, token_axis
 from theory import capability
 
-_RESAMPLES = 400
-_INTERVAL = 2.5, 97.5  # percent
+_FEWEST = 30  # questions a dot stands for
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class ByDistance:
-    """Of every layer and head; intervals are 95%, over documents.
+class MatchingKeys(Probe):
+    """By how much the key that matches stands out at every distance, and where that ends.
+
+    Of every layer and head; intervals are 95%, over documents.
 
     Attributes:
       inv_freq_LNR: radians per token.
@@ -39,7 +51,16 @@ class ByDistance:
       other_LN: mean logit of keys that do not match, wherever they stand.
       spread_LN: standard deviation of these around it.
       num_others: that a question could be mistaken for, on average.
+      distance_Q, right_Q: of each question to its key, tokens; whether the model answers right.
     """
+
+    title = "What a matching key gains, by distance"
+    caption = """
+    Above: by how many standard deviations a matching key scores above the other keys (d′), head by
+    head; dashed, what it takes to be above all of them every other time; circles, where nothing of
+    the advantage is left: the zero of the model's own B(m). Below: the accuracy each head would
+    have by itself (lines), and what the model answers right (dots)."""
+    by_default = True
 
     inv_freq_LNR: np.ndarray
     cosine_LNR: np.ndarray
@@ -56,11 +77,13 @@ class ByDistance:
     other_LN: np.ndarray
     spread_LN: np.ndarray
     num_others: float
+    distance_Q: np.ndarray
+    right_Q: np.ndarray
 
-    @property
-    def num_heads(self) -> int:
-        """N, of a layer."""
-        return self.zero_LN.shape[1]
+    @classmethod
+    def look(cls, subject: Subject) -> "MatchingKeys":
+        """See `matching_keys`."""
+        return matching_keys(*subject.asked, subject.is_right)
 
     @property
     def d_prime(self) -> np.ndarray:
@@ -68,7 +91,7 @@ class ByDistance:
         above_LNM = self.match_LNM - self.other_LN[..., None]
         return above_LNM / np.maximum(self.spread_LN, 1e-30)[..., None]
 
-    @property
+    @functools.cached_property
     def accuracy(self) -> np.ndarray:
         """How often it would be above all of them, were the others normal and independent."""
         accuracy_LNM = np.vectorize(capability.accuracy)(self.d_prime, self.num_others)
@@ -95,9 +118,97 @@ class ByDistance:
         best = int(np.argmax(cosines_C))
         return int(lengths[best]), float(cosines_C[best])
 
+    def numbers(self) -> dict[str, Number]:
+        """The farthest zero of a head, and where no head is right by itself any more."""
+        farthest = np.unravel_index(self.zero_LN.argmax(), self.zero_LN.shape)
+        low, high = self.zero_low_LN[farthest], self.zero_high_LN[farthest]
+        below_M = self.accuracy.max(axis=(0, 1)) < 0.5
+        alone = self.distances_M[below_M.argmax()] if below_M.any() else math.inf
+        return {
+            "zero of B(m), farthest head (tokens)": Number(self.zero_LN[farthest], low, high),
+            "no head is right every other time from (tokens)": Number(float(alone)),
+            "answered right": Number(float(self.right_Q.mean())),
+        }
 
-def by_distance(inside: Capture, questions: Questions) -> ByDistance:
+    def lines(self) -> list[dict[str, str]]:
+        """A line a head."""
+        return [self._line(layer, head) for layer, head in heads(self.zero_LN)]
+
+    def _line(self, layer: int, head: int) -> dict[str, str]:
+        zero, low, high = (
+            self._tokens(each[layer, head])
+            for each in (self.zero_LN, self.zero_low_LN, self.zero_high_LN)
+        )
+        length, cosine = self.window(layer, head)
+        alone = ", ".join(f"{first}-{last}" for first, last in self.alone(layer, head))
+        return {
+            "layer": str(layer),
+            "head": str(head),
+            "advantage ends [95% CI]": f"{zero} [{low}, {high}]",
+            "like a window of": f"{length} (cosine {cosine:.2f})",
+            "alone answers": alone or "nothing",
+        }
+
+    def _tokens(self, distance: float) -> str:
+        return f"> {self.distances_M[-1]}" if math.isinf(distance) else f"{distance:.3g}"
+
+    @classmethod
+    def plot(cls, found: Mapping[str, Sequence["MatchingKeys"]]) -> Figure:
+        """d′ above, accuracy below; of several seeds the first, for heads have no common order."""
+        figure, axes = panels(list(found), rows=2, sharex=True)
+        for (above, below), (first, *_) in zip(axes, found.values(), strict=True):
+            first._draw(above, below)
+        most_heads = max(seeds[0].zero_LN.size for seeds in found.values())
+        for above, below in first_column(axes):
+            above.set_ylabel("d′ of the matching key")
+            below.set_ylabel("accuracy")
+        figure.supxlabel("distance to the matching key (tokens, log scale)", fontsize=10)
+        figure.legend(
+            handles=[
+                *head_handles(most_heads),
+                handle("what half-right needs", color=INK, lw=1, ls=DASHES),
+                handle("no advantage left", marker="o", mfc="white", mec=INK, ls="none"),
+                handle("answered right", marker=".", color=INK, ls="none"),
+            ],
+            loc="outside right center",
+        )
+        return figure
+
+    def _draw(self, above: Axes, below: Axes) -> None:
+        places = heads(self.zero_LN)
+        for (layer, head), color in zip(places, COLORS * len(places), strict=False):
+            above.plot(self.distances_M, self.d_prime[layer, head], color=color, lw=1.4)
+            zero = self.zero_LN[layer, head]
+            if 0 < zero < math.inf:
+                above.plot(zero, 0, "o", mfc="white", mec=color, zorder=5)
+            below.plot(self.distances_M, self.accuracy[layer, head], color=color, lw=1.2)
+        needed = capability.needed(max(1, round(self.num_others)))
+        above.axhline(needed, color=INK, lw=1, ls=DASHES)
+        above.axhline(0, color=FAINT, lw=0.8)
+        self._measured(below)
+        below.set_xscale("log", base=2)
+        token_axis(below.xaxis, num_ticks=8)
+        below.set_ylim(-0.03, 1.03)
+
+    def _measured(self, ax: Axes) -> None:
+        """Dots of an eighth of an octave, or as much wider as it takes to have enough questions."""
+        order = np.argsort(self.distance_Q)
+        bins = np.flatnonzero(np.diff(fine_bin_number(self.distance_Q[order]))) + 1
+        start = 0
+        for stop in [*bins.tolist(), len(order)]:
+            if stop - start >= _FEWEST:
+                chosen = order[start:stop]
+                middle = np.exp(np.log(self.distance_Q[chosen]).mean())
+                ax.plot(middle, self.right_Q[chosen].mean(), ".", color=INK, ms=5, zorder=4)
+                start = stop
+
+
+def matching_keys(inside: Capture, questions: Questions, right_Q: np.ndarray) -> MatchingKeys:
     """What every head's matching keys gain, from the queries and keys of some questions.
+
+    Args:
+      inside, questions: as `probes.questions.ask` gives them.
+      right_Q: which of them the model answers right.
 
     Raises:
       ValueError: without questions, or where none has a key it could be mistaken for.
@@ -110,10 +221,12 @@ def by_distance(inside: Capture, questions: Questions) -> ByDistance:
     for layer, inv_freq_NR in enumerate(inv_freq_LNR):
         sums = _sums(inside, questions, layer, inv_freq_NR)
         layers.append(_of_layer(sums, inv_freq_NR, inside.sees(layer, distances_M)))
-    return ByDistance(
+    return MatchingKeys(
         inv_freq_LNR=inv_freq_LNR,
         distances_M=distances_M,
         num_others=float(questions.others().sum(axis=1).mean()),
+        distance_Q=questions.distances,
+        right_Q=right_Q,
         **{name: np.stack([each[name] for each in layers]) for name in layers[0]},
     )
 
@@ -138,7 +251,7 @@ class _Sums(NamedTuple):
 def _sums(inside: Capture, questions: Questions, layer: int, inv_freq_NR: np.ndarray) -> _Sums:
     q_BTNH, k_BSKH = (np.asarray(each, np.float64) for each in inside.rotated(layer))
     k_BSNH = np.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
-    q_BTNR, k_BSNR = _complex(q_BTNH), _complex(k_BSNH)
+    q_BTNR, k_BSNR = complex_pairs(q_BTNH), complex_pairs(k_BSNH)
     others_QP = questions.others()
     found = []
     for row in range(len(q_BTNR)):
@@ -165,18 +278,12 @@ def _sums(inside: Capture, questions: Questions, layer: int, inv_freq_NR: np.nda
     return _Sums(*map(np.stack, zip(*found, strict=True)))
 
 
-def _complex(x: np.ndarray) -> np.ndarray:
-    """Each pair of features as one number, whose argument rotation adds to."""
-    first, second = np.split(x, 2, axis=-1)
-    return first + 1j * second
-
-
 def _turn(positions: np.ndarray, inv_freq_NR: np.ndarray) -> np.ndarray:
     return np.exp(1j * positions[:, None, None] * inv_freq_NR)
 
 
 def _of_layer(sums: _Sums, inv_freq_NR: np.ndarray, sees_M: np.ndarray) -> dict[str, np.ndarray]:
-    """The fields of `ByDistance` that differ by layer."""
+    """The fields of `MatchingKeys` that differ by layer."""
     num_documents = len(sums.num_match_B)
     turns_NRM = np.exp(1j * inv_freq_NR[..., None] * np.arange(1, len(sees_M) + 1))
 
@@ -191,14 +298,13 @@ def _of_layer(sums: _Sums, inv_freq_NR: np.ndarray, sees_M: np.ndarray) -> dict[
     def series(z_CNR: np.ndarray) -> np.ndarray:
         return np.einsum("cnr,nrm->cnm", z_CNR, turns_NRM, optimize=True).real
 
-    random = np.random.default_rng(0)
-    drawn_CB = random.multinomial(num_documents, [1 / num_documents] * num_documents, _RESAMPLES)
+    drawn_CB = resampled(num_documents)
     match_1NR, gap_1NR = means(np.ones((1, num_documents)))
     gaps_CNM = series(means(drawn_CB)[1])
     gap_NM = series(gap_1NR)[0]
-    low_NM, high_NM = np.percentile(gaps_CNM, _INTERVAL, axis=0)
+    low_NM, high_NM = np.percentile(gaps_CNM, INTERVAL, axis=0)
     # Without interpolation: between a distance and "none" there is no number.
-    low_N, high_N = np.percentile(_zero(gaps_CNM * sees_M), _INTERVAL, axis=0, method="nearest")
+    low_N, high_N = np.percentile(_zero(gaps_CNM * sees_M), INTERVAL, axis=0, method="nearest")
     num_others = sums.num_other_B.sum()
     other_N = sums.logit_BN.sum(axis=0) / num_others
     return {

@@ -5,13 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from configs import find_config
-from configs.changes import change
-from model import rotary as rotary_lib
-from model.transformer import Inside
-from probes.by_distance import ByDistance, by_distance
+from probes.asked.matching_keys import MatchingKeys, matching_keys
 from probes.inside import Capture
 from probes.questions import Questions
+from tests.probes.helpers import holding
 from theory import capability
 
 B, T, N, R, P = 200, 64, 2, 8, 9
@@ -21,38 +18,26 @@ def planted(
     z_R: np.ndarray, noise: float, rotary: str = "rope(base=10)", window: int | None = None
 ) -> tuple[Capture, Questions]:
     """One question a row: queries are 1 in every pair; the key that matches has q conj(k) = z."""
-    sizes = dict(num_layers=1, num_heads=N, num_kv_heads=N, head_dim=2 * R)
-    model = sizes | dict(rotary=rotary_lib.parse_pattern(rotary), window=window)
-    config = change(find_config("tiny"), model=model).model
     random = np.random.default_rng(0)
     places = np.stack([random.permutation(np.arange(1, T - 1))[:P] for _ in range(B)])
     key_Q = places[:, 0]
     query_Q = random.integers(key_Q + 1, T)
     k_BSNR = noise * (random.normal(size=(B, T, N, R)) + 1j * random.normal(size=(B, T, N, R)))
     k_BSNR[np.arange(B), key_Q] += np.conj(z_R)
-    q_BTNR = np.ones((B, T, N, R), complex)
-    q_LBTNH, k_LBSKH = (
-        np.concatenate([x.real, x.imag], axis=-1)[None].astype(np.float32) for x in (q_BTNR, k_BSNR)
-    )
-    inside = Capture(
-        config=config,
-        context_length=T,
-        tokens_BT=np.zeros((B, T), np.int32),
-        positions_BT=np.tile(np.arange(T, dtype=np.int32), (B, 1)),
-        segment_ids_BT=np.ones((B, T), np.int32),
-        inside=Inside(q_LBTNH, k_LBSKH, k_LBSKH, None),
-        hidden_BTD=None,  # pyright: ignore[reportArgumentType]
-        params={},
-    )
+    inside = holding(np.ones((B, T, N, R)), k_BSNR, rotary, window)
     return inside, Questions(np.arange(B), query_Q, key_Q, np.sort(places, axis=1))
+
+
+def looked(inside: Capture, questions: Questions) -> MatchingKeys:
+    return matching_keys(inside, questions, np.ones(B, bool))
 
 
 def inv_freq(base: float = 10) -> np.ndarray:
     return base ** (-np.arange(R) / R)
 
 
-def probed(z_R: np.ndarray, noise: float, rotary: str = "rope(base=10)") -> ByDistance:
-    return by_distance(*planted(z_R, noise, rotary))
+def probed(z_R: np.ndarray, noise: float, rotary: str = "rope(base=10)") -> MatchingKeys:
+    return looked(*planted(z_R, noise, rotary))
 
 
 @pytest.mark.parametrize("r", [3, 17])
@@ -85,7 +70,7 @@ def test_unrotated_pairs_gain_the_same_everywhere():
 
 def test_a_window_ends_every_advantage():
     """21 tokens, the query's own included: at distance 20 it sees a key, at 21 none."""
-    found = by_distance(*planted(np.ones(R), noise=0.1, rotary="nope", window=21))
+    found = looked(*planted(np.ones(R), noise=0.1, rotary="nope", window=21))
     assert found.zero_LN.tolist() == [[21.0, 21.0]]
     assert found.alone(0, 0) == [(1, 20)]
 
@@ -106,7 +91,7 @@ def test_zero_has_an_interval_that_covers_it():
 
 def test_accuracy_is_how_often_the_match_is_on_top():
     inside, questions = planted(1.2 * np.ones(R), noise=1.0, rotary="nope")
-    found = by_distance(inside, questions)
+    found = looked(inside, questions)
     # Counted: the logits themselves, of the match and of the others before the query.
     logits_BNTS = np.concatenate([np.asarray(part) for _, part in inside.chunks(0)], axis=2)
     right = []

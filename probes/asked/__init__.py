@@ -1,0 +1,1 @@
+"""One probe a file: what it asks of a run, what it found, and how that is drawn."""

@@ -1,0 +1,104 @@
+"""A run that is looked at: its questions, captured once for all probes, and how far it sees."""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+import evals
+from data.task import Document
+from evals import runner
+from evals.estimate import effective_context
+from evals.estimate.effective_context import Estimate
+from evals.rows import Rows
+from evals.runner import Loaded
+from evals.score import AnswerScores, Candidate, score
+from experiment.loaded import LoadedRun
+from probes.inside import Capture
+from probes.questions import Questions, answered, ask
+
+# Of queries, keys, values and logits that exist at once, where nobody says how many documents.
+_MEMORY = 2**30  # bytes
+_DOCUMENTS = 256
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Subject:
+    """One run at one checkpoint.
+
+    Attributes:
+      run: as `experiment.load` gives it.
+      length: tokens of a row; None: as trained.
+      documents: of key-value recall that are captured; None: 256, or as many as a GiB holds.
+      measured: documents that effective context is measured on; None: as the run's own evaluation.
+      task: of the questions, "kv" with parameters if wished.
+    """
+
+    run: LoadedRun
+    length: int | None = None
+    documents: int | None = None
+    measured: int | None = None
+    task: str = "kv"
+
+    @functools.cached_property
+    def asked(self) -> tuple[Capture, Questions]:
+        """Documents of key-value recall, captured, and where their answers stand."""
+        documents = self.documents
+        if documents is None:
+            documents = max(1, min(_DOCUMENTS, _MEMORY // self._bytes_per_document))
+        return ask(self.run, task=self.task, documents=documents, length=self.length)
+
+    @functools.cached_property
+    def is_right(self) -> np.ndarray:
+        """Which of these questions the model answers right, bool `[Q]`."""
+        return answered(*self.asked)
+
+    @property
+    def _bytes_per_document(self) -> int:
+        model = self.run.config.model
+        numbers = (
+            2 * model.num_heads * model.head_dim
+            + 2 * model.kv_heads * model.head_dim
+            + model.embed_dim
+        )
+        length = self.length or self.run.config.data.context_length
+        return 4 * model.num_layers * numbers * length
+
+    def effective_context(self, candidates: Sequence[Candidate]) -> list[Estimate]:
+        """How far changed models see: of each candidate, on the run's own documents of the task.
+
+        Raises:
+          ValueError: where the task cannot be asked, or its rows do not fit the memory.
+        """
+        return [effective_context.estimate(rows) for rows in self.rows(candidates)]
+
+    def rows(self, candidates: Sequence[Candidate]) -> list[Rows]:
+        """Result rows (`evals.rows`) of each candidate; errors as of `effective_context`."""
+        network, documents = runner.network(self.run.config.model), self._documents
+        length = self.length or self.run.config.data.context_length
+        scores = score(network, candidates, documents, length)
+        asked = runner.Questions(evals.parse(self.task), length, documents)
+        member, rotary = self._loaded, self.run.config.model.rotary
+        return [
+            runner.to_rows(member, rotary, asked, AnswerScores(*fields))
+            for fields in zip(*scores, strict=True)
+        ]
+
+    def candidate(self) -> Candidate:
+        """The model as it is, to be changed."""
+        return self._loaded.candidate(self.run.config.model.rotary)
+
+    @functools.cached_property
+    def _documents(self) -> Sequence[Document]:
+        config, task = self.run.config, evals.parse(self.task)
+        length = self.length or config.data.context_length
+        asked = evals.asked(config, self.run.tokenizer, length)
+        count = self.measured or task.num_documents(asked, config.evals.documents)
+        return task.documents(asked, range(count))
+
+    @property
+    def _loaded(self) -> Loaded:
+        run = self.run
+        name, rotary = run.directory.name, run.config.model.rotary
+        return Loaded(name, run.config, run.tokenizer, run.params, run.step, (rotary,))

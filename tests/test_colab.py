@@ -1,0 +1,27 @@
+"""With whatever versions are installed, Colab's above all: train, go on, evaluate."""
+
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from experiment import load
+from experiment.run import RunDirectory
+
+pytestmark = pytest.mark.colab
+
+
+def test_tiny_trains_goes_on_and_is_evaluated(tmp_path, tiny_data, run_script):
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    command = ("train.py", "tiny", *tiny_data, "--workdir")
+    run_script(*command, whole)
+    shutil.copytree(whole, stopped)
+    assert RunDirectory(stopped).steps()[-2:] == [15, 20]
+    shutil.rmtree(stopped / "checkpoints/20")
+    assert "going on from step 15" in run_script(*command, stopped).stderr
+    params = [load(run).params for run in (whole, stopped)]
+    for one, other in zip(*map(jax.tree.leaves, params), strict=True):
+        np.testing.assert_array_equal(one, other)
+    printed = run_script("evaluate.py", whole).stdout
+    assert all(task in printed for task in ("kv", "lagcopy", "perplexity"))
