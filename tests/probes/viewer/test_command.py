@@ -42,7 +42,8 @@ def test_a_text_longer_than_the_trained_context_is_shown(runs, tmp_path):
     out = tmp_path / "view.html"
     (tmp_path / "text").write_text("def attend(query, key): " * 40, encoding="utf-8")
     given = ["--file", str(tmp_path / "text"), "--length", "100", "--heads", "1"]
-    assert main([runs[1], *given, "--out", str(out)]) == 0
+    with pytest.warns(UserWarning, match="100 tokens, and the model was trained on rows of 64"):
+        assert main([runs[1], *given, "--out", str(out)]) == 0
     said = json.loads(inner(out.read_text(encoding="utf-8"), "page"))
     assert len(said["rows"][0]["tokens"]) == 100 and said["members"][0]["trained"] == 64
     assert said["members"][0]["heads"] == [[0, 1], [1, 1]]
