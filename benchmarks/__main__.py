@@ -14,6 +14,7 @@ BENCHMARKS = {
     "members": "a sweep step of four members beside four steps of one",
     "evaluation": "scoring beside a bare forward pass; eight members, four tasks, three lengths",
     "checkpoints": "what digests add to saving and restoring, at 30M and 125M parameters",
+    "inside": "capturing queries and keys beside a plain forward pass",
     "phases": "a step with exact phases beside one with a plain float32 product",
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import evals
 from experiment.records import read_sweep
 from experiment.run import RunDirectory, find_runs
-from reporting import curves, heat_maps, page_tables
+from reporting import curves, heat_maps, inside, page_tables
 from reporting.members import Member
 
 _VARIANTS = "trained,dynamic_yarn,dynamic_ntk_aware"
@@ -113,6 +113,9 @@ def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
     if not heat_maps.matrix_keys(members):
         line = ask("--lengths", f"{length},{2 * length}", "--rotary", _VARIANTS)
         found.append(("Other variants than the trained one: a matrix.", line))
+    if not any(map(inside.zeros, members)):
+        line = command("-m", "probes", *dirs)
+        found.append(("What goes on inside: where each head's advantage ends, and more.", line))
     shown = {plot.name for plot, _ in curves.declared(members)} | {*page_tables.shares(members)}
     shown |= {"places"} if heat_maps.place_tasks(members) else set()
     for name, task in evals.all_tasks().items():

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from reporting import curves, heat_maps, over_seeds, page_tables, predictors, superficial
+from reporting import curves, heat_maps, inside, over_seeds, page_tables, predictors, superficial
 from reporting.labels import seeds_said
 from reporting.members import Member, intervals_over, tasks
 from reporting.page import Section, Table, words
@@ -32,6 +32,9 @@ def _shown(members: Sequence[Member]) -> Iterator[Shown]:
         yield "Effective context by other rules", task, table
     yield from _over_seeds(members)
     yield from _predicted(members)
+    if looked := inside.looked_into(members):
+        yield "Seen from inside", "", Drawing("inside", inside.figure(looked), inside.said(looked))
+        yield "Seen from inside", "", inside.table(looked)
     if curves.accuracy_panels(members):
         figure = curves.accuracy_by_distance(members)
         said = words("accuracy_by_distance", trials=curves.MIN_TRIALS)

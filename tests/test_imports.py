@@ -38,7 +38,7 @@ ALLOWED = {
     "report": {"reporting", "experiment"},
     "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "training", "model"}
-    | {"theory", "scipy", "evaluate", "evals"}
+    | {"theory", "scipy", "evaluate", "evals", "probes"}
     | {"data", "experiment", "configs"},
 }
 

@@ -4,9 +4,11 @@ import numpy as np
 
 from configs import find_config
 from experiment import load
+from experiment.run import find_runs
 from probes.asked.matching_keys import matching_keys
 from probes.inside import Capture, Inside
 from probes.questions import Questions, ask
+from reporting import inside, members
 from tests.errors.table import Row
 
 
@@ -54,5 +56,11 @@ ROWS = [
     Row(
         lambda: matching_keys(captured(), ALONE, np.ones(1, bool)),
         "no question with another key before it: ask more or longer documents",
+    ),
+    Row(
+        lambda: inside.zeros(*members.read(find_runs(["run"]))),
+        "run/probes/matching_keys.npz is damaged; write it again: python -m probes run",
+        files={"run/probes/matching_keys.npz": b"no arrays"},
+        run=True,
     ),
 ]
