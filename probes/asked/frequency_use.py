@@ -159,8 +159,9 @@ class FrequencyUse(Probe):
         shares = np.concatenate([self.share(*place) for place in drawn])
         edges_M = np.append(self.distances_M, self.distances_M[-1] + 1) - 0.5
         most = np.abs(shares).max()
-        options = dict(cmap="RdBu_r", vmin=-most, vmax=most, rasterized=True)
-        ax.pcolormesh(edges_M, np.arange(len(shares) + 1), shares, **options)
+        cells = ax.pcolormesh(edges_M, np.arange(len(shares) + 1), shares, cmap="RdBu_r")
+        cells.set_clim(-most, most)
+        cells.set_rasterized(True)
         for line in range(R, len(shares), R):
             ax.axhline(line, color=PAPER, lw=1.5)
             ax.axhline(line, color=FAINT, lw=0.5)
