@@ -94,3 +94,21 @@ def resampled(count: int) -> np.ndarray:
     """How often each of `count` documents is drawn in a bootstrap, `[C, B]`; always the same."""
     random = np.random.default_rng(0)
     return random.multinomial(count, [1 / count] * count, _RESAMPLES)
+
+
+def over_documents(sum_BX: np.ndarray, count_B: np.ndarray) -> np.ndarray:
+    """The mean of all documents' items, and its interval.
+
+    Args:
+      sum_BX: over each document's items, `[B, ...]`.
+      count_B: how many items it has.
+
+    Returns:
+      `[3, ...]`: the mean, and the two ends of its interval. NaN where there are no items, or too
+      few of them for every draw of documents to have one.
+    """
+    weights_CB = np.concatenate([np.ones((1, len(count_B))), resampled(len(count_B))])
+    count_CX = (weights_CB @ count_B).reshape(-1, *[1] * (sum_BX.ndim - 1))
+    with np.errstate(invalid="ignore"):
+        mean_CX = np.tensordot(weights_CB, sum_BX, 1) / count_CX
+    return np.stack([mean_CX[0], *np.percentile(mean_CX[1:], INTERVAL, axis=0)])

@@ -8,6 +8,7 @@ from evals import runner
 from experiment import load, overrides
 from experiment.run import RunDirectory
 from probes.__main__ import main
+from probes.asked.head_scores import repeated_ids
 from probes.questions import answered, ask
 from training.loop import train
 from training.plan import make_plan
@@ -29,6 +30,13 @@ def test_what_is_answered_right_is_what_evaluation_finds(run):
     inside, questions = ask(load(run.path), documents=8)
     np.testing.assert_array_equal(questions.distances, rows["distance"])
     np.testing.assert_array_equal(answered(inside, questions), rows["exact_match"])
+
+
+def test_repeated_ids_are_distinct_and_come_twice(run):
+    ids_BT = repeated_ids(load(run.path).tokenizer, length=37)
+    assert ids_BT.shape[1] == 36
+    np.testing.assert_array_equal(ids_BT[:, :18], ids_BT[:, 18:])
+    assert all(len(set(row)) == 18 for row in ids_BT.tolist())
 
 
 def test_a_run_gets_arrays_figures_and_a_page(run, capsys):
