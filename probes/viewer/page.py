@@ -13,7 +13,6 @@ from typing import Any
 
 import jinja2
 import numpy as np
-from markupsafe import Markup
 
 from data.tokenizer import Tokenizer
 from model import rotary as rotary_lib
@@ -107,8 +106,8 @@ def view(
     }
     written = _TEMPLATES.get_template("view.html").render(
         # Inside a script nothing but "</" and "<!--" can end or change it.
-        page=Markup(json.dumps(page, separators=(",", ":")).replace("<", "\\u003c")),
-        numbers=Markup(packed.base64()),
+        page=json.dumps(page, separators=(",", ":")).replace("<", "\\u003c"),
+        numbers=packed.base64(),
         names=list(captures),
     )
     if len(written.encode()) > max_size * 1e6:
