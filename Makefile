@@ -12,6 +12,8 @@ LIBTPU ?= libtpu==0.0.42.1
 COLAB_PYTHON ?= $(shell for python in python3.13 $(HOME)/.pyenv/versions/3.13*/bin/python \
   python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python $(PYTHON); do \
   $$python -c '' 2>/dev/null && echo $$python && break; done)
+# Of test-notebooks, those with this in their names.
+NOTEBOOK ?=
 COLAB := $(VENV)-colab
 COLAB_TESTS ?= tests/test_colab.py tests/notebooks tests/model tests/data tests/experiment tests/evals
 
@@ -21,7 +23,7 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 REV ?= HEAD
 
-.PHONY: help setup demo test test-fast test-all test-hf test-tpu test-colab compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-tpu test-colab test-notebooks notebooks compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 12
@@ -43,14 +45,14 @@ demo: setup  ## train eight small models, measure how far each sees, draw the fi
 	$(PY) report.py $(RUN)
 
 test: setup  ## the whole suite
-	$(PY) -m pytest -n 2 --dist loadfile -m "not (hf or long or colab)"
+	$(PY) -m pytest -n 2 --dist loadfile -m "not (hf or long or colab or notebook)"
 
 test-fast: setup  ## what takes seconds; compiled quickly, not well
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist loadfile -m "not (hf or slow or long or colab)"
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist loadfile -m "not (hf or slow or long or colab or notebook)"
 
 test-all: setup  ## the suite, what samples for minutes, then the test-* below
-	$(PY) -m pytest -n 2 --dist loadfile -m "not (hf or colab)"
-	$(MAKE) test-hf test-tpu test-colab
+	$(PY) -m pytest -n 2 --dist loadfile -m "not (hf or colab or notebook)"
+	$(MAKE) test-hf test-tpu test-notebooks test-colab
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -69,6 +71,17 @@ $(VENV)-libtpu/.installed:
 test-tpu: setup $(VENV)-libtpu/.installed  ## compile for TPUs that are not here (installs libtpu)
 	PYTHONPATH=$(VENV)-libtpu $(PY) -m pytest tests/tpu/test_aot.py
 
+$(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
+	@echo "installing what runs notebooks"
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r notebooks/jupyter.lock
+	@touch $@
+
+test-notebooks: $(VENV)/.installed-notebooks  ## the notebooks from top to bottom, small (installs jupytext)
+	$(PY) -m pytest -m notebook -k "$(NOTEBOOK)" tests/notebooks
+
+notebooks: $(VENV)/.installed-notebooks  ## make notebooks/*.ipynb of the .py beside them
+	$(PY) notebooks/make.py
+
 $(COLAB)/.installed: notebooks/colab.lock
 	@echo "installing what Colab has into $(COLAB), with $(COLAB_PYTHON)"
 	@rm -rf $(COLAB)
@@ -78,7 +91,7 @@ $(COLAB)/.installed: notebooks/colab.lock
 
 test-colab: $(COLAB)/.installed  ## with the versions that Colab has (installs them)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(COLAB)/bin/python -m pytest -n 2 --dist loadfile \
-	  -m "colab or not (slow or long or hf)" $(COLAB_TESTS)
+	  -m "colab or notebook or not (slow or long or hf)" $(COLAB_TESTS)
 
 compare: setup  ## train `tiny` with REV's code and with the tree's: bit-equal?
 	$(PY) tests/compare.py $(REV)
@@ -99,6 +112,9 @@ lock:  ## resolve requirements.lock again (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --exclude-newer 2026-08-31 --custom-compile-command "make lock" \
 	  notebooks/colab.in notebooks/jupyter.in -o notebooks/colab.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --constraint requirements.lock --custom-compile-command "make lock" \
+	  notebooks/jupyter.in -o notebooks/jupyter.lock
 
 clean:  ## remove the virtual environments and caches; runs/ stays
 	rm -rf $(VENV) $(VENV)-* .pytest_cache .ruff_cache .hypothesis

@@ -86,7 +86,7 @@ tokenizer = runs["base 10, one head"].tokenizer
 words = [tokenizer.decode([int(i)]) for i in inside.tokens_BT[row]]
 print(*words[key - 1 : query + 1], "?", f"\n{words[key]} stands {query - key} tokens back")
 
-figure, axes = plt.subplots(len(runs), figsize=(9, 5), sharex=True, sharey=True)
+figure, axes = plt.subplots(len(runs), figsize=(9, 5), sharey=True, layout="constrained")
 for ax, (name, subject) in zip(axes, subjects.items(), strict=True):
     inside, _ = subject.asked
     weights_NS = inside.weights(0, slice(query, query + 1))[row, :, 0]
