@@ -23,5 +23,6 @@ __all__ = ["Capture", "Probe", "Subject", "View", "all_probes", "capture", "view
 
 @functools.cache
 def all_probes() -> dict[str, type[Probe]]:
-    """Every probe by the name of its file in `probes.asked`."""
-    return classes_in(probes.asked, Probe)
+    """Every probe by the name of its file in `probes.asked`, in the order of the page."""
+    found = classes_in(probes.asked, Probe)
+    return dict(sorted(found.items(), key=lambda each: each[1].order))

@@ -61,6 +61,7 @@ class MatchingKeys(Probe):
     the advantage is left: the zero of the model's own B(m). Below: the accuracy each head would
     have by itself (lines), and what the model answers right (dots)."""
     by_default = True
+    order = 0
 
     inv_freq_LNR: np.ndarray
     cosine_LNR: np.ndarray

@@ -119,7 +119,7 @@ ROWS = [
         given=other_tokenizer,
     ),
     Row(
-        lambda: inside.zeros(*members.read(find_runs(["run"]))),
+        lambda: inside.looked(*members.read(find_runs(["run"]))),
         "run/probes/matching_keys.npz is damaged; write it again: python -m probes run",
         files={"run/probes/matching_keys.npz": b"no arrays"},
         run=True,
