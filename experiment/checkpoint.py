@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import options
@@ -33,6 +34,7 @@ from experiment.items import (
     folder_of,
     one_line,
     read_items,
+    write_items,
 )
 from experiment.run import RunDirectory, find_start, flatten
 from model.transformer import Params, abstract_params
@@ -219,6 +221,25 @@ def _whole_params(run: RunDirectory, step: int) -> Params:
     restored = restore(run, step, params=target)
     verify(run, step, restored)
     return restored.arrays["params"]
+
+
+def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
+    """The parameters of one run, rounded to bfloat16, as a checkpoint of another of its config.
+
+    Raises:
+      ValueError: as `restore_params` does.
+    """
+    params, step = restore_params(source, step)
+    items, _ = read_items(source, step)
+    items["config"]["has_digests"] = True
+    rounded = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), params)
+    # Of what is read: orbax makes float32 of it, as `abstract_params` asks.
+    read = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), rounded)
+    path = folder_of(target, step).absolute() / "params"
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(path, rounded)
+    (path / "commit_success.txt").unlink(missing_ok=True)  # it names folders of this machine
+    write_items(target, step, items, digests({"params": read}))
 
 
 def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]) -> None:

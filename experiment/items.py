@@ -67,6 +67,16 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
         _item_path(folder, "digests").write_text(json.dumps(record), encoding="utf-8")
 
 
+def write_items(
+    run: RunDirectory, step: int, items: Mapping[str, Any], arrays: Mapping[str, str]
+) -> None:
+    """Items `data` and `config`, and `digests` of them and of `arrays`, as orbax writes them."""
+    for name, item in {**items, "digests": digest_item(arrays, items)}.items():
+        path = _item_path(folder_of(run, step), name)
+        path.parent.mkdir()
+        path.write_text(json.dumps(item), encoding="utf-8")
+
+
 def folder_of(run: RunDirectory, step: int) -> Path:
     """Of a checkpoint."""
     return run.checkpoints_path / str(step)

@@ -4,7 +4,6 @@ Nothing of size T x S is kept: logits and weights are made for the queries that 
 """
 
 import dataclasses
-import functools
 import math
 import warnings
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evals import runner
 from experiment.loaded import LoadedRun
 from model import transformer
 from model.attention import query_scale
@@ -71,7 +71,7 @@ class Capture:
         table = position_table(config, self.context_length, self.length)
         of_layer = PositionTable(*(leaf[layer] for leaf in table))
         q_BTNH, k_BSKH = self.inside.q_LBTNH[layer], self.inside.k_LBSKH[layer]
-        return _rotated(config, of_layer, q_BTNH, k_BSKH, self.positions_BT)
+        return _rotated(of_layer, q_BTNH, k_BSKH, self.positions_BT)
 
     def logits(
         self, layer: int, queries: slice = slice(None), rotary: Pattern | None = None
@@ -180,10 +180,11 @@ def capture(
         segment_ids_BT = np.ones_like(tokens_BT)
     config = dataclasses.replace(run.config.model, compute_dtype="float32", remat="none")
     table = position_table(config, context_length, tokens_BT.shape[1])
+    network = runner.network(config)  # one program for all members of a shape
     # Accelerators multiply float32 in fewer bits unless told otherwise.
     with jax.default_matmul_precision("highest"):
         hidden_BTD, inside = _forward(
-            config, run.params, table, tokens_BT, positions_BT, segment_ids_BT
+            network, run.params, table, tokens_BT, positions_BT, segment_ids_BT
         )
     return Capture(
         config=config,
@@ -204,19 +205,17 @@ def _with(config: ModelConfig, rotary: Pattern | None) -> ModelConfig:
     return config if rotary is None else dataclasses.replace(config, rotary=rotary)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _rotated(
-    config: ModelConfig, table: PositionTable, q_BTNH, k_BSKH, positions_BT
-) -> tuple[jax.Array, jax.Array]:
+@jax.jit
+def _rotated(table: PositionTable, q_BTNH, k_BSKH, positions_BT) -> tuple[jax.Array, jax.Array]:
     """As the layers do, for pairs in one order, MLA's unrotated ones after the others."""
     cos_BTKR, sin_BTKR = cos_sin(table.cycles_hi, table.cycles_lo, positions_BT)
-    R, rotated = config.head_dim // 2, cos_BTKR.shape[-1]
+    R, rotated = q_BTNH.shape[-1] // 2, cos_BTKR.shape[-1]
     rest = [(0, 0)] * 3 + [(0, R - rotated)]
     cos_BTKR, sin_BTKR = jnp.pad(cos_BTKR, rest, constant_values=1), jnp.pad(sin_BTKR, rest)
     scale_KR = jnp.where(
         jnp.arange(R) < rotated, table.logit_scale[:, None], table.unrotated_logit_scale[:, None]
     )
-    scale_BTKR = query_scale(table, positions_BT)[..., None] * scale_KR / math.sqrt(config.head_dim)
+    scale_BTKR = query_scale(table, positions_BT)[..., None] * scale_KR / math.sqrt(2 * R)
     scale_BTKH = jnp.tile(scale_BTKR, 2)
     q_BTNH = rotate(q_BTNH, cos_BTKR, sin_BTKR) * for_heads(scale_BTKH, q_BTNH.shape[2])
     return q_BTNH, rotate(k_BSKH, cos_BTKR, sin_BTKR)

@@ -39,11 +39,13 @@ class Probe(abc.ABC):
       title: of its part of the page.
       caption: under its figure.
       by_default: whether it is asked where none is named: it takes seconds.
+      order: of the page's parts; equal ones by name.
     """
 
     title: ClassVar[str]
     caption: ClassVar[str]
     by_default: ClassVar[bool] = False
+    order: ClassVar[int] = 1
 
     @classmethod
     @abc.abstractmethod

@@ -113,7 +113,7 @@ def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
     if not heat_maps.matrix_keys(members):
         line = ask("--lengths", f"{length},{2 * length}", "--rotary", _VARIANTS)
         found.append(("Other variants than the trained one: a matrix.", line))
-    if not any(map(inside.zeros, members)):
+    if not any(map(inside.looked, members)):
         line = command("-m", "probes", *dirs)
         found.append(("What goes on inside: where each head's advantage ends, and more.", line))
     shown = {plot.name for plot, _ in curves.declared(members)} | {*page_tables.shares(members)}

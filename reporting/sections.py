@@ -32,9 +32,9 @@ def _shown(members: Sequence[Member]) -> Iterator[Shown]:
         yield "Effective context by other rules", task, table
     yield from _over_seeds(members)
     yield from _predicted(members)
-    if looked := inside.looked_into(members):
-        yield "Seen from inside", "", Drawing("inside", inside.figure(looked), inside.said(looked))
-        yield "Seen from inside", "", inside.table(looked)
+    if found := inside.looked_into(members):
+        yield "Seen from inside", "", Drawing("inside", inside.figure(found), inside.said(found))
+        yield "Seen from inside", "", inside.table(found)
     if curves.accuracy_panels(members):
         figure = curves.accuracy_by_distance(members)
         said = words("accuracy_by_distance", trials=curves.MIN_TRIALS)

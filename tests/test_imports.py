@@ -24,8 +24,8 @@ ALLOWED = {
     | {"zstandard", "rich", "absl", "apache_beam"},  # absl: flags that grain's workers want parsed
     "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb"} | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
-    "probes": {"numpy", "jax", "scipy", "matplotlib", "rich", "model", "data", "experiment"}
-    | {"evals", "theory", "reporting"},
+    "probes": {"numpy", "jax", "scipy", "matplotlib", "rich", "jinja2", "model", "data"}
+    | {"experiment", "evals", "theory", "reporting"},
     "configs": {"experiment", "model", "data"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
     | {"theory", "experiment", "model", "data"},

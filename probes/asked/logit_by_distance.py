@@ -179,7 +179,7 @@ def _content(inside: Capture, layer: int, inv_freq_NR: np.ndarray) -> tuple[np.n
     """Mean of z over all pairs of a query and a key in one document, `[N, R]`, and its spread."""
     N = inside.config.num_heads
     mean_NR, square_NR, count = np.zeros(inv_freq_NR.shape, complex), np.zeros(inv_freq_NR.shape), 0
-    q_BTNH, k_BSKH = inside.rotated(layer)
+    q_BTNH, k_BSKH = map(np.asarray, inside.rotated(layer))
     for row, (q_TNH, k_SKH) in enumerate(zip(q_BTNH, k_BSKH, strict=True)):
         turn_TNR = np.exp(-1j * inside.positions_BT[row][:, None, None] * inv_freq_NR)
         q_TNR = complex_pairs(np.asarray(q_TNH, np.float64)) * turn_TNR

@@ -61,6 +61,7 @@ class MatchingKeys(Probe):
     the advantage is left: the zero of the model's own B(m). Below: the accuracy each head would
     have by itself (lines), and what the model answers right (dots)."""
     by_default = True
+    order = 0
 
     inv_freq_LNR: np.ndarray
     cosine_LNR: np.ndarray
@@ -213,14 +214,12 @@ def matching_keys(inside: Capture, questions: Questions, right_Q: np.ndarray) ->
     Raises:
       ValueError: without questions, or where none has a key it could be mistaken for.
     """
-    if not len(questions.row_Q) or not questions.others().any():
-        raise ValueError("no question with another key before it: ask more or longer documents")
     inv_freq_LNR = capability.of_heads(inside.table().inv_freq, inside.config.num_heads)
     distances_M = np.arange(1, inside.length)
     layers = []
     for layer, inv_freq_NR in enumerate(inv_freq_LNR):
-        sums = _sums(inside, questions, layer, inv_freq_NR)
-        layers.append(_of_layer(sums, inv_freq_NR, inside.sees(layer, distances_M)))
+        found = sums(inside, questions, layer, inv_freq_NR)
+        layers.append(_of_layer(found, inv_freq_NR, inside.sees(layer, distances_M)))
     return MatchingKeys(
         inv_freq_LNR=inv_freq_LNR,
         distances_M=distances_M,
@@ -231,8 +230,8 @@ def matching_keys(inside: Capture, questions: Questions, right_Q: np.ndarray) ->
     )
 
 
-class _Sums(NamedTuple):
-    """Over the questions of each document, B of them.
+class Sums(NamedTuple):
+    """Over the questions of each document, B of them; of one layer.
 
     Attributes:
       match_BNR, other_BNR: complex; z of keys that match, and of those that do not.
@@ -247,8 +246,26 @@ class _Sums(NamedTuple):
     logit_BN: np.ndarray
     square_BN: np.ndarray
 
+    def means(self, weights_CB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """z of matching keys, and by how much it is more than the others', complex `[C, N, R]`.
 
-def _sums(inside: Capture, questions: Questions, layer: int, inv_freq_NR: np.ndarray) -> _Sums:
+        `weights_CB` is how often each document counts, in each of C draws.
+        """
+        match_CNR = np.einsum("cb,bnr->cnr", weights_CB, self.match_BNR)
+        other_CNR = np.einsum("cb,bnr->cnr", weights_CB, self.other_BNR)
+        match_CNR /= (weights_CB @ self.num_match_B)[:, None, None]
+        other_CNR /= (weights_CB @ self.num_other_B)[:, None, None]
+        return match_CNR, match_CNR - other_CNR
+
+
+def sums(inside: Capture, questions: Questions, layer: int, inv_freq_NR: np.ndarray) -> Sums:
+    """What z and logits of matching and other keys add up to, document by document.
+
+    Raises:
+      ValueError: without questions, or where none has a key it could be mistaken for.
+    """
+    if not len(questions.row_Q) or not questions.others().any():
+        raise ValueError("no question with another key before it: ask more or longer documents")
     q_BTNH, k_BSKH = (np.asarray(each, np.float64) for each in inside.rotated(layer))
     k_BSNH = np.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
     q_BTNR, k_BSNR = complex_pairs(q_BTNH), complex_pairs(k_BSNH)
@@ -275,38 +292,30 @@ def _sums(inside: Capture, questions: Questions, layer: int, inv_freq_NR: np.nda
                 np.einsum("qp,nqp->n", is_other_QP, logits_NQP**2),
             )
         )
-    return _Sums(*map(np.stack, zip(*found, strict=True)))
+    return Sums(*map(np.stack, zip(*found, strict=True)))
 
 
 def _turn(positions: np.ndarray, inv_freq_NR: np.ndarray) -> np.ndarray:
     return np.exp(1j * positions[:, None, None] * inv_freq_NR)
 
 
-def _of_layer(sums: _Sums, inv_freq_NR: np.ndarray, sees_M: np.ndarray) -> dict[str, np.ndarray]:
+def _of_layer(found: Sums, inv_freq_NR: np.ndarray, sees_M: np.ndarray) -> dict[str, np.ndarray]:
     """The fields of `MatchingKeys` that differ by layer."""
-    num_documents = len(sums.num_match_B)
+    num_documents = len(found.num_match_B)
     turns_NRM = np.exp(1j * inv_freq_NR[..., None] * np.arange(1, len(sees_M) + 1))
-
-    def means(weights_CB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """z of matching keys, and by how much it is more than the others', `[C, N, R]`."""
-        match_CNR = np.einsum("cb,bnr->cnr", weights_CB, sums.match_BNR)
-        other_CNR = np.einsum("cb,bnr->cnr", weights_CB, sums.other_BNR)
-        match_CNR /= (weights_CB @ sums.num_match_B)[:, None, None]
-        other_CNR /= (weights_CB @ sums.num_other_B)[:, None, None]
-        return match_CNR, match_CNR - other_CNR
 
     def series(z_CNR: np.ndarray) -> np.ndarray:
         return np.einsum("cnr,nrm->cnm", z_CNR, turns_NRM, optimize=True).real
 
     drawn_CB = resampled(num_documents)
-    match_1NR, gap_1NR = means(np.ones((1, num_documents)))
-    gaps_CNM = series(means(drawn_CB)[1])
+    match_1NR, gap_1NR = found.means(np.ones((1, num_documents)))
+    gaps_CNM = series(found.means(drawn_CB)[1])
     gap_NM = series(gap_1NR)[0]
     low_NM, high_NM = np.percentile(gaps_CNM, INTERVAL, axis=0)
     # Without interpolation: between a distance and "none" there is no number.
     low_N, high_N = np.percentile(_zero(gaps_CNM * sees_M), INTERVAL, axis=0, method="nearest")
-    num_others = sums.num_other_B.sum()
-    other_N = sums.logit_BN.sum(axis=0) / num_others
+    num_others = found.num_other_B.sum()
+    other_N = found.logit_BN.sum(axis=0) / num_others
     return {
         "cosine_LNR": gap_1NR[0].real,
         "sine_LNR": -gap_1NR[0].imag,
@@ -319,7 +328,7 @@ def _of_layer(sums: _Sums, inv_freq_NR: np.ndarray, sees_M: np.ndarray) -> dict[
         "zero_high_LN": high_N,
         "match_LNM": series(match_1NR)[0],
         "other_LN": other_N,
-        "spread_LN": np.sqrt(np.maximum(sums.square_BN.sum(axis=0) / num_others - other_N**2, 0)),
+        "spread_LN": np.sqrt(np.maximum(found.square_BN.sum(axis=0) / num_others - other_N**2, 0)),
     }
 
 

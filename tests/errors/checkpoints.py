@@ -66,6 +66,17 @@ def of_later_code() -> None:
 
 
 ROWS = [
+    Row(
+        "-m experiment.keep run run/../run --out kept",
+        "two runs are called run; give each another --out",
+        run=True,
+    ),
+    Row(
+        "-m experiment.keep run --out .",
+        "run is there already; delete it, or give another --out",
+        run=True,
+    ),
+    Row("-m experiment.keep nowhere --out kept", "nowhere does not exist"),
     *(
         Row(command, f"run has checkpoints but no config.json; {LOST}", run=True, given=lost)
         for command in (TRAIN, "evaluate.py run", "report.py run")

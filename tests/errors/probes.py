@@ -1,10 +1,17 @@
 """What probes of a run cannot look at."""
 
+import dataclasses
+import json
+import shutil
+import types
+from pathlib import Path
+
 import numpy as np
 
 from configs import find_config
 from experiment import load
 from experiment.run import find_runs
+from probes import view
 from probes.asked.matching_keys import matching_keys
 from probes.inside import Capture, Inside
 from probes.questions import Questions, ask
@@ -28,6 +35,29 @@ def captured() -> Capture:
 
 
 ALONE = Questions(np.array([0]), np.array([3]), np.array([1]), np.array([[1]]))
+
+PIECES = types.SimpleNamespace(vocab_size=512)
+
+
+def longer() -> Capture:
+    """`captured` with one token more."""
+    return dataclasses.replace(captured(), tokens_BT=np.zeros((1, 5), np.int32))
+
+
+def of_no_pair() -> Capture:
+    """A capture of one token."""
+    return dataclasses.replace(captured(), tokens_BT=np.zeros((1, 1), np.int32))
+
+
+def other_tokenizer(patch) -> None:
+    """A copy of the run with a tokenizer that has other bytes, and no record of them."""
+    shutil.copytree("run", "other")
+    with open("other/tokenizer.model", "ab") as file:
+        file.write(b"\x1a\x02\x10\x01")
+    record = json.loads(Path("other/config.json").read_text())
+    record.pop("tokenizer", None)
+    Path("other/config.json").write_text(json.dumps(record))
+
 
 ROWS = [
     Row("-m probes run --step 7", "run has no checkpoint of step 7; it has [1, 2]", run=True),
@@ -57,8 +87,39 @@ ROWS = [
         lambda: matching_keys(captured(), ALONE, np.ones(1, bool)),
         "no question with another key before it: ask more or longer documents",
     ),
+    Row(lambda: view({}, PIECES), "nothing to view: captures is empty"),
     Row(
-        lambda: inside.zeros(*members.read(find_runs(["run"]))),
+        lambda: view(of_no_pair(), PIECES),
+        "nothing to view: tokens of shape (1, 1) have no pair of them",
+    ),
+    Row(
+        lambda: view({"a": captured(), "b": longer()}, PIECES),
+        "a and b were captured on different tokens; side by side they need one text and one "
+        "tokenizer",
+    ),
+    Row(
+        lambda: view(captured(), types.SimpleNamespace(vocab_size=0)),
+        "the captured ids go up to 0, the tokenizer has 0: give that of the run, run.tokenizer",
+    ),
+    Row(
+        "-m probes.viewer run --out new.html --layers 2",
+        "base=10000 has no layer 2: layers are 0 to 1",
+        run=True,
+    ),
+    Row(
+        "-m probes.viewer run --out new.html --max-size 0.01",
+        "the page would be {} MB, max_size is 0.01: show fewer layers or heads, a shorter text, "
+        "or allow more",
+        run=True,
+    ),
+    Row(
+        "-m probes.viewer run other --out new.html",
+        "run and other have different tokenizers: side by side they need one",
+        run=True,
+        given=other_tokenizer,
+    ),
+    Row(
+        lambda: inside.looked(*members.read(find_runs(["run"]))),
         "run/probes/matching_keys.npz is damaged; write it again: python -m probes run",
         files={"run/probes/matching_keys.npz": b"no arrays"},
         run=True,

@@ -45,3 +45,21 @@ def test_zeros_stand_beside_effective_context(tmp_path):
 
 def test_another_checkpoint_is_not_what_the_page_is_about(tmp_path):
     assert inside.looked_into(sweep(tmp_path, step=5)) == []
+
+
+def test_what_pairs_gain_is_summed_by_octaves_of_their_periods(tmp_path):
+    """Periods 5, 6, 40, 300 and none: octaves from 4, from 32, and all beyond 128 as one."""
+    members = sweep(tmp_path)[:1]
+    inv_freq_LNR = 2 * np.pi / np.array([5.0, 6, 40, 300, math.inf]).reshape(1, 1, 5)
+    amplitude_3LNR = np.tile(np.array([1.0, 2, 4, 2, 1]), (3, 1, 1, 1))
+    arrays = dict(step=10, inv_freq_LNR=inv_freq_LNR, amplitude_3LNR=amplitude_3LNR)
+    np.savez(members[0].runs[0].path / "probes" / "frequency_use.npz", **arrays)
+    bars = [
+        bar for bar in inside.figure(members).axes[0].patches if bar.get_alpha() and bar.get_width()
+    ]
+    found = {round(math.log2(bar.get_y() / 1.06)): bar.get_width() for bar in bars}
+    widest = max(found.values())
+    assert {octave: width / widest for octave, width in found.items()} == {2: 0.75, 5: 1, 7: 0.75}
+    (line,) = inside.table(members).lines
+    # Half of 10: 1 + 2 up to 6 tokens, 7 up to 40.
+    assert "40" in line[1]

@@ -1,0 +1,71 @@
+"""Keeps runs to be looked at: python -m experiment.keep RUN_OR_SWEEP_DIR [...] --out DIR
+
+Parameters alone, in bfloat16: a sixth of what a checkpoint takes. What is kept is a run like any
+other, DIR/NAME: it is loaded, evaluated, looked into and started from (`start_from`), but it does
+not train on. Its parameters are rounded to 8 bits and are read as float32 again.
+"""
+
+import argparse
+import shlex
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from settings.commands import Parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    parser = Parser(
+        prog="python -m experiment.keep",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("dirs", nargs="+", type=Path, metavar="RUN_OR_SWEEP_DIR")
+    parser.add_argument("--out", type=Path, metavar="DIR", required=True)
+    parser.add_argument("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
+    args = parser.parse_args(arguments)
+    try:
+        keep(
+            args.dirs,
+            args.out,
+            args.step,
+            command=shlex.join(["python", "-m", "experiment.keep", *arguments]),
+        )
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    return 0
+
+
+def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> None:
+    """Copies each run to `out`, with the shell line that did it.
+
+    Raises:
+      ValueError: if two have the same name, one is there already, or cannot be read.
+    """
+    # After parsing: --help needs none of JAX.
+    from experiment.checkpoint import keep_params
+    from experiment.run import RunDirectory, find_runs
+
+    sources = find_runs(dirs)
+    targets = [RunDirectory(out / source.name) for source in sources]
+    for path, count in Counter(target.path for target in targets).items():
+        if count > 1:
+            raise ValueError(f"two runs are called {path.name}; give each another --out")
+        if path.exists():
+            raise ValueError(f"{path} is there already; delete it, or give another --out")
+    for source, target in zip(sources, targets, strict=True):
+        keep_params(source, source.find_step(step), target)
+        # With config.json, which makes it a run, last.
+        for path in (source.tokenizer_path, source.path / "config.json"):
+            if path.exists():  # a run on no text has no tokenizer
+                shutil.copyfile(path, target.path / path.name)
+        for line in [*source.read_commands(), command]:
+            target.record_command(line)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""A run kept to be looked at: read as it was written, small, and not what trains on."""
+
+import jax
+import numpy as np
+import pytest
+
+from configs import find_config
+from experiment import keep, load
+from experiment.checkpoint import Checkpoints, DataState
+from experiment.run import RunDirectory
+from model import transformer
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> RunDirectory:
+    """Two untrained checkpoints; the optimizer's state as large as Adam's."""
+    config = find_config("tiny")
+    run = RunDirectory(tmp_path_factory.mktemp("runs") / "base=30,seed=1")
+    run.write_config(config, ["model.rotary.base=30"])
+    run.record_command("python train.py tiny")
+    checkpoints = Checkpoints(run, keep=2)
+    for step in (5, 10):
+        numbers = np.random.default_rng(step)
+        params = jax.tree.map(
+            lambda leaf, numbers=numbers: numbers.normal(size=leaf.shape).astype(np.float32),
+            transformer.abstract_params(config.model),
+        )
+        moments = {"mu": params, "nu": params}
+        checkpoints.save(step, params, moments, DataState(fingerprint="f", rows=step), config)
+    checkpoints.close()
+    return run
+
+
+@pytest.mark.parametrize("step, expected", [(None, 10), (5, 5)])
+def test_what_is_read_are_the_parameters_in_eight_bits(run, tmp_path, step, expected):
+    keep.keep([run.path], tmp_path, step, command="python -m experiment.keep")
+    kept, whole = load(tmp_path / run.name), load(run.path, expected)
+    assert kept.step == expected and kept.config == whole.config
+    for one, other in zip(*map(jax.tree.leaves, (kept.params, whole.params)), strict=True):
+        assert one.dtype == np.float32 and not np.any(one.view(np.uint32) & 0xFFFF)
+        np.testing.assert_allclose(one, other, rtol=2**-8, atol=0)
+    assert kept.directory.read_commands() == ["python train.py tiny", "python -m experiment.keep"]
+    checkpoint = kept.directory.checkpoints_path / str(expected)
+    assert sorted(path.name for path in checkpoint.iterdir()) == [
+        "config",
+        "data",
+        "digests",
+        "params",
+    ]
+    files = [path for path in kept.directory.path.rglob("*") if path.is_file()]
+    assert not [path for path in files if str(tmp_path).encode() in path.read_bytes()]
+    size = sum(path.stat().st_size for path in (checkpoint / "params").rglob("d/*"))
+    assert size < 2.5 * transformer.count_params(kept.config.model)["total"]
+
+
+def test_another_bit_is_refused(run, tmp_path):
+    keep.keep([run.path], tmp_path, None, command="")
+    arrays = max((tmp_path / run.name).rglob("d/*"), key=lambda path: path.stat().st_size)
+    data = bytearray(arrays.read_bytes())
+    data[len(data) // 2] ^= 1
+    arrays.write_bytes(data)
+    with pytest.raises(ValueError, match="checkpoint 10 is damaged"):
+        load(tmp_path / run.name)

@@ -1,0 +1,31 @@
+"""How numbers of several seeds are said."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from probes.page import said
+from probes.probe import Number
+
+
+@pytest.mark.parametrize(
+    ("seeds", "expected"),
+    [
+        ([Number(20.17, 19.8, 20.6)], "20.2 [19.8, 20.6]"),
+        ([Number(0.5)], "0.5"),
+        ([Number(math.inf, math.inf, math.inf)], "none"),
+        ([Number(50.0, 40.0, math.inf)], "50 [40, none]"),
+        # Student: 2.5 and 12.706 standard errors of 0.5 to either side.
+        ([Number(2.0, 1.9, 2.1), Number(3.0, 2.9, 3.1)], "2.5 [-3.85, 8.85]"),
+        ([Number(20.0), Number(math.inf)], "20 / none"),
+    ],
+)
+def test_of_one_seed_its_documents_of_several_their_spread(seeds, expected):
+    assert said(seeds) == expected
+
+
+def test_the_interval_over_seeds_is_students():
+    values = [3.0, 4.0, 8.0]
+    low, high = stats.t.interval(0.95, 2, loc=5.0, scale=stats.sem(values))
+    assert said([Number(value) for value in values]) == f"5 [{low:.3g}, {high:.3g}]"

@@ -1,0 +1,101 @@
+"""What the page holds is what the capture computes, to the step of a byte."""
+
+import jax
+import numpy as np
+import pytest
+
+from probes import capture
+from probes.viewer.arrays import expected, of_bytes, of_heads, recalls, to_bytes
+from tests.probes.test_inside import LENGTH, loaded, rows
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+HEADS = [(1, 0), (0, 1), (1, 1)]
+GROUPED = dict(num_heads=4, num_kv_heads=2)
+
+
+@pytest.fixture(scope="module", params=["grouped", "window"])
+def inside(request):
+    run = loaded(
+        *{"grouped": (GROUPED, "rope(base=30)"), "window": (dict(window=5), "nope")}[request.param]
+    )
+    return capture(run, **rows(run))
+
+
+def logits(inside, row: int, layer: int, head: int) -> np.ndarray:
+    return np.asarray(inside.logits(layer))[row, head].astype(float)
+
+
+def test_a_byte_says_a_weight_to_what_is_promised():
+    weights = np.concatenate([[0, 1], np.random.default_rng(0).random(1000) ** 6])
+    tiles = to_bytes(weights)
+    assert tiles.dtype == np.uint8 and tiles[0] == 0 and tiles[1] == 255
+    wrong = np.abs(of_bytes(tiles) - weights)
+    assert (wrong <= np.sqrt(weights) / 255 + 1 / 510**2 + 1e-12).all()
+    assert wrong.max() > 1e-3  # there is something to promise
+
+
+def test_tiles_are_the_weights_query_by_query(inside):
+    for row, by_name in enumerate(of_heads(inside, HEADS)):
+        for place, (layer, head) in enumerate(HEADS):
+            weights_TS = np.asarray(inside.weights(layer))[row, head]
+            ours_P, start = by_name["tiles"][place], 0
+            for query in range(LENGTH):
+                mine = ours_P[start : start + query + 1] / 255
+                assert np.abs(mine - np.sqrt(weights_TS[query, : query + 1])).max() <= 0.501 / 255
+                start += query + 1
+            assert start == len(ours_P)
+
+
+def test_by_distance_are_the_means_of_diagonals(inside):
+    for row, by_name in enumerate(of_heads(inside, HEADS)):
+        for place, (layer, head) in enumerate(HEADS):
+            logits_TS = logits(inside, row, layer, head)
+            weights_TS = np.asarray(jax.nn.softmax(logits_TS))
+            for distance in range(LENGTH):
+                seen = np.isfinite(np.diagonal(logits_TS, -distance))
+                found = [by_name[name][place, distance] for name in ("weight", "score", "spread")]
+                if not seen.any():
+                    assert np.isnan(found).all()
+                    continue
+                scores = np.diagonal(logits_TS, -distance)[seen]
+                weight = np.diagonal(weights_TS, -distance)[seen].mean()
+                np.testing.assert_allclose(
+                    found, [weight, scores.mean(), scores.std()], rtol=1e-4, atol=1e-5
+                )
+
+
+def test_hands_of_the_pairs_add_up_to_the_logit(inside):
+    """To what rounding features to a 127th of the largest can make of it."""
+    for row, by_name in enumerate(of_heads(inside, HEADS)):
+        for place, (layer, head) in enumerate(HEADS):
+            logits_TS = logits(inside, row, layer, head)
+            units = by_name["query_unit"][place], by_name["key_unit"][place]
+            q_TR2, k_SR2 = (
+                by_name[name][place] * unit_R[:, None].astype(float)
+                for name, unit_R in zip(("query", "key"), units, strict=True)
+            )
+            ours_TS = np.einsum("trx,srx->ts", q_TR2, k_SR2)
+            q_unit_R, k_unit_R = units
+            most_TS = np.einsum("trx,r->t", np.abs(q_TR2), k_unit_R)[:, None]
+            most_TS = (
+                most_TS + np.einsum("srx,r->s", np.abs(k_SR2), q_unit_R) + q_unit_R @ k_unit_R
+            ) / 2
+            seen = np.isfinite(logits_TS)
+            assert (np.abs(ours_TS - logits_TS)[seen] <= most_TS[seen] + 1e-5).all()
+            assert most_TS.max() < 0.1 * np.abs(logits_TS[seen]).max()  # else it would say nothing
+
+
+def test_expected_are_the_likeliest_by_the_models_logits():
+    run = loaded({}, "rope(base=30)")
+    given = rows(run)["tokens"]
+    ids_TE, chance_TE = expected(capture(run, given), 1)
+    chance_TV = np.asarray(jax.nn.softmax(run.logits(given)))[1]
+    np.testing.assert_array_equal(ids_TE, np.argsort(-chance_TV, axis=1)[:, :3])
+    np.testing.assert_allclose(chance_TE, np.take_along_axis(chance_TV, ids_TE, 1), rtol=1e-4)
+
+
+def test_recalls_are_followers_that_never_changed():
+    # 5 is followed by 1 twice; 7 by 2, then by 3, then by 3; 1 by 7 three times.
+    tokens = np.array([5, 1, 7, 2, 5, 1, 7, 3, 1, 7, 3])
+    assert recalls(tokens) == [(4, 1), (5, 2), (8, 6)]

@@ -1,0 +1,95 @@
+"""The file: whole in itself, small enough, and what is packed into it comes out again."""
+
+import base64
+import dataclasses
+import html
+import json
+import re
+import types
+import zlib
+
+import numpy as np
+import pytest
+
+from probes import capture, view
+from probes.viewer.arrays import of_heads
+from tests.probes.test_inside import loaded, rows
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+
+def tokenizer(vocab_size: int) -> types.SimpleNamespace:
+    """Pieces of every kind that could break a page."""
+    pieces = [b"", b"", b"", b"</script>", b"<!--", b"\xe2", b"\x07", b"\n", b" a", "ä".encode()]
+    pieces += [b"%d" % i for i in range(len(pieces), vocab_size)]
+    return types.SimpleNamespace(bos_id=1, eos_id=2, vocab_size=vocab_size, piece_bytes=pieces)
+
+
+@pytest.fixture(scope="module")
+def run():
+    return loaded({}, "rope(base=30)")
+
+
+@pytest.fixture(scope="module")
+def inside(run):
+    tokens_BT = rows(run)["tokens"]
+    tokens_BT[:, :10] = np.arange(10)  # every kind of piece
+    return capture(run, tokens_BT)
+
+
+def inner(page: str, name: str) -> str:
+    return re.search(f'id="{name}">(.*?)</script>', page, re.DOTALL)[1]
+
+
+def test_numbers_come_out_as_they_went_in(run, inside):
+    page = view({"one": inside, "two": inside}, tokenizer(run.config.model.vocab_size), layers=[1])
+    said = json.loads(inner(page.html, "page"))
+    numbers = zlib.decompress(base64.b64decode(inner(page.html, "numbers")))
+    assert [member["name"] for member in said["members"]] == ["one", "two"]
+    assert said["members"][0]["heads"] == [[1, 0], [1, 1]]
+    np.testing.assert_allclose(
+        said["members"][0]["turns"][0], inside.table().inv_freq[1, 0] / (2 * np.pi)
+    )
+    for row, by_name in enumerate(of_heads(inside, [(1, 0), (1, 1)])):
+        np.testing.assert_array_equal(said["rows"][row]["tokens"], inside.tokens_BT[row])
+        for of_member in said["rows"][row]["members"]:
+            for name, array in by_name.items():
+                kind, start, size = of_member[name]
+                assert start % 4 == 0
+                found = np.frombuffer(numbers, kind, size, start)
+                np.testing.assert_array_equal(found, array.ravel())
+
+
+def test_pieces_are_told_and_end_no_script(run, inside):
+    page = view(inside, tokenizer(run.config.model.vocab_size))
+    said = json.loads(inner(page.html, "page"))
+    names = dict(zip(said["ids"], said["pieces"], strict=True))
+    assert [names[i] for i in range(10)] == [
+        "⟨0⟩", "⟨s⟩", "⟨/s⟩", "</script>", "<!--", "⟨E2⟩", "⟨07⟩", "\n", " a", "ä",
+    ]  # fmt: skip
+    assert page.html.count("</script>") == 3 and "<!--" not in page.html
+
+
+def test_nothing_is_fetched(run, inside):
+    page = view(inside, tokenizer(run.config.model.vocab_size)).html
+    for word in ("http", "src=", "@import", "url(", "fetch(", "XMLHttp"):
+        assert word not in page.split('id="numbers"')[0] + page.split("</script>")[-2]
+
+
+def test_a_notebook_gets_a_frame_with_the_same_page(run, inside, tmp_path):
+    page = view(inside, tokenizer(run.config.model.vocab_size))
+    frame = re.fullmatch(r'<iframe srcdoc="([^"]*)" style="[^"]*"></iframe>', page._repr_html_())
+    assert html.unescape(frame[1]) == page.html
+    assert page.save(tmp_path / "view.html").read_text(encoding="utf-8") == page.html
+
+
+@pytest.mark.long
+def test_four_layers_of_eight_heads_and_1024_tokens_are_less_than_25_mb():
+    """With logits that fill the bytes: flatter or sharper attention packs into less."""
+    model = dict(num_layers=4, num_heads=8, head_dim=32, embed_dim=256)
+    run = loaded(model, "rope(base=1e4)")
+    vocab_size = run.config.model.vocab_size
+    inside = capture(run, np.random.default_rng(0).integers(0, vocab_size, (1, 1024)))
+    q_LBTNH = inside.inside.q_LBTNH / np.std(inside.logits(2)[0, 0, -1])
+    flat = dataclasses.replace(inside, inside=inside.inside._replace(q_LBTNH=q_LBTNH))
+    assert 12e6 < len(view(flat, tokenizer(vocab_size), max_size=25).html) < 25e6
