@@ -124,4 +124,14 @@ ROWS = [
         files={"run/probes/matching_keys.npz": b"no arrays"},
         run=True,
     ),
+    Row(
+        "-m probes run --probes positions_seen",
+        "run: the rows it was trained on are not to be had here: data of fingerprint {}, and this "
+        "is 000000000000",
+        given=lambda patch: patch.setattr(
+            "probes.asked.positions_seen.open_data",
+            lambda config: types.SimpleNamespace(fingerprint="0" * 64),
+        ),
+        run=True,
+    ),
 ]
