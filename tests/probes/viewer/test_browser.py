@@ -1,0 +1,182 @@
+"""The page in a browser without a network: it fetches nothing, and answers pointer and keys."""
+
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from probes import capture, view
+from tests.probes.test_inside import loaded
+from tests.probes.viewer.test_page import tokenizer
+
+pytestmark = [
+    pytest.mark.usefixtures("unoptimized"),
+    pytest.mark.browser,
+    pytest.mark.filterwarnings("ignore:.* the model was trained on rows of"),
+]
+api = pytest.importorskip("playwright.sync_api", reason="make test-browser installs it")
+
+LENGTH = 1024
+
+
+@pytest.fixture(scope="module")
+def inside():
+    run = loaded(dict(num_layers=2), "rope(base=30)")
+    return capture(run, np.random.default_rng(0).integers(10, 512, (2, LENGTH)))
+
+
+@pytest.fixture(scope="module")
+def file(inside, tmp_path_factory):
+    page = view(
+        {"one": inside, "two": inside}, tokenizer(512), titles=["first", "second"], max_size=25
+    )
+    return page.save(tmp_path_factory.mktemp("view") / "view.html")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    names = "chromium", "chromium-browser", "google-chrome"
+    own = next((path for path in map(shutil.which, names) if path), None)
+    # Who may do everything has no sandbox to be in.
+    flags = [] if os.getuid() else ["--no-sandbox"]
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=own, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium, file):
+    """The page, opened; what it asks for and what goes wrong ends the test."""
+    context = chromium.new_context(viewport=dict(width=1200, height=900), offline=True)
+    page, problems = context.new_page(), []
+    page.on("request", lambda request: problems.append(request.url))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text))
+    page.goto(file.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    yield page
+    assert problems == [file.as_uri()]
+    context.close()
+
+
+def token(page, place: int, member: int = 0):
+    return page.locator(f'.text [data-member="{member}"] [data-at="{place}"]')
+
+
+def readout(page, member: int = 0) -> str:
+    # One frame answers, another has shown it.
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    return page.locator(f'.text [data-member="{member}"] .readout').inner_text()
+
+
+def head_shown(page, member: int = 0) -> tuple[int, int]:
+    thumb = page.locator(f'.heads [data-member="{member}"] .thumb[aria-pressed="true"]')
+    return tuple(map(int, re.findall(r"\d+", thumb.get_attribute("title"))))
+
+
+def test_pointing_shows_what_the_model_looks_at(page, inside):
+    layer, head = head_shown(page)
+    weights_TS = np.asarray(inside.weights(layer))[0, head]
+    for place in (1000, 20, 517):
+        token(page, place).hover()
+        assert f" at {place} looks at" in readout(page)
+        chip = page.locator(".chip").first
+        best = int(chip.get_attribute("data-other"))
+        # A byte does not tell weights apart that are nearly alike.
+        assert weights_TS[place, best] == pytest.approx(weights_TS[place].max(), rel=0.05)
+        shades = page.evaluate(
+            "[...document.querySelectorAll('.text [data-member=\"0\"] [data-at]')]"
+            ".map((each) => each.style.backgroundColor)"
+        )
+        assert not any(shades[place + 1 :]) and any(shades[: place + 1])
+        assert shades[best] == min(filter(None, shades), key=lambda rgb: sum(eval(rgb[3:])))
+        # The other model is asked the same.
+        assert f" at {place} looks at" in readout(page, 1)
+
+
+def test_a_click_holds_a_token_and_the_next_is_the_key(page, inside):
+    layer, head = head_shown(page)
+    token(page, 900).click()
+    token(page, 880).hover()
+    weight = float(inside.weights(layer)[0, head, 900, 880])
+    said = re.search(r"20 back: weight ([\d.]+)%", readout(page))
+    assert float(said[1]) / 100 == pytest.approx(weight, abs=np.sqrt(weight) / 255 + 2e-3)
+    logit = float(inside.logits(layer)[0, head, 900, 880])
+    score = re.search(r"score ([+−][\d.]+)", readout(page))[1].replace("−", "-")
+    assert float(score) == pytest.approx(logit, abs=0.15)
+    page.keyboard.press("Escape")
+    token(page, 890).hover()
+    assert " at 890 looks at" in readout(page)
+
+
+def test_heads_texts_and_directions_are_chosen(page, inside):
+    thumbs = page.locator('.heads [data-member="1"] .thumb')
+    thumbs.nth(2).click()
+    assert head_shown(page, 1) == (1, 0) and "layer 1, head 0" in readout(page, 1)
+    page.get_by_role("button", name="second").click()
+    page.get_by_role("button", name="is seen by").click()
+    token(page, 500).hover()
+    assert " at 500 is seen by" in readout(page)
+    layer, head = head_shown(page)
+    weights_TS = np.asarray(inside.weights(layer))[1, head]
+    best = int(page.locator(".chip").first.get_attribute("data-other"))
+    assert weights_TS[best, 500] == pytest.approx(weights_TS[:, 500].max(), rel=0.05)
+
+
+def test_keys_do_what_the_list_says(page):
+    token(page, 700).click()
+    page.keyboard.press("ArrowLeft")
+    assert " at 699 looks at" in readout(page)
+    before = head_shown(page)
+    page.keyboard.press("h")
+    assert head_shown(page) != before
+    page.keyboard.press("H")
+    assert head_shown(page) == before
+    for key, name in (("d", "by distance"), ("x", "linear"), ("f", "is seen by"), ("t", "second")):
+        page.keyboard.press(key)
+        button = page.get_by_role("button", name=name, exact=True)
+        assert button.get_attribute("aria-pressed") == "true"
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+
+
+def test_the_map_zooms_and_points(page):
+    canvas = page.locator('.map [data-member="0"] canvas').nth(1)
+    box = canvas.bounding_box()
+    canvas.hover(position=dict(x=60, y=box["height"] * 0.7))
+    place = int(re.search(r" at (\d+) looks at", readout(page))[1])
+    assert place == pytest.approx(LENGTH * 0.7, abs=40)
+    page.locator(".zoom button").first.click()
+    for _ in range(5):
+        page.keyboard.press("+")
+    canvas.hover(position=dict(x=box["width"] / 2, y=box["height"] / 2))
+    assert int(re.search(r" at (\d+) ", readout(page))[1]) == pytest.approx(place, abs=LENGTH / 64)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_no_part_is_wider_than_the_screen(page, width, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size(dict(width=width, height=800))
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+    page.keyboard.press("n")
+    other = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert (other == "rgb(255, 255, 255)") == (scheme == "dark")
+
+
+def test_a_notebooks_frame_is_as_tall_as_the_page(chromium, inside):
+    page = chromium.new_page(viewport=dict(width=1000, height=700))
+    page.set_content(view(inside, tokenizer(512), layers=[1])._repr_html_())
+    frame = page.frame_locator("iframe")
+    frame.locator("html[data-ready]").wait_for()
+    token = frame.locator('[data-at="30"]')
+    token.hover()
+    token.click()
+    inner = frame.locator("body").evaluate("(body) => body.scrollHeight")
+    assert page.locator("iframe").evaluate("(frame) => frame.offsetHeight") >= inner > 700
+    page.close()
