@@ -141,6 +141,7 @@ ROWS = [
         ),
         run=True,
     ),
+    Row(
         lambda: band_ablation(Subject(run=load("run")), [(0, 9)]),
         "no head 9 in layer 0: layers are 0 to 1, heads 0 to 1",
         run=True,
