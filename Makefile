@@ -13,6 +13,8 @@ LIBTPU ?= libtpu==0.0.42.1
 COLAB_PYTHON ?= $(shell for python in python3.13 $(HOME)/.pyenv/versions/3.13*/bin/python \
   python3.12 $(HOME)/.pyenv/versions/3.12*/bin/python $(PYTHON); do \
   $$python -c '' 2>/dev/null && echo $$python && break; done)
+# Of test-notebooks, those with this in their names.
+NOTEBOOK ?=
 COLAB := $(VENV)-colab
 COLAB_TESTS ?= tests/test_colab.py tests/notebooks tests/model tests/data tests/experiment tests/evals
 
@@ -21,11 +23,13 @@ COLAB_TESTS ?= tests/test_colab.py tests/notebooks tests/model tests/data tests/
 export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 REV ?= HEAD
+# Tests that need more than the lock has: each has a target that installs it.
+APART := hf or browser or colab or notebook
 
-.PHONY: help setup demo test test-fast test-all test-hf test-tpu test-browser test-colab compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-tpu test-browser test-notebooks test-colab notebooks compare lint format lock clean
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
 
 setup: $(VENV)/.installed  ## make or refresh the virtual environment
 
@@ -44,14 +48,14 @@ demo: setup  ## train eight small models, measure how far each sees, draw the fi
 	$(PY) report.py $(RUN)
 
 test: setup  ## the whole suite
-	$(PY) -m pytest -n 2 --dist loadfile -m "not (hf or long or colab or browser)"
+	$(PY) -m pytest -n 2 --dist loadfile -m "not (long or $(APART))"
 
 test-fast: setup  ## what takes seconds; compiled quickly, not well
-	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist loadfile -m "not (hf or slow or long or colab or browser)"
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -n 2 --dist loadfile -m "not (slow or long or $(APART))"
 
 test-all: setup  ## the suite, what samples for minutes, then the test-* below
-	$(PY) -m pytest -n 2 --dist loadfile -m "not (hf or colab or browser)"
-	$(MAKE) test-hf test-tpu test-browser test-colab
+	$(PY) -m pytest -n 2 --dist loadfile -m "not ($(APART))"
+	$(MAKE) test-hf test-tpu test-browser test-notebooks test-colab
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -69,6 +73,17 @@ $(VENV)-libtpu/.installed:
 
 test-tpu: setup $(VENV)-libtpu/.installed  ## compile for TPUs that are not here (installs libtpu)
 	PYTHONPATH=$(VENV)-libtpu $(PY) -m pytest tests/tpu/test_aot.py
+
+$(VENV)/.installed-notebooks: $(VENV)/.installed notebooks/jupyter.lock
+	@echo "installing what runs notebooks"
+	@$(PY) -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r notebooks/jupyter.lock
+	@touch $@
+
+test-notebooks: $(VENV)/.installed-notebooks  ## the notebooks from top to bottom, small (installs jupytext)
+	$(PY) -m pytest -m notebook -k "$(NOTEBOOK)" tests/notebooks
+
+notebooks: $(VENV)/.installed-notebooks  ## make notebooks/*.ipynb of the .py beside them
+	$(PY) notebooks/make.py
 
 # Chromium is the machine's own; where there is none, the one that playwright has.
 $(VENV)-browser/.installed:
@@ -88,9 +103,9 @@ $(COLAB)/.installed: notebooks/colab.lock
 	@$(COLAB)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r $<
 	@touch $@
 
-test-colab: $(COLAB)/.installed  ## with the versions that Colab has (installs them)
+test-colab: $(COLAB)/.installed  ## notebooks and fast tests with the versions that Colab has (installs them)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(COLAB)/bin/python -m pytest -n 2 --dist loadfile \
-	  -m "colab or not (slow or long or hf or browser)" $(COLAB_TESTS)
+	  -m "colab or notebook or not (slow or long or hf or browser)" $(COLAB_TESTS)
 
 compare: setup  ## train `tiny` with REV's code and with the tree's: bit-equal?
 	$(PY) tests/compare.py $(REV)
@@ -111,6 +126,9 @@ lock:  ## resolve requirements.lock again (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --exclude-newer 2026-08-31 --custom-compile-command "make lock" \
 	  notebooks/colab.in notebooks/jupyter.in -o notebooks/colab.lock
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --constraint requirements.lock --custom-compile-command "make lock" \
+	  notebooks/jupyter.in -o notebooks/jupyter.lock
 
 clean:  ## remove the virtual environments and caches; runs/ stays
 	rm -rf $(VENV) $(VENV)-* .pytest_cache .ruff_cache .hypothesis

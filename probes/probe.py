@@ -98,19 +98,19 @@ def resampled(count: int) -> np.ndarray:
     return random.multinomial(count, [1 / count] * count, _RESAMPLES)
 
 
-def over_documents(sum_BX: np.ndarray, count_B: np.ndarray) -> np.ndarray:
+def over_documents(sum_BX: np.ndarray, count_BX: np.ndarray) -> np.ndarray:
     """The mean of all documents' items, and its interval.
 
     Args:
       sum_BX: over each document's items, `[B, ...]`.
-      count_B: how many items it has.
+      count_BX: how many items it has, the same or `[B]`.
 
     Returns:
       `[3, ...]`: the mean, and the two ends of its interval. NaN where there are no items, or too
       few of them for every draw of documents to have one.
     """
-    weights_CB = np.concatenate([np.ones((1, len(count_B))), resampled(len(count_B))])
-    count_CX = (weights_CB @ count_B).reshape(-1, *[1] * (sum_BX.ndim - 1))
+    weights_CB = np.concatenate([np.ones((1, len(sum_BX))), resampled(len(sum_BX))])
+    sum_CX, count_CX = (np.tensordot(weights_CB, each_BX, 1) for each_BX in (sum_BX, count_BX))
     with np.errstate(invalid="ignore"):
-        mean_CX = np.tensordot(weights_CB, sum_BX, 1) / count_CX
+        mean_CX = (sum_CX.T / count_CX.T).T  # from behind: documents stand in front
     return np.stack([mean_CX[0], *np.percentile(mean_CX[1:], INTERVAL, axis=0)])

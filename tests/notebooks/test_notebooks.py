@@ -1,0 +1,92 @@
+"""Every notebook from top to bottom, small; and again, as after a disconnect."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from notebooks import setup
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+# What stands in place of a notebook's own parameters.
+SMALL = {"01_attention": {"DOCUMENTS": 8}}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_outputs_are_cleared_and_addresses_the_projects_own(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)
+    badge, first = "".join(cells[0]["source"]), "".join(code[0]["source"])
+    owner = PROJECT["urls"]["Repository"].partition("github.com/")[2]
+    assert f"/github/{owner}/blob/main/notebooks/{path.name})" in badge
+    assert f'REPOSITORY = "{PROJECT["urls"]["Repository"]}"' in first
+
+
+def test_only_what_is_missing_is_installed_and_what_does_not_fit_is_said():
+    wanted = [Requirement(line) for line in ("jax>=0.7.2,<0.13", "zstandard>=0.23", "numpy>=2")]
+    here = {"jax": "0.7.2", "numpy": "2.1.3"}
+    assert setup.missing(wanted, here) == ["zstandard>=0.23"]
+    setup.check(wanted, here)
+    with pytest.raises(ImportError, match=r"has jax 0.6.0 \(not <0.13,>=0.7.2\). In Colab: .*ver"):
+        setup.check(wanted, {**here, "jax": "0.6.0"})
+
+
+def test_what_is_needed_is_here():
+    """Under the lock and under Colab's versions alike, so that nothing is to be installed."""
+    wanted = setup.needed()
+    names = {each.name for each in wanted}
+    assert len(names) == len(wanted) and names >= {"jax", "flax", "grain", "sentencepiece"}
+    assert setup.missing(wanted, setup.installed(wanted)) == []
+    setup.check(wanted, setup.installed(wanted))
+
+
+@pytest.mark.notebook
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_what_its_text_makes(path):
+    from notebooks import make
+
+    text = path.with_suffix(".py")
+    made = make.made(text, make.repository())
+    assert {file: file.read_text(encoding="utf-8") for file in made} == made, "make notebooks"
+
+
+@pytest.mark.notebook
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs_and_goes_on(path, tmp_path, environment, monkeypatch):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    shown = run(path, SMALL[path.stem] | {"WORKDIR": str(tmp_path)})
+    assert shown["image/png"] >= 2
+    if before := saved(tmp_path):
+        run(path, SMALL[path.stem] | {"WORKDIR": str(tmp_path)})
+        assert saved(tmp_path) == before  # nothing is trained twice
+
+
+def run(path: Path, parameters: dict) -> dict[str, int]:
+    """Runs a notebook as Jupyter does, in the folder where it lies; how often what was shown."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(path, as_version=4)
+    (place,) = (
+        number
+        for number, cell in enumerate(notebook.cells)
+        if "parameters" in cell.metadata.get("tags", [])
+    )
+    lines = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+    notebook.cells.insert(place + 1, nbformat.v4.new_code_cell(lines))
+    where = {"metadata": {"path": str(path.parent)}}
+    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    kinds = [kind for output in outputs for kind in output.get("data", {})]
+    return {kind: kinds.count(kind) for kind in set(kinds)}
+
+
+def saved(folder: Path) -> dict[str, int]:
+    """When each array of a checkpoint was written."""
+    return {str(file): file.stat().st_mtime_ns for file in folder.rglob("checkpoints/*/params/d/*")}
