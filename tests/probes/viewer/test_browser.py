@@ -143,13 +143,23 @@ def test_keys_do_what_the_list_says(page):
     assert page.locator("#keys").is_visible()
 
 
+def test_text_that_moves_below_a_pointer_at_rest_is_not_pointed_at(page):
+    box = token(page, 30).bounding_box()
+    x, y = int(box["x"] + box["width"] / 2), int(box["y"] + box["height"] / 2)
+    page.mouse.move(x, y)
+    token(page, 60).dispatch_event("pointerover", dict(clientX=x, clientY=y))
+    assert " at 30 looks at" in readout(page)
+    token(page, 60).dispatch_event("pointerover", dict(clientX=x + 1, clientY=y))
+    assert " at 60 looks at" in readout(page)
+
+
 def test_the_map_zooms_and_points(page):
     canvas = page.locator('.map [data-member="0"] canvas').nth(1)
     box = canvas.bounding_box()
     canvas.hover(position=dict(x=60, y=box["height"] * 0.7))
     place = int(re.search(r" at (\d+) looks at", readout(page))[1])
     assert place == pytest.approx(LENGTH * 0.7, abs=40)
-    page.locator(".zoom button").first.click()
+    page.get_by_role("button", name="Zoom in").first.click()
     for _ in range(5):
         page.keyboard.press("+")
     shown = []
