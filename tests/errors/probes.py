@@ -132,6 +132,16 @@ ROWS = [
         run=True,
     ),
     Row(
+        "-m probes run --probes positions_seen",
+        "run: the rows it was trained on are not to be had here: data of fingerprint {}, and this "
+        "is 000000000000",
+        given=lambda patch: patch.setattr(
+            "probes.asked.positions_seen.open_data",
+            lambda config: types.SimpleNamespace(fingerprint="0" * 64),
+        ),
+        run=True,
+    ),
+    Row(
         lambda: band_ablation(Subject(run=load("run")), [(0, 9)]),
         "no head 9 in layer 0: layers are 0 to 1, heads 0 to 1",
         run=True,
