@@ -75,6 +75,18 @@ def stack_tables(tables: Sequence[PositionTable]) -> PositionTable:
     )
 
 
+def frozen(table: PositionTable, pairs_LKR: np.ndarray) -> PositionTable:
+    """The table with some pairs unrotated: bool, `[L, K, R]` or, for all heads alike, `[L, 1, R]`.
+
+    Pairs that variants do not see (MLA's unrotated ones) may stand behind the others.
+    """
+    pairs_LKR = pairs_LKR[..., : table.cycles_hi.shape[-1]]
+    hi, lo = (
+        np.where(pairs_LKR, np.uint32(0), each) for each in (table.cycles_hi, table.cycles_lo)
+    )
+    return table._replace(cycles_hi=hi, cycles_lo=lo)
+
+
 def cos_sin(
     cycles_hi_KR: jax.Array | np.ndarray,
     cycles_lo_KR: jax.Array | np.ndarray,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
@@ -225,6 +226,42 @@ def without_heads(params: Params, heads: Iterable[tuple[int, int]]) -> Params:
         out_LNUD = jnp.asarray(out_LNUD).at[layer, head].set(0)
     blocks = {**params["blocks"], "attention": {**attention, "out": out_LNUD}}
     return {**params, "blocks": blocks}
+
+
+def without_pairs(config: ModelConfig, params: Params, pairs_LNR: np.ndarray) -> Params:
+    """The network with some pairs of its heads' features taken out: logits are made of the rest.
+
+    Args:
+      config: the network.
+      params: of one member; left as they are.
+      pairs_LNR: bool, which pairs of each query head, in the order of `Inside`.
+
+    Returns:
+      Parameters that differ in these features of the queries, which are 0.
+
+    Raises:
+      ValueError: if heads of a layer lose different pairs, and one norm scales the queries of all.
+    """
+    attention = params["blocks"]["attention"]
+    if config.qk_norm:
+        # Before the norm a missing feature would change the others.
+        if (pairs_LNR != pairs_LNR[:, :1]).any():
+            raise ValueError(
+                "qk_norm scales the queries of all heads alike: take the same pairs out of every "
+                "head of a layer"
+            )
+        scale_LH = jnp.where(np.tile(pairs_LNR[:, 0], 2), 0, attention["query_norm"]["scale"])
+        attention = {**attention, "query_norm": {"scale": scale_LH}}
+    else:
+        name, halves = "query", [pairs_LNR, pairs_LNR]
+        if config.mla is not None:
+            rotated, rest = np.split(pairs_LNR, [config.rope_head_dim // 2], axis=-1)
+            halves = [rest, rest, rotated, rotated]
+            name = "query" if config.mla.q_lora_rank is None else "query_up"
+        features_LNH = np.concatenate(halves, axis=-1)
+        query = jnp.where(features_LNH[:, None], 0, attention[name])
+        attention = {**attention, name: query}
+    return {**params, "blocks": {**params["blocks"], "attention": attention}}
 
 
 def output_matrix(config: ModelConfig, params: Params) -> jax.Array:

@@ -114,3 +114,20 @@ def over_documents(sum_BX: np.ndarray, count_BX: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         mean_CX = (sum_CX.T / count_CX.T).T  # from behind: documents stand in front
     return np.stack([mean_CX[0], *np.percentile(mean_CX[1:], INTERVAL, axis=0)])
+
+
+def within(x_BM: np.ndarray, parts: Sequence[float]) -> np.ndarray:
+    """How far one must go for each of some parts of what lies at the distances 0, 1, 2, ...
+
+    Args:
+      x_BM: how much lies there, by document.
+      parts: of all of it, P of them.
+
+    Returns:
+      `[3, P]`: the distance, and the two ends of its interval.
+    """
+    weights_CB = np.concatenate([np.ones((1, len(x_BM))), resampled(len(x_BM))])
+    sum_CM = np.cumsum(weights_CB @ x_BM, axis=1)
+    enough_PCM = sum_CM >= np.asarray(parts)[:, None, None] * sum_CM[:, -1:]
+    first_PC = enough_PCM.argmax(axis=2)
+    return np.stack([first_PC[:, 0], *np.percentile(first_PC[:, 1:], INTERVAL, axis=1)])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ import evals
 from data.task import Document
 from evals import runner
 from evals.estimate import effective_context
-from evals.estimate.effective_context import Estimate
+from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from evals.rows import Rows
 from evals.runner import Loaded
 from evals.score import AnswerScores, Candidate, score
@@ -72,6 +73,18 @@ class Subject:
           ValueError: where the task cannot be asked, or its rows do not fit the memory.
         """
         return [effective_context.estimate(rows) for rows in self.rows(candidates)]
+
+    @functools.cached_property
+    def l50(self) -> tuple[float, float, float]:
+        """Effective context of the model as it is, and its 95% interval, tokens.
+
+        NaN where the task is not learned, inf where no distance asked is beyond it.
+        """
+        (found,) = self.effective_context([self.candidate()])
+        if found.verdict == NOT_LEARNED:
+            return math.nan, math.nan, math.nan
+        beyond = found.verdict.startswith(">")
+        return math.inf if beyond else found.l50, found.ci_low, found.ci_high
 
     def rows(self, candidates: Sequence[Candidate]) -> list[Rows]:
         """Result rows (`evals.rows`) of each candidate; errors as of `effective_context`."""

@@ -23,7 +23,7 @@ from model.positions import NO_WINDOW, PositionTable, position_table
 from model.transformer import Params
 from probes.figures import COLORS, DASHES, first_column, panels
 from probes.inside import Capture
-from probes.probe import INTERVAL, Number, Probe, over_documents, resampled
+from probes.probe import Number, Probe, over_documents, within
 from probes.questions import Questions
 from probes.subject import Subject
 from reporting.looks import INK
@@ -145,7 +145,7 @@ def receptive_field(inside: Capture, questions: Questions) -> ReceptiveField:
     return ReceptiveField(
         distance_X=np.add.reduceat(distances_M, starts_X) / sizes_X,
         felt_3X=over_documents(felt_BX, count_BX),
-        within_3P=_within(share_BM),
+        within_3P=within(share_BM, _PARTS),
         kept_K=kept_K,
         kl_3K=over_documents(kl_BK, one_B),
         limit=_limit(inside),
@@ -240,15 +240,6 @@ def _by_distance(x_BT: np.ndarray, query_B: np.ndarray) -> tuple[np.ndarray, np.
 def _kl(p_BV: np.ndarray, q_BV: np.ndarray) -> np.ndarray:
     """From log p to log q, nats, `[B]`."""
     return (np.exp(p_BV) * (p_BV - q_BV)).sum(axis=1)
-
-
-def _within(share_BM: np.ndarray) -> np.ndarray:
-    """How far back one must go for each of `_PARTS`, with the interval: `[3, P]`."""
-    B = len(share_BM)
-    weights_CB = np.concatenate([np.ones((1, B)), resampled(B)])
-    within_CM = np.cumsum(weights_CB @ share_BM / B, axis=1)
-    tokens_CP = np.stack([(within_CM >= part).argmax(axis=1) for part in _PARTS], axis=1)
-    return np.stack([tokens_CP[0], *np.percentile(tokens_CP[1:], INTERVAL, axis=0)])
 
 
 def _limit(inside: Capture) -> float:

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from configs import find_config
+from evals.score import Candidate
 from experiment import load
 from experiment.run import find_runs
-from probes import view
+from probes import Subject, view
+from probes.asked.band_ablation import band_ablation, still, without
 from probes.asked.matching_keys import matching_keys
 from probes.inside import Capture, Inside
 from probes.questions import Questions, ask
@@ -33,6 +35,11 @@ def captured() -> Capture:
         params={},
     )
 
+
+TINY = find_config("tiny").model
+BARE = {"blocks": {"attention": {}}}
+# All pairs of the first of two heads, in each of two layers.
+ONE_HEAD = np.array([[[True] * 8, [False] * 8]] * 2)
 
 ALONE = Questions(np.array([0]), np.array([3]), np.array([1]), np.array([[1]]))
 
@@ -123,5 +130,30 @@ ROWS = [
         "run/probes/matching_keys.npz is damaged; write it again: python -m probes run",
         files={"run/probes/matching_keys.npz": b"no arrays"},
         run=True,
+    ),
+    Row(
+        "-m probes run --probes positions_seen",
+        "run: the rows it was trained on are not to be had here: data of fingerprint {}, and this "
+        "is 000000000000",
+        given=lambda patch: patch.setattr(
+            "probes.asked.positions_seen.open_data",
+            lambda config: types.SimpleNamespace(fingerprint="0" * 64),
+        ),
+        run=True,
+    ),
+    Row(
+        lambda: band_ablation(Subject(run=load("run")), [(0, 9)]),
+        "no head 9 in layer 0: layers are 0 to 1, heads 0 to 1",
+        run=True,
+    ),
+    Row(
+        lambda: still(dataclasses.replace(TINY, num_kv_heads=1), Candidate({}, len), ONE_HEAD),
+        "every 2 heads of a layer share a key, which turns one way: freeze pairs of all of them "
+        "or of none",
+    ),
+    Row(
+        lambda: without(dataclasses.replace(TINY, qk_norm=True), Candidate(BARE, len), ONE_HEAD),
+        "qk_norm scales the queries of all heads alike: take the same pairs out of every head of "
+        "a layer",
     ),
 ]

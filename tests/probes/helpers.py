@@ -1,12 +1,19 @@
-"""Captures made by hand."""
+"""Captures and models made by hand."""
+
+import dataclasses
+from pathlib import Path
 
 import numpy as np
 
 from configs import find_config
 from configs.changes import change
+from data.tokenizer import Tokenizer
+from experiment.loaded import LoadedRun
+from experiment.run import RunDirectory
 from model import rotary as rotary_lib
 from model.transformer import Inside
 from probes.inside import Capture
+from tests.evals.oracles import copying_model
 
 
 def holding(
@@ -29,3 +36,33 @@ def holding(
         hidden_BTD=None,  # pyright: ignore[reportArgumentType]
         params={},
     )
+
+
+def copier(tokenizer_file: Path, *, others: int = 0, rotary: str = "nope") -> LoadedRun:
+    """One layer set by hand to answer key-value recall at every distance, by its last head alone.
+
+    Args:
+      tokenizer_file: of the tokenizer.
+      others: heads before that one, of random weights; what they find is next to nothing.
+      rotary: of all heads.
+    """
+    tokenizer = Tokenizer(tokenizer_file)
+    used = np.concatenate([tokenizer.keys, tokenizer.values])
+    model, params = copying_model(used, tokenizer.vocab_size, 0)
+    random, attention = np.random.default_rng(0), params["blocks"]["attention"]
+    for name, axis, size in (("query", 2, 0.1), ("key", 2, 0.1), ("value", 2, 1), ("out", 1, 1e-3)):
+        shape = (*attention[name].shape[:axis], others, *attention[name].shape[axis + 1 :])
+        made = size * random.normal(size=shape).astype(np.float32)
+        attention[name] = np.concatenate([made, attention[name]], axis=axis)
+    attention["shift"] = np.repeat(attention["shift"], 1 + others, axis=1)
+    sizes = dict(num_heads=1 + others, num_kv_heads=1 + others)
+    tiny = find_config("tiny")
+    config = dataclasses.replace(
+        tiny,
+        model=dataclasses.replace(model, **sizes, rotary=rotary_lib.parse_pattern(rotary)),
+        data=dataclasses.replace(tiny.data, context_length=64, vocab_size=tokenizer.vocab_size),
+        evals=dataclasses.replace(tiny.evals, documents=24),
+    )
+    run = LoadedRun(RunDirectory("nowhere"), 0, config, params)
+    vars(run)["tokenizer"] = tokenizer  # there is no directory that it could be read from
+    return run

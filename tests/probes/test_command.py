@@ -1,15 +1,21 @@
 """From a run directory to arrays and a figure; its questions are those that evaluate.py asks."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 
 from configs import find_config
+from data.pipeline import make_batches, open_data
 from evals import runner
 from experiment import load, overrides
 from experiment.run import RunDirectory
 from probes.__main__ import main
 from probes.asked.head_scores import repeated_ids
+from probes.asked.positions_seen import PositionsSeen, training_pairs
 from probes.questions import answered, ask
+from probes.subject import Subject
 from training.loop import train
 from training.plan import make_plan
 
@@ -37,6 +43,31 @@ def test_repeated_ids_are_distinct_and_come_twice(run):
     assert ids_BT.shape[1] == 36
     np.testing.assert_array_equal(ids_BT[:, :18], ids_BT[:, 18:])
     assert all(len(set(row)) == 18 for row in ids_BT.tolist())
+
+
+def test_distances_are_those_of_the_rows_that_were_trained_on(run):
+    subject = Subject(run=load(run.path))
+    counts_BM, num_rows = training_pairs(subject.run)
+    config = run.config
+    batches = make_batches(open_data(config.data), start_step=0)
+    expected = [
+        brute_force(segment_ids_T)
+        for batch in itertools.islice(batches, config.train.num_steps)
+        for segment_ids_T in batch["segment_ids"]
+    ]
+    assert num_rows == len(expected) == config.train.num_steps * config.data.batch_size
+    np.testing.assert_array_equal(counts_BM, expected)
+    found = PositionsSeen.look(subject)
+    np.testing.assert_allclose(found.seen_3M[0], np.mean(expected, axis=0))
+    assert math.isnan(found.l50_3[0]) and math.isnan(found.at_l50)  # two updates teach nothing
+
+
+def brute_force(segment_ids_T: np.ndarray) -> np.ndarray:
+    """Pairs in one document, by distance: all pairs of tokens asked."""
+    places_T = np.arange(len(segment_ids_T))
+    back_TS = places_T[:, None] - places_T
+    together_TS = (segment_ids_T[:, None] == segment_ids_T) & (segment_ids_T > 0)
+    return np.bincount(back_TS[(back_TS >= 0) & together_TS], minlength=len(places_T))
 
 
 def test_a_run_gets_arrays_figures_and_a_page(run, capsys):
