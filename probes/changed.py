@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evals.estimate import effective_context
-from evals.score import Candidate
+from evals.rows import Rows
 from probes.probe import over_documents
-from probes.subject import Subject
 
 
 class Effects(NamedTuple):
@@ -25,10 +24,10 @@ class Effects(NamedTuple):
     said_X: np.ndarray
 
     @classmethod
-    def of(cls, subject: Subject, candidates: Sequence[Candidate]) -> "Effects":
-        """Each candidate is asked the same documents. Errors as of `Subject.rows`."""
+    def of(cls, found: Sequence[Rows]) -> "Effects":
+        """Of each model's result rows, as `probes.subject.Subject.rows` gives them."""
         l50, loss, said = [], [], []
-        for rows in subject.rows(candidates):
+        for rows in found:
             estimate = effective_context.estimate(rows)
             l50.append([estimate.l50, estimate.ci_low, estimate.ci_high])
             said.append(str(estimate))

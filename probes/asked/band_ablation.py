@@ -203,7 +203,7 @@ def band_ablation(
     each_LNR = list(drawn_GXLNR.reshape(G * X, *inv_freq_LNR.shape))
     ways = [without(config, own, pairs_LNR) for pairs_LNR in each_LNR]
     ways += [still(config, own, pairs_LNR) for pairs_LNR in each_LNR]
-    effects = Effects.of(subject, [own, *ways])
+    effects = Effects.of(subject.rows([own, *ways]))
     l50_3WGX, loss_3WGX = (
         each_3X[:, 1:].reshape(3, W, G, X) for each_3X in (effects.l50_3X, effects.loss_3X)
     )

@@ -13,7 +13,12 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # What stands in place of a notebook's own parameters.
-SMALL = {"01_attention": {"DOCUMENTS": 8}}
+FEW = "train.num_steps=20 train.save_every=10 train.warmup_steps=2 evals.documents=8"
+SMALL = {
+    "01_attention": {"DOCUMENTS": 8},
+    "02_effective_context": {"SETTINGS": FEW},
+    "03_own_frequencies": {"SETTINGS": FEW},
+}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -57,13 +62,16 @@ def test_a_notebook_is_what_its_text_makes(path):
 
 @pytest.mark.notebook
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs_and_goes_on(path, tmp_path, environment, monkeypatch):
+def test_it_runs_and_goes_on(path, tmp_path, tiny_data, environment, monkeypatch):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    shown = run(path, SMALL[path.stem] | {"WORKDIR": str(tmp_path)})
+    parameters = SMALL[path.stem] | {"WORKDIR": str(tmp_path)}
+    if "SETTINGS" in parameters:
+        parameters["SETTINGS"] += f" {tiny_data[0]}"
+    shown = run(path, parameters)
     assert shown["image/png"] >= 2
     if before := saved(tmp_path):
-        run(path, SMALL[path.stem] | {"WORKDIR": str(tmp_path)})
+        run(path, parameters)
         assert saved(tmp_path) == before  # nothing is trained twice
 
 

@@ -111,11 +111,11 @@ function mix() {
 
 function build() {
   const makers = {
-    names: (m) => `<h2>${escaped(m.name)}<small>${m.heads.length} head${m.heads.length > 1 ? "s" : ""} · trained on ${m.trained} tokens</small></h2>`,
+    names: (m) => `<h2>${escaped(m.name)}<small></small></h2>`,
     heads: () => `<div class="grid"></div><p class="caption"></p>`,
     text: () => `<div class="tokens" tabindex="0" role="application" aria-label="Text; arrow keys go from token to token"></div><div class="readout" aria-live="off"></div>`,
     profile: () => `<svg role="img" aria-label="Weight and score by distance"></svg><div class="pairs"><canvas></canvas></div><p class="caption"></p>`,
-    map: () => `<div class="frame"><canvas></canvas><canvas tabindex="0" aria-label="Map of weights: queries down, keys across"></canvas><div class="zoom"><button type="button" data-zoom="0.5" aria-label="Zoom in">+</button><button type="button" data-zoom="2" aria-label="Zoom out">−</button><button type="button" data-zoom="0" aria-label="Whole map">⤢</button></div></div>`,
+    map: () => `<div class="bar"><span></span><span class="choice"><button type="button" data-zoom="0.5" aria-label="Zoom in">+</button><button type="button" data-zoom="2" aria-label="Zoom out">−</button><button type="button" data-zoom="0">all</button></span></div><div class="frame"><canvas></canvas><canvas tabindex="0" aria-label="Map of weights; point at a cell for its two tokens"></canvas></div>`,
   };
   const shown = $("#members");
   shown.style.setProperty("--members", members.length);
@@ -134,7 +134,7 @@ function build() {
     const layers = [...new Set(member.heads.map(([layer]) => layer))];
     const columns = Math.max(...layers.map((layer) => member.heads.filter(([l]) => l === layer).length));
     const grid = $(".grid", member.cells.heads);
-    grid.style.gridTemplateColumns = `repeat(${columns}, minmax(2.2rem, ${columns > 5 ? 4.5 : 6}rem))`;
+    grid.style.gridTemplateColumns = `repeat(${columns}, minmax(2.2rem, ${columns > 5 ? 4.4 : 5.4}rem))`;
     grid.innerHTML = member.heads.map(([layer, head], i) => `<button type="button" class="thumb" data-head="${i}" title="Layer ${layer}, head ${head}"><canvas></canvas><span></span></button>`).join("");
   }
   if (page.rows.length > 1) $("#texts").innerHTML = page.rows.map((each, i) => `<button type="button" data-row="${i}">${escaped(each.title)}</button>`).join("");
@@ -159,6 +159,13 @@ function showRow() {
     }).join("");
     member.spans = [...member.tokens.children];
     member.levels = new Int16Array(tokens.length).fill(-1);
+  }
+  for (const member of members) {
+    const right = [...member.known.values()].filter((each) => each.right).length;
+    $(`.names [data-member="${member.index}"] small`).textContent = [
+      `${member.heads.length} head${member.heads.length > 1 ? "s" : ""}`, `trained on ${member.trained} tokens`,
+      ...(recalls.length ? [`recalls ${right} of ${recalls.length}`] : []),
+    ].join(" · ");
   }
   // To begin with, the farthest recall that a model failed at, or of all.
   const failed = recalls.filter(([query]) => members.some((member) => !member.known.get(query).right));
@@ -286,8 +293,8 @@ function drawMap(member) {
       context.textAlign = x > left + side - 14 ? "right" : "center"; context.fillText(String(i), Math.min(x, left + side), top - 9);
     }
   }
-  context.textAlign = "right";
-  if (zoom.span === tokens.length) context.fillText(`queries down, ${state.sheared ? "distance" : "keys"} across`, left + side - 8, top + 52);
+  const [layer, number] = member.heads[member.head];
+  $(".bar span", member.cells.map).textContent = `layer ${layer}, head ${number}: queries down, ${state.sheared ? "distance back" : "keys"} across`;
 }
 
 function drawOver(member) {
@@ -535,7 +542,12 @@ function zoomHere(factor) {
 function set(name, value) { state[name] = value; showAll(); }
 
 function listen() {
+  // Text that scrolls below a pointer at rest is not pointed at: keys would be answered twice.
+  let rests = "";
+  const where = (event) => `${event.clientX} ${event.clientY}`;
+  document.addEventListener("pointermove", (event) => { rests = where(event); });
   document.addEventListener("pointerover", (event) => {
+    if (where(event) === rests) return;
     const member = memberOf(event.target), place = placeOf(event.target), chip = event.target.closest?.("[data-other]");
     if (member) state.active = member.index;
     if (chip) change({ other: Number(chip.dataset.other) });

@@ -78,7 +78,7 @@ def test_freezing_unrotated_pairs_changes_nothing(tokenizer_file):
     # Zeroing them does; and without any rotation that head is always right.
     assert (found.loss_3WG[:, 0, -1] != found.own_loss_3).all()
     everything = still(subject.run.config.model, subject.candidate(), np.ones((1, 1, 64), bool))
-    assert found.own_loss_3[1] > 1 > 1e-3 > Effects.of(subject, [everything]).loss_3X[0]
+    assert found.own_loss_3[1] > 1 > 1e-3 > Effects.of(subject.rows([everything])).loss_3X[0]
 
 
 def test_bands_are_octaves_of_the_trained_length(tokenizer_file):

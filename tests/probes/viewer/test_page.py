@@ -42,15 +42,17 @@ def inner(page: str, name: str) -> str:
 
 
 def test_numbers_come_out_as_they_went_in(run, inside):
-    page = view({"one": inside, "two": inside}, tokenizer(run.config.model.vocab_size), layers=[1])
+    inside = capture(run, inside.tokens_BT[:, :38])  # 741 weights: no multiple of four
+    pieces = tokenizer(run.config.model.vocab_size)
+    page = view({"one": inside, "two": inside}, pieces, layers=[1], heads=[1])
     said = json.loads(inner(page.html, "page"))
     numbers = zlib.decompress(base64.b64decode(inner(page.html, "numbers")))
     assert [member["name"] for member in said["members"]] == ["one", "two"]
-    assert said["members"][0]["heads"] == [[1, 0], [1, 1]]
+    assert said["members"][0]["heads"] == [[1, 1]]
     np.testing.assert_allclose(
         said["members"][0]["turns"][0], inside.table().inv_freq[1, 0] / (2 * np.pi)
     )
-    for row, by_name in enumerate(of_heads(inside, [(1, 0), (1, 1)])):
+    for row, by_name in enumerate(of_heads(inside, [(1, 1)])):
         np.testing.assert_array_equal(said["rows"][row]["tokens"], inside.tokens_BT[row])
         for of_member in said["rows"][row]["members"]:
             for name, array in by_name.items():
