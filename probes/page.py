@@ -66,7 +66,7 @@ def _section(
         for line in each.lines()
     ]
     if lines:
-        parts.append(Folded(summary=f"Head by head: {len(lines)} lines", part=Table.of(lines)))
+        parts.append(Folded(summary=f"In detail: {len(lines)} lines", part=Table.of(lines)))
     return Section(title=probe.title, parts=parts)
 
 

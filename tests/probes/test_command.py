@@ -1,8 +1,10 @@
 """From a run directory to arrays and a figure; its questions are those that evaluate.py asks."""
 
+import dataclasses
 import itertools
 import math
 
+import jax
 import numpy as np
 import pytest
 
@@ -12,12 +14,15 @@ from evals import runner
 from experiment import load, overrides
 from experiment.run import RunDirectory
 from probes.__main__ import main
-from probes.asked.head_scores import repeated_ids
+from probes.asked.head_scores import HeadScores, repeated_ids
+from probes.asked.matching_keys import MatchingKeys
 from probes.asked.positions_seen import PositionsSeen, training_pairs
+from probes.asked.through_training import ThroughTraining, checkpoints
 from probes.questions import answered, ask
 from probes.subject import Subject
 from training.loop import train
 from training.plan import make_plan
+from training.step import init_state
 
 # Slow: a run is trained first.
 pytestmark = [pytest.mark.usefixtures("unoptimized"), pytest.mark.slow]
@@ -68,6 +73,31 @@ def brute_force(segment_ids_T: np.ndarray) -> np.ndarray:
     back_TS = places_T[:, None] - places_T
     together_TS = (segment_ids_T[:, None] == segment_ids_T) & (segment_ids_T > 0)
     return np.bincount(back_TS[(back_TS >= 0) & together_TS], minlength=len(places_T))
+
+
+def test_through_training_says_of_each_checkpoint_what_probes_say_of_it(run):
+    assert [each.step for each in checkpoints(load(run.path))] == [0, 1, 2]
+    subject = Subject(run=load(run.path, 1), documents=4, measured=4)
+    found = ThroughTraining.look(subject)
+    assert found.step_C.tolist() == [0, 1]
+    for probe in (MatchingKeys, HeadScores):
+        for name, number in probe.look(subject).numbers().items():
+            np.testing.assert_array_equal(found.of(name)[:, 1], number)
+    assert [line["updates"] for line in found.lines()] == ["0", "1"]
+
+
+def test_before_training_heads_weigh_all_alike(run):
+    """Random queries and keys know nothing, and tell keys apart by little."""
+    subject = Subject(run=load(run.path), documents=16)
+    untrained = checkpoints(subject.run)[0]
+    fresh = init_state(run.config, 0).params
+    jax.tree.map(np.testing.assert_array_equal, untrained.params, fresh)
+    found = HeadScores.look(dataclasses.replace(subject, run=untrained))
+    scores_X = [found.prefix_3LN, found.previous_3LN, found.first_3LN]
+    scores_X += [found.entropy_3LN, found.distance_3LN]
+    uniform_LX = np.delete(found.uniform_LX, 3, axis=1)  # of retrieval nothing is right
+    for score_3LN, uniform_L in zip(scores_X, uniform_LX.T, strict=True):
+        np.testing.assert_allclose(score_3LN[0], uniform_L[:, None] * [1, 1], rtol=0.15)
 
 
 def test_a_run_gets_arrays_figures_and_a_page(run, capsys):
