@@ -8,9 +8,10 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from playwright import sync_api
+from playwright import sync_api  # pyright: ignore[reportMissingImports]
 
 from configs import find_config
 from configs.changes import change
@@ -47,13 +48,14 @@ def main(rounds: int) -> None:
     config = change(find_config("tiny"), model=model, data=dict(context_length=1024))
     run = LoadedRun(RunDirectory("nowhere"), 0, config, transformer.init(config.model, 0))
     inside = capture(run, np.random.default_rng(0).integers(0, 512, (1, 1024)))
+    pieces: Any = Pieces()
     own = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as folder, sync_api.sync_playwright() as playwright:
         flags = [] if os.getuid() else ["--no-sandbox"]
         page = playwright.chromium.launch(executable_path=own, args=flags).new_page()
         for names in (["one"], ["one", "other"]):
             file = Path(folder) / "view.html"
-            view(dict.fromkeys(names, inside), Pieces(), max_size=100).save(file)
+            view(dict.fromkeys(names, inside), pieces, max_size=100).save(file)
             page.goto(file.as_uri())
             page.wait_for_selector("html[data-ready]")
             times_XN = np.array(
