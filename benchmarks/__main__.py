@@ -15,6 +15,7 @@ BENCHMARKS = {
     "evaluation": "scoring beside a bare forward pass; eight members, four tasks, three lengths",
     "checkpoints": "what digests add to saving and restoring, at 30M and 125M parameters",
     "inside": "capturing queries and keys beside a plain forward pass",
+    "viewer": "pointing at a token of the viewer's page (needs playwright: make test-browser)",
     "phases": "a step with exact phases beside one with a plain float32 product",
 }
 

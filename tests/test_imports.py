@@ -37,9 +37,9 @@ ALLOWED = {
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
     "report": {"reporting", "experiment"},
     "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},
-    "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "training", "model"}
+    "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "playwright", "training"}
     | {"theory", "scipy", "evaluate", "evals", "probes"}
-    | {"data", "experiment", "configs"},
+    | {"model", "data", "experiment", "configs"},
 }
 
 

@@ -1,6 +1,8 @@
 """Every notebook from top to bottom, small; and again, as after a disconnect."""
 
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -30,6 +32,33 @@ def test_outputs_are_cleared_and_addresses_the_projects_own(path):
     owner = PROJECT["urls"]["Repository"].partition("github.com/")[2]
     assert f"/github/{owner}/blob/main/notebooks/{path.name})" in badge
     assert f'REPOSITORY = "{PROJECT["urls"]["Repository"]}"' in first
+
+
+@pytest.mark.parametrize("opened_in", ["", "notebooks", "elsewhere"])
+def test_the_first_cell_goes_where_the_code_is(opened_in, tmp_path):
+    """A clone where there is none; from there, as when a kernel starts again, the same one."""
+    code = tmp_path / "ropewalk"
+    for folder in ("experiment", "notebooks"):
+        (code / folder).mkdir(parents=True)
+        (code / folder / "some.py").touch()
+    git = ["git", "-C", str(code), "-c", "user.name=n", "-c", "user.email=e"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "All"]):
+        subprocess.run([*git, *command], check=True)
+    if opened_in == "elsewhere":
+        (there := tmp_path / "content").mkdir()
+        expected = there / "ropewalk"
+    else:
+        there, expected = code / opened_in, code
+    cells = json.loads(NOTEBOOKS[0].read_text(encoding="utf-8"))["cells"]
+    first = next("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    first = first.replace(PROJECT["urls"]["Repository"], str(code))
+    lines = [line for line in first.splitlines() if not line.startswith("%")]
+    script = "\n".join([*lines, 'print(os.getcwd(), os.path.exists("experiment/some.py"))'])
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=there, check=True, text=True, stdout=subprocess.PIPE
+        )
+        assert done.stdout == f"{expected} True\n"
 
 
 def test_only_what_is_missing_is_installed_and_what_does_not_fit_is_said():

@@ -96,8 +96,14 @@ const RAMPS = {
   day: ["#ffffff", "#dbe9f6", "#bad6eb", "#89bedc", "#539ecd", "#2b7bba", "#0b559f", "#08306b"],
   night: ["#14171b", "#132c46", "#124672", "#1763a0", "#2f86c8", "#62aee0", "#a5d3f1", "#f2faff"],
 };
-let bytesOf, cssOf, inkOf;
+let bytesOf, cssOf, inkOf, colors;
+// So that their values are read as the colours of the hour, for canvases.
+const NAMED = ["ink", "faint", "rule", "look", "query", "wrong"];
+for (const name of NAMED) CSS.registerProperty({ name: `--${name}`, syntax: "<color>", inherits: true, initialValue: "gray" });
 function mix() {
+  const found = getComputedStyle(root);
+  colors = Object.fromEntries(NAMED.map((name) => [name, found.getPropertyValue(`--${name}`)]));
+  colors.font = `11px ${found.fontFamily}`;
   const stops = RAMPS[isNight() ? "night" : "day"].map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
   bytesOf = new Uint32Array(256); cssOf = []; inkOf = [];
   for (let v = 0; v < 256; v++) {
@@ -183,14 +189,19 @@ function showAll() {
   mix();
   drawScale();
   $$("[data-set]").forEach((button) => button.setAttribute("aria-pressed", String(state[button.dataset.set]) === button.dataset.to));
-  for (const member of members) { showThumbs(member); showHead(member); }
+  for (const member of members) {
+    // Asked for once: an answer after a change would make the browser lay out the page anew.
+    member.width = member.cells.profile.clientWidth;
+    member.tops = member.spans.map((span) => span.offsetTop - member.tokens.offsetTop);
+    showThumbs(member); showHead(member);
+  }
   point();
 }
 
 function drawScale() {
   const width = $("#scale").clientWidth, height = $("#scale").clientHeight, context = fit($("#scale"), width, height);
   cssOf.forEach((color, v) => { context.fillStyle = color; context.fillRect(v / 256 * width, 0, width / 256 + 1, height); });
-  context.font = style().font.replace("11px", "10px"); context.textBaseline = "middle"; context.textAlign = "center";
+  context.font = colors.font.replace("11px", "10px"); context.textBaseline = "middle"; context.textAlign = "center";
   for (const [share, text] of [[0.01, "1%"], [0.1, "10%"], [0.3, "30%"], [0.7, "70%"]]) {
     const v = Math.round(255 * Math.sqrt(share));
     context.fillStyle = inkOf[v]; context.fillText(text, v / 256 * width, height / 2 + 1);
@@ -247,11 +258,6 @@ const fit = (canvas, width, height) => {
   context.scale(ratio, ratio);
   return context;
 };
-const style = () => {
-  const found = getComputedStyle(root), night = isNight();
-  return { font: "11px " + found.fontFamily, ink: night ? "#e6e8ec" : "#1c2026", faint: night ? "#a3abb7" : "#5b626d", rule: night ? "#3a404a" : "#d8dce2", wash: night ? "#1e2228" : "#f4f5f7", look: night ? "#63b3e8" : "#1f6fb4", query: night ? "#f5b13d" : "#b45f00", wrong: night ? "#ff8a5c" : "#c2410c" };
-};
-
 function showThumbs(member) {
   const T = row().tokens.length;
   $$(".thumb canvas", member.cells.heads).forEach((canvas, i) => {
@@ -262,13 +268,13 @@ function showThumbs(member) {
 }
 
 function geometry(member) {
-  const width = member.base.clientWidth, names = width / state.zoom.span > 14;
+  const { width } = member, names = width / state.zoom.span > 14;
   const left = names ? 66 : 34, top = names && !state.sheared ? 62 : 20;
   return { width, left, top, side: width - left, names, cell: (width - left) / state.zoom.span };
 }
 
 function drawMap(member) {
-  const { width, left, top, side, names, cell } = geometry(member), colors = style();
+  const { width, left, top, side, names, cell } = geometry(member);
   if (!width) return;
   const context = fit(member.base, width, width), zoom = state.zoom, ratio = devicePixelRatio || 1;
   const tokens = row().tokens, height = width - top;
@@ -298,7 +304,7 @@ function drawMap(member) {
 }
 
 function drawOver(member) {
-  const { width, left, top, side, cell } = geometry(member), colors = style();
+  const { width, left, top, side, cell } = geometry(member);
   if (!width) return;
   const context = fit(member.over, width, width), { query, key } = pairOf(member), zoom = state.zoom;
   context.beginPath(); context.rect(left, top, side, width - top); context.clip();
@@ -327,7 +333,7 @@ const WORDS = 18, PAIRS = 26, UPPER = 84, LOWER = 108, LEFT = 36;
 const TOP = WORDS + PAIRS, MIDDLE = TOP + WORDS + UPPER, FLOOR = MIDDLE + WORDS + LOWER;
 
 function drawProfile(member) {
-  const head = member.all[member.head], T = head.length, width = Math.max(280, member.cells.profile.clientWidth), height = FLOOR + 30;
+  const head = member.all[member.head], T = head.length, width = Math.max(280, member.width), height = FLOOR + 30;
   const far = T - 1, from = state.log ? 1 : 0, side = width - LEFT - 8;
   const x = state.log ? (m) => LEFT + side * Math.log2(Math.max(m, 1)) / Math.log2(Math.max(far, 2)) : (m) => LEFT + side * m / Math.max(far, 1);
   const upper = (weight) => MIDDLE - UPPER * Math.sqrt(clamp(weight, 0, 1));
@@ -409,8 +415,8 @@ function drawCursor(member) {
 const abreast = () => (innerWidth < 480 ? 16 : 32);
 // The hands of the pairs at this query and key: up adds to the score, down takes from it.
 function drawHands(member) {
-  const head = member.all[member.head], R = head.turns.length, { query, key } = pairOf(member), colors = style();
-  const width = member.cells.profile.clientWidth, each = width / Math.min(R, abreast()), size = Math.min(each, 22), line = size + 26;
+  const head = member.all[member.head], R = head.turns.length, { query, key } = pairOf(member);
+  const { width } = member, each = width / Math.min(R, abreast()), size = Math.min(each, 22), line = size + 26;
   const context = fit(member.pairs, width, Math.ceil(R / abreast()) * line);
   member.pairs.style.height = `${Math.ceil(R / abreast()) * line}px`;
   member.caption.innerHTML = "";
@@ -448,15 +454,28 @@ function pairOf(member) {
   return second === null ? { query: null, key: null } : seen ? { query: second, key: token } : { query: token, key: second };
 }
 
-function shade(member) {
-  const head = member.all[member.head], { token, other, seen } = state, { spans, levels } = member;
+// Words out of sight can wait until the pointer rests.
+let rest = 0;
+function shadeAll() {
+  for (const member of members) { shade(member, member.tokens.scrollTop - 30, member.tokens.scrollTop + member.tokens.clientHeight); mark(member); }
+  clearTimeout(rest);
+  rest = setTimeout(() => members.forEach((member) => shade(member, 0, Infinity)), 60);
+}
+
+function shade(member, top, bottom) {
+  const head = member.all[member.head], { token, seen } = state, { spans, levels, tops } = member;
   for (let place = 0; place < spans.length; place++) {
+    if (tops[place] < top || tops[place] > bottom) continue;
     const value = seen ? head.byte(place, token) : head.byte(token, place), level = value >> 3;
     if (level === levels[place]) continue;
     levels[place] = level;
     spans[place].style.backgroundColor = level ? cssOf[8 * level] : "";
     spans[place].style.color = level ? inkOf[8 * level] : "";
   }
+}
+
+function mark(member) {
+  const { token, other, seen } = state, { spans } = member;
   const marks = { token, other, source: seen ? null : member.known.get(token)?.key ?? null };
   for (const [name, place] of Object.entries(marks)) {
     const before = member.marks?.[name] ?? null;
@@ -492,7 +511,8 @@ function captions(member) {
 
 function point() {
   document.body.classList.toggle("held", state.held);
-  for (const member of members) { shade(member); tell(member); captions(member); drawCursor(member); drawHands(member); drawOver(member); }
+  shadeAll();
+  for (const member of members) { tell(member); captions(member); drawCursor(member); drawHands(member); drawOver(member); }
 }
 
 // Many events of one frame are answered once.

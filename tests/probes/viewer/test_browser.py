@@ -87,6 +87,7 @@ def test_pointing_shows_what_the_model_looks_at(page, inside):
         best = int(chip.get_attribute("data-other"))
         # A byte does not tell weights apart that are nearly alike.
         assert weights_TS[place, best] == pytest.approx(weights_TS[place].max(), rel=0.05)
+        page.wait_for_timeout(100)  # for words out of sight
         shades = page.evaluate(
             "[...document.querySelectorAll('.text [data-member=\"0\"] [data-at]')]"
             ".map((each) => each.style.backgroundColor)"
