@@ -27,7 +27,7 @@ def some_pairs(run, *, alike: bool) -> np.ndarray:
     return np.broadcast_to(pairs_LNR, (shape[0], model.num_heads, shape[2]))
 
 
-@pytest.mark.parametrize("name", ["grouped", "norm", "mla", "mla, query latent"])
+@pytest.mark.parametrize("name", ["grouped", "norm", "mla, query latent"])
 def test_a_pair_that_is_out_is_0_in_the_query_and_the_others_stay(name):
     run = loaded(*MODELS[name])
     pairs_LNR = some_pairs(run, alike=run.config.model.qk_norm)
