@@ -16,7 +16,7 @@ COLAB_PYTHON ?= $(shell for python in python3.13 $(HOME)/.pyenv/versions/3.13*/b
 # Of test-notebooks, those with this in their names.
 NOTEBOOK ?=
 COLAB := $(VENV)-colab
-COLAB_TESTS ?= tests/test_colab.py tests/notebooks tests/model tests/data tests/experiment tests/evals
+COLAB_TESTS ?= tests/test_colab.py tests/notebooks tests/model tests/data tests/experiment tests/evals tests/probes
 
 # XLA takes a step's scratch memory anew each time; in 2 MiB pages that costs a quarter less time on
 # a CPU (benchmarks/README.md). Ignored where glibc does not know it.

@@ -219,10 +219,10 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
         alphabet.add(character)
         covered += count
     others = re.compile(f"[^{re.escape(''.join(sorted(alphabet)))}]+")
-    parts = [part for line in lines for part in others.split(line) if part]
-    if tuple(map(int, sentencepiece.__version__.split(".")[:3])) < (0, 2, 3):
-        # It aborts where a required character does not occur. One by itself is joined to nothing.
-        parts += sorted(ascii_pieces - counts.keys())
+    parts = (part for line in lines for part in others.split(line) if part)
+    # Before 0.2.3 it aborts where a required character does not occur; by itself one joins nothing.
+    is_old = tuple(map(int, sentencepiece.__version__.split(".")[:3])) < (0, 2, 3)
+    absent = sorted(ascii_pieces - counts.keys()) if is_old else []
     options: dict[str, Any] = dict(
         model_type="bpe",
         vocab_size=vocab_size,
@@ -241,7 +241,7 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(parts), model_writer=model, **options
+            sentence_iterator=itertools.chain(parts, absent), model_writer=model, **options
         )
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1]

@@ -92,7 +92,7 @@ def said(seeds: Sequence[Number]) -> str:
         return " / ".join(map(_number, values))
     if math.isnan(low) or low == value == high:
         return _number(value)
-    return f"{_number(value)} [{_number(low)}, {_number(high)}]"
+    return f"{_number(value)} [{_number(low)}, {'∞' if math.isinf(high) else _number(high)}]"
 
 
 def _number(value: float) -> str:

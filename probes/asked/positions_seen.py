@@ -70,11 +70,11 @@ class PositionsSeen(Probe):
 
     @property
     def at_l50(self) -> float:
-        """How often L50 occurred, as a share of how often distance 1 did; NaN without one."""
+        """How often L50, in whole tokens, occurred for each time distance 1 did; NaN without."""
         seen_M, l50 = self.seen_3M[0], self.l50_3[0]
         if not math.isfinite(l50):
             return math.nan
-        return float(np.interp(l50, np.arange(len(seen_M)), seen_M) / seen_M[1])
+        return float(seen_M[int(l50)] / seen_M[1])
 
     def numbers(self) -> dict[str, Number]:
         """Where half of the pairs lie, L50, and how often that occurred."""

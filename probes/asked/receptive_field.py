@@ -152,12 +152,12 @@ def receptive_field(inside: Capture, questions: Questions) -> ReceptiveField:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Asked:
-    """Rows, the position of each that is looked at, and the token whose log-odds are.
+    """Rows, the position of each that is looked at, and the id whose log-odds are.
 
     Attributes:
-      inside: what the model is.
+      inside: says what model it is.
     """
 
     inside: Capture
@@ -182,7 +182,7 @@ class _Asked:
         inside, T = self.inside, self.tokens_BT.shape[1]
         config = inside.config
         table = position_table(config, inside.context_length, T)
-        size = max(1, _WEIGHTS // (config.num_heads * T * T))
+        size = max(1, _WEIGHTS // (config.num_layers * config.num_heads * T * T))
         return np.concatenate(
             [
                 program(config, inside.params, table, *(each[i : i + size] for each in columns))

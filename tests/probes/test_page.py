@@ -15,7 +15,7 @@ from probes.probe import Number
         ([Number(20.17, 19.8, 20.6)], "20.2 [19.8, 20.6]"),
         ([Number(0.5)], "0.5"),
         ([Number(math.inf, math.inf, math.inf)], "none"),
-        ([Number(50.0, 40.0, math.inf)], "50 [40, none]"),
+        ([Number(50.0, 40.0, math.inf)], "50 [40, ∞]"),
         # Student: 2.5 and 12.706 standard errors of 0.5 to either side.
         ([Number(2.0, 1.9, 2.1), Number(3.0, 2.9, 3.1)], "2.5 [-3.85, 8.85]"),
         ([Number(20.0), Number(math.inf)], "20 / none"),

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("unoptimized")
 
 @pytest.fixture(scope="module")
 def found(tokenizer_file) -> KnockOut:
-    return knock_out(Subject(run=copier(tokenizer_file, others=2)), draws=4)
+    return knock_out(Subject(run=copier(tokenizer_file, others=2), documents=24), draws=4)
 
 
 def test_only_the_copying_head_matters(found):
