@@ -7,6 +7,7 @@ drawn at random.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -200,10 +201,9 @@ def band_ablation(
     random = np.random.default_rng(0)
     drawn_GXLNR = np.stack([[band, *_random(band, draws, random)] for band in bands_GLNR])
     own, W, G, X = subject.candidate(), len(WAYS), len(octave_G), 1 + draws
-    each_LNR = list(drawn_GXLNR.reshape(G * X, *inv_freq_LNR.shape))
-    ways = [without(config, own, pairs_LNR) for pairs_LNR in each_LNR]
-    ways += [still(config, own, pairs_LNR) for pairs_LNR in each_LNR]
-    effects = Effects.of(subject.rows([own, *ways]))
+    each_LNR = drawn_GXLNR.reshape(G * X, *inv_freq_LNR.shape)
+    ways = (make(config, own, pairs) for make in (without, still) for pairs in each_LNR)
+    effects = Effects.of(subject, itertools.chain([own], ways))
     l50_3WGX, loss_3WGX = (
         each_3X[:, 1:].reshape(3, W, G, X) for each_3X in (effects.l50_3X, effects.loss_3X)
     )

@@ -209,10 +209,9 @@ def knock_out(subject: Subject, *, draws: int = _DRAWS) -> KnockOut:
     orders = [random.permutation(L * N) for _ in range(draws)]
     at_random = [[places[at] for at in order[:count]] for count in masked_C for order in orders]
     asked = [[], *one, *alone, *together, *at_random]
-    found = subject.rows([_masked(subject.candidate(), each) for each in asked])
-    effects = Effects.of(found)
-    bins_Q, low_X, high_X = _bins(found[0]["distance"])
-    right_YX = np.stack([_right(rows, bins_Q) for rows in found])
+    effects = Effects.of(subject, (_masked(subject.candidate(), each) for each in asked))
+    bins_Q, low_X, high_X = _bins(effects.rows[0]["distance"])
+    right_YX = np.stack([_right(rows, bins_Q) for rows in effects.rows])
     ends = np.cumsum([1, len(one), len(alone), len(together)])
     parts = zip(
         *(np.split(each, ends, axis=-1) for each in (effects.l50_3X, effects.loss_3X)), strict=True

@@ -78,7 +78,7 @@ def test_freezing_unrotated_pairs_changes_nothing(tokenizer_file):
     # Zeroing them does; and without any rotation that head is always right.
     assert (found.loss_3WG[:, 0, -1] != found.own_loss_3).all()
     everything = still(subject.run.config.model, subject.candidate(), np.ones((1, 1, 64), bool))
-    assert found.own_loss_3[1] > 1 > 1e-3 > Effects.of(subject.rows([everything])).loss_3X[0]
+    assert found.own_loss_3[1] > 1 > 1e-3 > Effects.of(subject, [everything]).loss_3X[0]
 
 
 def test_bands_are_octaves_of_the_trained_length(tokenizer_file):
@@ -89,3 +89,12 @@ def test_bands_are_octaves_of_the_trained_length(tokenizer_file):
     assert found.pairs_G.tolist() == counts
     assert found.random_l50_WGC.shape == (2, 4, 1)
     assert len(found.lines()) == 8
+
+
+def test_pairs_of_the_head_that_copies_are_needed_and_others_are_not(tokenizer_file):
+    subject = Subject(run=copier(tokenizer_file, others=1))
+    idle, copying = (band_ablation(subject, [(0, head)], draws=1) for head in (0, 1))
+    assert idle.loss_3WG[0].max() < 1e-2
+    (zeroed,), (frozen,) = copying.loss_3WG[0]
+    assert zeroed > 1 and frozen < 1e-2
+    assert np.isnan(copying.l50_3WG[0, 0]).all()
