@@ -13,7 +13,7 @@ import numpy as np
 from model import transformer
 from probes.inside import Capture
 
-_EXPECTED = 3  # tokens a page names of those a model expects next
+_EXPECTED = 2  # tokens a page names of those a model expects next
 
 
 def to_bytes(weights: np.ndarray) -> np.ndarray:
@@ -94,7 +94,7 @@ def _turned(name: str, x_TNH: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def expected(inside: Capture, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """What a model expects after each token of a row: the likeliest ids `[T, 3]`, and how likely.
+    """What a model expects after each token of a row: the likeliest ids `[T, 2]`, and how likely.
 
     Of fewer queries at once than a vocabulary of 100k tokens would fill the memory with.
     """
@@ -103,7 +103,7 @@ def expected(inside: Capture, row: int) -> tuple[np.ndarray, np.ndarray]:
         hidden_1TD = inside.hidden_BTD[row : row + 1, start : start + 256]
         logits_TV = transformer.unembed(inside.config, inside.params, hidden_1TD)[0]
         chance_TE, ids_TE = jax.lax.top_k(jax.nn.softmax(logits_TV), _EXPECTED)
-        ids.append(np.asarray(ids_TE))
+        ids.append(np.asarray(ids_TE, np.int32))
         chances.append(np.asarray(chance_TE, np.float32))
     return np.concatenate(ids), np.concatenate(chances)
 

@@ -80,16 +80,17 @@ def view(
     if isinstance(captures, Capture):
         captures = {rotary_lib.label(captures.config.rotary): captures}
     tokens_BT = _tokens(captures, tokenizer)
-    packed = _Packed()
     members = [
         _member(name, inside, _heads(name, inside, layers, heads))
         for name, inside in captures.items()
     ]
-    of_members = [
-        _rows(inside, [tuple(head) for head in member["heads"]], packed)
+    found = [
+        _found(inside, member["heads"])
         for inside, member in zip(captures.values(), members, strict=True)
     ]
-    ids = np.unique(np.concatenate([tokens_BT.ravel(), *packed.ids]))
+    said = [of_row["expected"].ravel() for of_rows in found for of_row in of_rows]
+    ids = np.unique(np.concatenate([tokens_BT.ravel(), *said]))
+    packed = _Packed()
     page = {
         "members": members,
         "pieces": [_piece(tokenizer, int(i)) for i in ids],
@@ -99,7 +100,7 @@ def view(
                 "title": titles[row] if row < len(titles) else f"Text {row + 1}",
                 "tokens": tokens_T.tolist(),
                 "recalls": arrays.recalls(tokens_T),
-                "members": [of_rows[row] for of_rows in of_members],
+                "members": [packed.add(of_rows[row]) for of_rows in found],
             }
             for row, tokens_T in enumerate(tokens_BT)
         ],
@@ -169,39 +170,31 @@ def _member(name: str, inside: Capture, heads: Sequence[tuple[int, int]]) -> dic
     }
 
 
-def _rows(
-    inside: Capture, heads: Sequence[tuple[int, int]], packed: "_Packed"
-) -> list[dict[str, Any]]:
-    """Of every row, where its numbers lie."""
-    found = []
-    for row, by_name in enumerate(arrays.of_heads(inside, heads)):
-        ids_TE, chance_TE = arrays.expected(inside, row)
-        packed.ids.append(ids_TE.ravel())
-        numbers = {**by_name, "expected": ids_TE.astype(np.int32), "chance": chance_TE}
-        found.append({name: packed.add(array) for name, array in numbers.items()})
+def _found(inside: Capture, heads: Sequence[tuple[int, int]]) -> list[dict[str, np.ndarray]]:
+    """Of every row, what `arrays` finds of these heads and of the model's answers."""
+    found = arrays.of_heads(inside, heads)
+    for row, by_name in enumerate(found):
+        by_name["expected"], by_name["chance"] = arrays.expected(inside, row)
     return found
 
 
 class _Packed:
-    """Arrays one after another.
-
-    Attributes:
-      ids: of tokens that occur in them.
-    """
+    """Arrays one after another."""
 
     def __init__(self):
-        self.ids: list[np.ndarray] = []
         self._parts: list[bytes] = []
         self._size = 0
 
-    def add(self, array: np.ndarray) -> list[Any]:
-        """Its kind, where it begins (bytes), and how many numbers it has."""
-        place = self._size
-        content = np.ascontiguousarray(array).tobytes()
-        content += bytes(-len(content) % 4)  # a browser reads float32 at multiples of four only
-        self._parts.append(content)
-        self._size += len(content)
-        return [array.dtype.name, place, array.size]
+    def add(self, by_name: Mapping[str, np.ndarray]) -> dict[str, tuple[str, int, int]]:
+        """Of each array its kind, where it begins (bytes), and how many numbers it has."""
+        places = {}
+        for name, array in by_name.items():
+            places[name] = array.dtype.name, self._size, array.size
+            content = np.ascontiguousarray(array).tobytes()
+            # A browser reads float32 at multiples of four bytes only.
+            self._parts.append(content + bytes(-len(content) % 4))
+            self._size += len(self._parts[-1])
+        return places
 
     def base64(self) -> str:
         """All of it, deflated."""

@@ -51,6 +51,7 @@ def chromium():
 def page(chromium, file):
     """The page, opened; what it asks for and what goes wrong ends the test."""
     context = chromium.new_context(viewport=dict(width=1200, height=900), offline=True)
+    context.set_default_timeout(10_000)
     page, problems = context.new_page(), []
     page.on("request", lambda request: problems.append(request.url))
     page.on("pageerror", lambda error: problems.append(str(error)))
