@@ -98,4 +98,6 @@ def said(seeds: Sequence[Number]) -> str:
 def _number(value: float) -> str:
     if math.isnan(value):
         return "–"
-    return "none" if math.isinf(value) else f"{value:.3g}"
+    if math.isinf(value):
+        return "none"
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"

@@ -93,7 +93,7 @@ class ThroughTraining(Probe):
     @classmethod
     def plot(cls, found: Mapping[str, Sequence["ThroughTraining"]]) -> Figure:
         """Of several seeds the first."""
-        figure, axes = panels(list(found), rows=2, legend=False, sharex=True, sharey="row")
+        figure, axes = panels(list(found), rows=2, sharex=True, sharey="row")
         names = *_SHARES, *_TOKENS
         colors = dict(zip(names, COLORS, strict=False))
         for (above, below), (first, *_) in zip(axes, found.values(), strict=True):
@@ -112,9 +112,11 @@ class ThroughTraining(Probe):
             below.set_ylabel("tokens (log scale)")
         figure.supxlabel("updates", fontsize=10)
         figure.legend(
-            handles=[handle(name, color=color, lw=1.8) for name, color in colors.items()],
-            loc="outside upper center",
-            ncols=3,
+            handles=[
+                handle(name.removesuffix(" (tokens)").partition(",")[0], color=color, lw=1.8)
+                for name, color in colors.items()
+            ],
+            loc="outside right center",
         )
         return figure
 

@@ -19,6 +19,7 @@ from probes.probe import Number
         # Student: 2.5 and 12.706 standard errors of 0.5 to either side.
         ([Number(2.0, 1.9, 2.1), Number(3.0, 2.9, 3.1)], "2.5 [-3.85, 8.85]"),
         ([Number(20.0), Number(math.inf)], "20 / none"),
+        ([Number(1000.0)], "1,000"),
     ],
 )
 def test_of_one_seed_its_documents_of_several_their_spread(seeds, expected):
