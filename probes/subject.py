@@ -5,6 +5,7 @@ import functools
 import math
 from collections.abc import Sequence
 
+import jax
 import numpy as np
 
 import evals
@@ -16,6 +17,7 @@ from evals.rows import Rows
 from evals.runner import Loaded
 from evals.score import AnswerScores, Candidate, score
 from experiment.loaded import LoadedRun
+from model import transformer
 from probes.inside import Capture
 from probes.questions import Questions, answered, ask
 
@@ -115,3 +117,17 @@ class Subject:
         run = self.run
         name, rotary = run.directory.name, run.config.model.rotary
         return Loaded(name, run.config, run.tokenizer, run.params, run.step, (rotary,))
+
+
+def untrained(run: LoadedRun) -> LoadedRun:
+    """The run before its first update: its parameters are made again from the seed.
+
+    Of a run that started from another these are others than it started from.
+    """
+    config = run.directory.config
+    # Nothing of positions is read: members of a sweep share the program.
+    params = _init(runner.network(config.model), config.seed)
+    return dataclasses.replace(run, step=0, config=run.directory.config_at(0), params=params)
+
+
+_init = jax.jit(transformer.init, static_argnums=0)

@@ -43,6 +43,7 @@ class FrequencyUse(Probe):
       amplitude_3LNR: of that gain; a pair of noise alone has one above 0.
       massive_query_LNH, massive_key_LNH: bool, features that are massive.
       distances_M: 1, 2, ... tokens.
+      sees_LM: whether a query of the layer sees that far at all, by its window.
       half_norm_3, half_gain_3: the period in tokens up to which pairs have half of the norms'
         product, and of the amplitudes, of all heads; inf where unrotated pairs have more.
     """
@@ -65,6 +66,7 @@ class FrequencyUse(Probe):
     massive_query_LNH: np.ndarray
     massive_key_LNH: np.ndarray
     distances_M: np.ndarray
+    sees_LM: np.ndarray
     half_norm_3: np.ndarray
     half_gain_3: np.ndarray
 
@@ -74,12 +76,13 @@ class FrequencyUse(Probe):
         return frequency_use(*subject.asked)
 
     def share(self, layer: int, head: int) -> np.ndarray:
-        """Each pair's signed share of what a matching key gains at each distance, `[R, M]`."""
+        """Each pair's signed share of what a matching key gains, `[R, M]`; NaN if unseen."""
         place = layer, head
         angles_RM = self.inv_freq_LNR[place][:, None] * self.distances_M
         terms_RM = self.cosine_LNR[place][:, None] * np.cos(angles_RM)
         terms_RM += self.sine_LNR[place][:, None] * np.sin(angles_RM)
-        return terms_RM / np.maximum(np.abs(terms_RM).sum(axis=0), 1e-30)
+        share_RM = terms_RM / np.maximum(np.abs(terms_RM).sum(axis=0), 1e-30)
+        return np.where(self.sees_LM[layer], share_RM, np.nan)
 
     def numbers(self) -> dict[str, Number]:
         """Of all heads together."""
@@ -158,7 +161,7 @@ class FrequencyUse(Probe):
         R = self.inv_freq_LNR.shape[-1]
         shares = np.concatenate([self.share(*place) for place in drawn])
         edges_M = np.append(self.distances_M, self.distances_M[-1] + 1) - 0.5
-        most = np.abs(shares).max()
+        most = np.nanmax(np.abs(shares))
         cells = ax.pcolormesh(edges_M, np.arange(len(shares) + 1), shares, cmap="RdBu_r")
         cells.set_clim(-most, most)
         cells.set_rasterized(True)
@@ -177,7 +180,7 @@ class FrequencyUse(Probe):
 
 
 def _period(inv_freq: float) -> str:
-    return f"{2 * np.pi / inv_freq:.3g}" if inv_freq else "–"
+    return f"{float(f'{2 * np.pi / inv_freq:.3g}'):,.10g}" if inv_freq else "–"
 
 
 def _pair(pair: int, inv_freq_R: np.ndarray) -> str:
@@ -206,7 +209,7 @@ def frequency_use(inside: Capture, questions: Questions) -> FrequencyUse:
     key_CLKR, massive_key_LKH = _norms(inside.inside.k_LBSKH, weights_CB)
     key_CLNR = np.repeat(key_CLKR, group, axis=2)
     gap_CLNR = np.stack([found.means(weights_CB)[1] for found in of_layers], axis=1)
-    amplitude_CLNR = np.abs(gap_CLNR)
+    amplitude_CLNR, distances_M = np.abs(gap_CLNR), np.arange(1, inside.length)
     return FrequencyUse(
         inv_freq_LNR=inv_freq_LNR,
         query_3LNR=_with_interval(query_CLNR),
@@ -216,7 +219,8 @@ def frequency_use(inside: Capture, questions: Questions) -> FrequencyUse:
         amplitude_3LNR=_with_interval(amplitude_CLNR),
         massive_query_LNH=massive_query_LNH,
         massive_key_LNH=np.repeat(massive_key_LKH, group, axis=1),
-        distances_M=np.arange(1, inside.length),
+        distances_M=distances_M,
+        sees_LM=np.stack([inside.sees(layer, distances_M) for layer in range(config.num_layers)]),
         half_norm_3=_with_interval(_half(inv_freq_LNR, query_CLNR * key_CLNR)),
         half_gain_3=_with_interval(_half(inv_freq_LNR, amplitude_CLNR)),
     )

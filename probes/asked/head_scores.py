@@ -26,13 +26,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from data.tokenizer import Tokenizer
-from experiment.loaded import LoadedRun
-from model import transformer
 from probes.figures import COLORS, first_column, head_handles, panels
 from probes.inside import Capture, capture
 from probes.probe import Number, Probe, heads, over_documents
 from probes.questions import Questions
-from probes.subject import Subject
+from probes.subject import Subject, untrained
 from reporting.looks import FAINT, INK
 from reporting.style import handle, token_axis
 
@@ -80,7 +78,8 @@ class HeadScores(Probe):
         """See `head_scores`."""
         run, (inside, questions) = subject.run, subject.asked
         repeated = capture(run, repeated_ids(run.tokenizer, inside.length))
-        random = capture(_untrained(run), inside.tokens_BT)
+        random = dataclasses.replace(run, params=untrained(run).params)
+        random = capture(random, inside.tokens_BT)
         return head_scores(inside, questions, subject.is_right, repeated, random)
 
     @property
@@ -194,11 +193,6 @@ def repeated_ids(tokenizer: Tokenizer, length: int) -> np.ndarray:
     random, count = np.random.default_rng(0), min(_REPEATED, length // 2, len(known))
     rows = [random.choice(known, count, replace=False) for _ in range(_REPEATED_ROWS)]
     return np.tile(np.stack(rows), 2).astype(np.int32)
-
-
-def _untrained(run: LoadedRun) -> LoadedRun:
-    params = transformer.init(run.config.model, run.config.seed)
-    return dataclasses.replace(run, params=params)
 
 
 def head_scores(

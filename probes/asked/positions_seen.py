@@ -22,7 +22,7 @@ from probes.subject import Subject
 from reporting.looks import INK
 from reporting.style import handle, token_axis
 
-# Tokens of the rows that are counted, evenly from all that training read: enough for an interval.
+# Rows that are counted, and their tokens, of all that training read: enough for an interval.
 _TOKENS = 2**21
 _ROWS = 2**11
 
@@ -131,7 +131,7 @@ def training_pairs(run: LoadedRun) -> tuple[np.ndarray, int]:
     """Pairs by distance in rows of a run's training, and how many rows it read in all its stages.
 
     Returns:
-      float64 `[B, M]` of some rows, evenly from all: in one document, at distances 0, 1, 2, ...
+      float64 `[B, M]` of all rows, or some at random: in one document, at distances 0, 1, 2, ...
 
     Raises:
       ValueError: where the data it was trained on is not to be had here.
@@ -155,7 +155,9 @@ def training_pairs(run: LoadedRun) -> tuple[np.ndarray, int]:
     count = min(int(ends[-1]), _ROWS, max(1, _TOKENS // length))
     counts_BM = np.zeros((count, length))
     rows = [data.open_rows("train") for data in opened]
-    for counts_M, number in zip(counts_BM, np.arange(count) * ends[-1] // count, strict=True):
+    # At random: kinds of rows are interleaved evenly, and even steps could miss one of them.
+    numbers = np.random.default_rng(0).choice(ends[-1], count, replace=False)
+    for counts_M, number in zip(counts_BM, np.sort(numbers), strict=True):
         at = int(np.searchsorted(ends, number, side="right"))
         before = ends[at - 1] if at else 0
         # Stages that read one stream of rows go on in it.

@@ -12,12 +12,11 @@ from matplotlib.figure import Figure
 
 from experiment import load
 from experiment.loaded import LoadedRun
-from model import transformer
 from probes import all_probes
 from probes.figures import COLORS, first_column, panels
 from probes.page import said
 from probes.probe import Number, Probe
-from probes.subject import Subject
+from probes.subject import Subject, untrained
 from reporting.style import handle, token_axis
 
 _L50 = "L50 (tokens)"
@@ -123,12 +122,8 @@ class ThroughTraining(Probe):
 def checkpoints(run: LoadedRun) -> list[LoadedRun]:
     """The run at each step that is kept, up to its own, and as it was before."""
     runs = [load(run.directory.path, step) for step in run.directory.steps() if step < run.step]
-    started = run.directory.config
-    if started.start_from:
-        return [*runs, run]
-    params = transformer.init(started.model, started.seed)
-    first = dataclasses.replace(run, step=0, params=params, config=run.directory.config_at(0))
-    return [first, *runs, run]
+    first = [] if run.directory.config.start_from else [untrained(run)]
+    return [*first, *runs, run]
 
 
 def _numbers(subject: Subject) -> dict[str, Number]:

@@ -14,7 +14,9 @@ INV_FREQ_R = 10 ** (-np.arange(R) / R)
 SCALE = 1 / math.sqrt(2 * R)
 
 
-def planted(z_R, noise=0.0, rotary="rope(base=10)", offset=0.0, q_NR=1.0) -> FrequencyUse:
+def planted(
+    z_R, noise=0.0, rotary="rope(base=10)", offset=0.0, q_NR=1.0, window=None
+) -> FrequencyUse:
     """One question a row: queries are 1 in every pair, the key that matches has q conj(k) = z."""
     random = np.random.default_rng(0)
     places = np.stack([random.permutation(np.arange(1, T - 1))[:P] for _ in range(B)])
@@ -25,7 +27,7 @@ def planted(z_R, noise=0.0, rotary="rope(base=10)", offset=0.0, q_NR=1.0) -> Fre
     questions = Questions(
         np.arange(B), random.integers(key_Q + 1, T), key_Q, np.sort(places, axis=1)
     )
-    return frequency_use(holding(np.ones((B, T, N, R)) * q_NR, k_BSNR, rotary), questions)
+    return frequency_use(holding(np.ones((B, T, N, R)) * q_NR, k_BSNR, rotary, window), questions)
 
 
 @pytest.mark.parametrize("pair", range(R))
@@ -97,3 +99,9 @@ def test_noise_has_an_interval_that_its_amplitude_falls_into():
     value_LNR, low_LNR, high_LNR = found.amplitude_3LNR
     assert ((low_LNR <= value_LNR) & (value_LNR <= high_LNR)).all()
     assert (low_LNR[..., 0] > high_LNR[..., 1:].max()).all()
+
+
+def test_beyond_a_window_nothing_has_a_share():
+    """Of 9 tokens: a query sees the 8 before its own."""
+    share_RM = planted(np.ones(R), window=9).share(0, 0)
+    assert np.isfinite(share_RM[:, :8]).all() and np.isnan(share_RM[:, 8:]).all()
