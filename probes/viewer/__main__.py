@@ -72,10 +72,10 @@ def look(args: argparse.Namespace, console: Console) -> None:
     names = labels([run.config for run in runs])
     with console.status("looking inside"):
         tokens_BT, titles = _texts(args, runs)
-        # Runs that are alike in all but their seed still are two.
         captures = {
-            name if names.count(name) == 1 else run.directory.name: capture(run, tokens_BT)
-            for name, run in zip(names, runs, strict=True)
+            # Runs may be alike in all that labels tell.
+            name if names.count(name) == 1 else str(path): capture(run, tokens_BT)
+            for name, path, run in zip(names, args.runs, runs, strict=True)
         }
         page = view(
             captures,

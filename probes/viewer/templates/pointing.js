@@ -345,7 +345,7 @@ function listenMap(member) {
   canvas.addEventListener("pointercancel", release);
   canvas.addEventListener("pointerleave", (event) => {
     release(event);
-    change({ other: null });
+    if (event.pointerType === "mouse") change({ other: null });
   });
   canvas.addEventListener("dblclick", (event) => {
     const { x, y } = cellOf(event);

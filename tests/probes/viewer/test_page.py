@@ -86,6 +86,7 @@ def test_a_notebook_gets_a_frame_with_the_same_page(run, inside, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:.* the model was trained on rows of")
 def test_four_layers_of_eight_heads_and_1024_tokens_are_less_than_25_mb():
     """With logits that fill the bytes: flatter or sharper attention packs into less."""
     model = dict(num_layers=4, num_heads=8, head_dim=32, embed_dim=256)
