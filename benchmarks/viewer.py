@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright import sync_api  # pyright: ignore[reportMissingImports]
 
 from configs import find_config
 from configs.changes import change
@@ -44,6 +43,13 @@ class Pieces:
 
 def main(rounds: int) -> None:
     """Prints medians of both, for one model and for two side by side."""
+    try:
+        from playwright import sync_api  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise ValueError(
+            "viewer needs playwright: run `make test-browser` once, "
+            "then this with PYTHONPATH=.venv-browser"
+        ) from None
     model = dict(num_layers=4, num_heads=8, head_dim=32, embed_dim=256)
     config = change(find_config("tiny"), model=model, data=dict(context_length=1024))
     run = LoadedRun(RunDirectory("nowhere"), 0, config, transformer.init(config.model, 0))

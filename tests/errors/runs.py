@@ -304,6 +304,12 @@ ROWS = [
         given=lambda patch: patch.setitem(sys.modules, "torch", None),
     ),
     Row(
+        "-m benchmarks viewer",
+        "viewer needs playwright: run `make test-browser` once, then this with "
+        "PYTHONPATH=.venv-browser",
+        given=lambda patch: patch.setitem(sys.modules, "playwright", None),
+    ),
+    Row(
         "-m tpu.topology v5e:9x9",
         "unknown topology 'v5e:9x9'; nearest: v5e:8x8 (64 chips, Google's v5litepod-64)",
     ),
