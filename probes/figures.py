@@ -1,6 +1,6 @@
 """What figures of probes share: a column a member, a colour a head."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,19 @@ def first_column(axes: np.ndarray) -> np.ndarray:
     return axes[:: -(-len(axes) // blocks)]
 
 
-def head_handles(count: int) -> list[Line2D]:
-    """Legend entries of heads, in `COLORS`; more heads than colours share the last entries."""
+def head_handles(found_LN: Iterable[np.ndarray]) -> list[Line2D]:
+    """Legend entries of heads in `COLORS`, `layer.head` where there are several layers.
+
+    None where colours come twice. Members of other shapes have their heads in the same order.
+
+    Args:
+      found_LN: of each member an array with a number for each head.
+    """
+    largest_LN = max(found_LN, key=np.size)
+    if largest_LN.size > len(COLORS):
+        return []
+    several = len(largest_LN) > 1
     return [
-        handle(f"head {head}", color=color, lw=1.8)
-        for head, color in zip(range(count), COLORS, strict=False)
+        handle(f"head {layer}.{head}" if several else f"head {head}", color=color, lw=1.8)
+        for (layer, head), color in zip(np.ndindex(largest_LN.shape), COLORS, strict=False)
     ]

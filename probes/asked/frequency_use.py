@@ -127,10 +127,9 @@ class FrequencyUse(Probe):
         for above, below in first_column(axes):
             above.set_ylabel("2-norm of a pair")
             below.set_ylabel("pairs, head above head")
-        most_heads = max(seeds[0].inv_freq_LNR[..., 0].size for seeds in found.values())
         figure.legend(
             handles=[
-                *head_handles(most_heads),
+                *head_handles(seeds[0].inv_freq_LNR[..., 0] for seeds in found.values()),
                 handle("queries", color=INK, lw=1.4),
                 handle("keys", color=INK, lw=1.4, ls=DASHES),
                 handle("adds", marker="s", color="#b2182b", ls="none"),

@@ -28,6 +28,7 @@ from matplotlib.figure import Figure
 from data.tokenizer import Tokenizer
 from probes.figures import COLORS, first_column, head_handles, panels
 from probes.inside import Capture, capture
+from probes.page import said
 from probes.probe import Number, Probe, heads, over_documents
 from probes.questions import Questions
 from probes.subject import Subject, untrained
@@ -114,8 +115,8 @@ class HeadScores(Probe):
             {
                 "layer": str(layer),
                 "head": str(head),
-                "retrieval [95% CI]": _written(self.retrieval_3LN[:, layer, head]),
-                "prefix matching [95% CI]": _written(self.prefix_3LN[:, layer, head]),
+                "retrieval [95% CI]": said([Number(*self.retrieval_3LN[:, layer, head])]),
+                "prefix matching [95% CI]": said([Number(*self.prefix_3LN[:, layer, head])]),
                 "previous token": f"{self.previous_3LN[0, layer, head]:.3g}",
                 "first token": f"{self.first_3LN[0, layer, head]:.3g}",
                 "entropy (nats)": f"{self.entropy_3LN[0, layer, head]:.3g}",
@@ -133,10 +134,9 @@ class HeadScores(Probe):
         for above, below in first_column(axes):
             above.set_ylabel("share")
             below.set_ylabel("spread over (tokens)")
-        most_heads = max(seeds[0].random_LN.size for seeds in found.values())
         figure.legend(
             handles=[
-                *head_handles(most_heads),
+                *head_handles(seeds[0].random_LN for seeds in found.values()),
                 handle("equal weights", color=FAINT, lw=1.5),
                 handle("random weights", marker="^", color=FAINT, ls="none"),
                 handle("a sink is above", color=INK, lw=0.8, ls=":"),
@@ -180,11 +180,6 @@ def _highest(score_3LN: np.ndarray) -> Number:
         return Number(math.nan)
     place = np.unravel_index(np.nanargmax(score_3LN[0]), score_3LN[0].shape)
     return Number(*score_3LN[:, *place].tolist())
-
-
-def _written(score_3: np.ndarray) -> str:
-    value, low, high = score_3
-    return f"{value:.3g} [{low:.3g}, {high:.3g}]"
 
 
 def repeated_ids(tokenizer: Tokenizer, length: int) -> np.ndarray:

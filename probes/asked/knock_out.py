@@ -19,6 +19,7 @@ from model.transformer import without_heads
 from probes.asked.head_scores import retrieval
 from probes.changed import Effects
 from probes.figures import COLORS, DASHES, first_column, head_handles, panels
+from probes.page import said
 from probes.probe import Number, Probe, heads
 from probes.subject import Subject
 from reporting.looks import FAINT, INK
@@ -116,7 +117,7 @@ class KnockOut(Probe):
             {
                 "layer": str(layer),
                 "head": str(head),
-                "retrieval score": f"{self.retrieval_LN[layer, head]:.3g}",
+                "retrieval score": said([Number(self.retrieval_LN[layer, head])]),
                 "L50 without it": str(self.said_LN[layer, head]),
                 "loss without it [95% CI]": "{:.2f} [{:.2f}, {:.2f}]".format(
                     *self.without_loss_3LN[:, layer, head]
@@ -137,10 +138,9 @@ class KnockOut(Probe):
         for above, below in first_column(axes):
             above.set_ylabel("answered right")
             below.set_ylabel("L50 (tokens)")
-        most_heads = max(seeds[0].retrieval_LN.size for seeds in found.values())
         figure.legend(
             handles=[
-                *head_handles(most_heads),
+                *head_handles(seeds[0].retrieval_LN for seeds in found.values()),
                 handle("all heads", marker=".", color=INK, ls="none"),
                 handle("masked by score", marker="o", color=INK, lw=1.2),
                 handle("at random", marker="o", color=FAINT, ms=3, ls="none"),

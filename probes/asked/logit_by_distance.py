@@ -115,9 +115,11 @@ class LogitByDistance(Probe):
         for (ax,) in first_column(axes):
             ax.set_ylabel("mean logit")
         figure.supxlabel("distance (tokens, log scale)", fontsize=10)
-        most = max(seeds[0].explained.size for seeds in found.values())
         counted = handle("counted", marker=".", color=INK, ls="none")
-        figure.legend(handles=[*head_handles(most), counted], loc="outside right center")
+        figure.legend(
+            handles=[*head_handles(seeds[0].explained for seeds in found.values()), counted],
+            loc="outside right center",
+        )
         return figure
 
 

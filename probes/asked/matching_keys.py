@@ -159,14 +159,13 @@ class MatchingKeys(Probe):
         figure, axes = panels(list(found), rows=2, sharex=True)
         for (above, below), (first, *_) in zip(axes, found.values(), strict=True):
             first._draw(above, below)
-        most_heads = max(seeds[0].zero_LN.size for seeds in found.values())
         for above, below in first_column(axes):
             above.set_ylabel("d′ of the matching key")
             below.set_ylabel("accuracy")
         figure.supxlabel("distance to the matching key (tokens, log scale)", fontsize=10)
         figure.legend(
             handles=[
-                *head_handles(most_heads),
+                *head_handles(seeds[0].zero_LN for seeds in found.values()),
                 handle("what half-right needs", color=INK, lw=1, ls=DASHES),
                 handle("no advantage left", marker="o", mfc="white", mec=INK, ls="none"),
                 handle("answered right", marker=".", color=INK, ls="none"),
