@@ -21,7 +21,7 @@ from model import transformer
 from probes.inside import Capture
 from probes.questions import Questions, answered, ask
 
-# Of queries, keys, values and logits that exist at once, where nobody says how many documents.
+# Of queries, keys, values and residual streams, where nobody says how many documents.
 _MEMORY = 2**30  # bytes
 _DOCUMENTS = 256
 
