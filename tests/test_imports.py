@@ -27,6 +27,8 @@ ALLOWED = {
     "probes": {"numpy", "jax", "scipy", "matplotlib", "rich", "jinja2", "model", "data"}
     | {"experiment", "evals", "theory", "reporting"},
     "configs": {"experiment", "model", "data"},
+    "interop": {"numpy", "jax", "rich", "safetensors", "sentencepiece", "tokenizers"}
+    | {"transformers", "torch", "lm_eval", "model", "data", "experiment"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
     | {"theory", "experiment", "model", "data"},
     "studies": {"numpy", "jax", "rich", "matplotlib", "jinja2", "markupsafe", "configs", "evals"}
@@ -163,7 +165,7 @@ FLOORS = (
     {"model", "data"},
     {"experiment"},
     {"training", "evals"},
-    {"configs"},
+    {"configs", "interop"},
     {"theory"},
     {"reporting"},
     {"probes"},
