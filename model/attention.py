@@ -19,7 +19,10 @@ def query_scale(table: PositionTable, positions_BT: jax.Array) -> jax.Array:
 
 
 def shift_keys(
-    k_BSKH: jax.Array, shift: nnx.Param, positions_BT: jax.Array, before_BKH: jax.Array | None = None
+    k_BSKH: jax.Array,
+    shift: nnx.Param,
+    positions_BT: jax.Array,
+    before_BKH: jax.Array | None = None,
 ) -> jax.Array:
     """Mixes into each key the previous token's, within the document.
 
