@@ -23,7 +23,7 @@ def test_it_trains_is_asked_and_is_kept(tmp_path):
     given = [
         "data.source=jsonl", f"data.path={tmp_path / 'a.jsonl'}", f"data.tokenizer={path}",
         f"data.prepared_root={tmp_path / 'prepared'}", "model.vocab_size=768",
-        "train.num_steps=1", "train.save_every=1", "evals.tasks=[kv]",
+        "train.num_steps=2", "train.save_every=2", "evals.tasks=[kv]",
     ]  # fmt: skip
     run = RunDirectory(tmp_path / "run")
     config = overrides.apply(find_config("tiny"), given)
