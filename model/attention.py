@@ -81,6 +81,10 @@ class Attention(nnx.Module):
         if config.align_query_key:
             # Of the queries that share a key the first: k = q + noise needs one to start from.
             self.key = nnx.Param(self.query[:, :: N // K], axes=("embed", "kv_heads", None))
+        if config.qkv_bias:
+            self.query_bias = nnx.Param(jnp.zeros((N, H)), axes=("heads", None))
+            self.key_bias = nnx.Param(jnp.zeros((K, H)), axes=("kv_heads", None))
+            self.value_bias = nnx.Param(jnp.zeros((K, H)), axes=("kv_heads", None))
         if config.qk_norm:
             self.query_norm = RMSNorm(H, config.norm_epsilon)
             self.key_norm = RMSNorm(H, config.norm_epsilon)
@@ -93,6 +97,10 @@ class Attention(nnx.Module):
         q_BTNH = linear(x_BTD, self.query[...])
         k_BSKH = linear(x_BTD, self.key[...])
         v_BSKH = linear(x_BTD, self.value[...])
+        if self.config.qkv_bias:
+            q_BTNH += self.query_bias[...].astype(q_BTNH.dtype)
+            k_BSKH += self.key_bias[...].astype(k_BSKH.dtype)
+            v_BSKH += self.value_bias[...].astype(v_BSKH.dtype)
         if self.config.qk_norm:
             q_BTNH, k_BSKH = self.query_norm(q_BTNH), self.key_norm(k_BSKH)
         return q_BTNH, k_BSKH, v_BSKH
