@@ -63,7 +63,7 @@ def generate(
       ValueError: for an option out of its bounds, a prompt without ids or with ids that the model
         does not have, or a run without a tokenizer.
     """
-    chosen = Options(**options)
+    chosen = Options(**_as_tuple(options))
     if isinstance(prompts, str):
         raise ValueError(f"prompts must be a list of texts or ids, got {quoted(prompts)}")
     tokenizer = run.tokenizer
@@ -91,6 +91,12 @@ def generate(
                 texts[i].add(new.tolist())
             unwanted = np.array([texts[i].is_done for i in batch])
     return [text.generated for text in texts]
+
+
+def _as_tuple(options: dict[str, Any]) -> dict[str, Any]:
+    """A list of stop strings is as good as a tuple of them."""
+    stop = options.get("stop")
+    return options | {"stop": tuple(stop)} if isinstance(stop, list) else options
 
 
 def _bound(stream: Callable[[int, str], None], number: int) -> Callable[[str], None]:

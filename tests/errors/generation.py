@@ -27,7 +27,7 @@ ROWS = [
             ("--stop ''", "stop must be strings with something in them, got ''"),
             (
                 "--dtype float16",
-                "dtype must be one of its words, got 'float16'; did you mean 'float32'? "
+                "dtype must be one of its words, got 'float16'; did you mean 'bfloat16'? "
                 "(valid: bfloat16, float32)",
             ),
             ("--prompts nowhere", "--prompts nowhere: cannot be read (No such file or directory)"),

@@ -33,6 +33,7 @@ STATIC: dict[str, dict[str, Any]] = {
     "window, shifted keys": dict(window=7, shift_keys=True),
     "shifted keys": dict(shift_keys=True, tie_embeddings=False),
     "qk-norm": dict(qk_norm=True),
+    "biases": dict(qkv_bias=True),
     "per head": dict(rotary="[[rope(base=10),rope(base=1e3)],rope(base=500)]"),
     "hole": dict(num_layers=1, blind=(3, 9)),
     "latent": LATENT,
@@ -73,7 +74,8 @@ def params(model: ModelConfig) -> Params:
 
     def own(leaf):
         noise = random.standard_normal(leaf.shape).astype(np.float32)
-        return np.asarray(leaf) * 2 if leaf.ndim > 2 else np.asarray(leaf) + 0.1 * noise
+        is_matrix = leaf.ndim > 2 and np.any(leaf)
+        return np.asarray(leaf) * 2 if is_matrix else np.asarray(leaf) + 0.1 * noise
 
     return jax.tree.map(own, transformer.init(model, 3))
 

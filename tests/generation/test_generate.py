@@ -1,5 +1,6 @@
 """`generate` and `generate.py`, with a model of the repository that writes Python, more or less."""
 
+import io
 import json
 from pathlib import Path
 
@@ -110,7 +111,7 @@ def test_the_command(run, capsys, monkeypatch, tmp_path):
     (tmp_path / "prompts").write_text("import \n\ndef f(\n")
     assert command.main([str(RUN), f"--prompts={tmp_path / 'prompts'}", "--max-new-tokens=9"]) == 0
     assert capsys.readouterr().out == f"> import \n{first.text}\n> def f(\n{second.text}\n"
-    monkeypatch.setattr("sys.stdin", open(tmp_path / "prompts"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("import \n\ndef f(\n"))
     arguments = [str(RUN), "--json", "--max-new-tokens=130", "--rotary=dynamic_yarn"]
     assert command.main(arguments) == 0
     said = capsys.readouterr()
