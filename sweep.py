@@ -39,7 +39,7 @@ def main() -> int:
     from training.sweep import train_sweep
 
     try:
-        distributed.initialize(arguments)
+        distributed.initialize(arguments, many_members=arguments.member is None)
         command = shlex.join(["python", *sys.argv])
         finished = train_sweep(
             config,

@@ -188,6 +188,11 @@ def unstack(tree: Any, num_members: int, shardings: Any) -> Iterator[Any]:
     if num_members == 1:
         yield jax.tree.map(jnp.copy, tree)
         return
+    if jax.process_count() == 1 and jax.default_backend() == "cpu":
+        whole = jax.device_get(tree)  # in its own memory already: no program needs to be compiled
+        for index in range(num_members):
+            yield jax.tree.map(lambda x, index=index: x[index].copy(), whole)
+        return
     one = jax.tree.map(lambda x: NamedSharding(x.mesh, PartitionSpec(*x.spec[1:])), shardings)
     # One program per member, waited for: apart, the slices of many arrays may meet in another order
     # on another host, and wait for one another forever.
