@@ -185,7 +185,7 @@ def compile_step(
     # Scalars go everywhere, since a host can only read what its own devices hold; a lone host can
     # read all, and devices that need nothing of one another do not wait for one another.
     alone = jax.process_count() == 1 and num_members > 1
-    scalars = NamedSharding(mesh, PartitionSpec("sweep" if alone else None))
+    scalars = NamedSharding(mesh, PartitionSpec(*(["sweep"] if alone else [])))
     # The state is donated: the new one is written over the old one, or both would have to fit into
     # memory, parameters and two moments each. Whoever needs it later copies it first.
     return program(
