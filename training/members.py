@@ -155,7 +155,8 @@ def first_state(
     """The state before the first update: fresh, or with the parameters of other runs."""
     seeds = stack([np.uint32(config.seed) for config in configs])
     # Made where it will lie: no host ever holds parameters that only fit on all devices together.
-    make_state = program(_init, program_of(configs[0]), len(configs), out_shardings=shardings)
+    first = program_of(configs[0])
+    make_state = program(_init, first, len(configs), out_shardings=shardings, runs_once=True)
     state = make_state(seeds)
     return state._replace(params=put(stack(params), shardings.params)) if params else state
 
