@@ -261,6 +261,8 @@ def without_pairs(config: ModelConfig, params: Params, pairs_LNR: np.ndarray) ->
         features_LNH = np.concatenate(halves, axis=-1)
         query = jnp.where(features_LNH[:, None], 0, attention[name])
         attention = {**attention, name: query}
+        if config.qkv_bias:
+            attention["query_bias"] = jnp.where(features_LNH, 0, attention["query_bias"])
     return {**params, "blocks": {**params["blocks"], "attention": attention}}
 
 
