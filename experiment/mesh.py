@@ -77,9 +77,7 @@ def device_per_core() -> None:
 
     It then holds for the whole process. What the user said of CPU devices stays as it is.
     """
-    if jax.config.read("jax_num_cpu_devices") > 0 or "device_count" in os.environ.get(
-        "XLA_FLAGS", ""
-    ):
+    if jax.config.jax_num_cpu_devices > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
     can_tell = hasattr(os, "sched_getaffinity")  # what the process may use; not on macOS
     cores = len(os.sched_getaffinity(0)) if can_tell else os.cpu_count() or 1
@@ -90,7 +88,8 @@ def device_per_core() -> None:
 def _cores_for(num_members: int) -> list[Any] | None:
     """Of the devices that `device_per_core` made those that get as many members each, if any."""
     alone = jax.process_count() == 1 and jax.default_backend() == "cpu"
-    if not alone or jax.config.read("jax_num_cpu_devices") <= 1:
+    num_cores = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
+    if not alone or num_cores <= 1:
         return None
     cores = jax.devices()
     used = max(n for n in range(1, len(cores) + 1) if num_members % n == 0)
