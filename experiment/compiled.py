@@ -20,7 +20,8 @@ def keep_programs() -> None:
     of JAX's cache (JAX_COMPILATION_CACHE_DIR) stays as it is; where nothing can be written, nothing
     is kept.
     """
-    if jax.config.jax_compilation_cache_dir is not None:
+    given = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    if given is not None:
         return
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     folder = Path(cache, "ropewalk", f"compiled-{_processor()}")

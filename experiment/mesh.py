@@ -77,7 +77,8 @@ def device_per_core() -> None:
 
     It then holds for the whole process. What the user said of CPU devices stays as it is.
     """
-    if jax.config.jax_num_cpu_devices > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
+    given = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
+    if given > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
     can_tell = hasattr(os, "sched_getaffinity")  # what the process may use; not on macOS
     cores = len(os.sched_getaffinity(0)) if can_tell else os.cpu_count() or 1
