@@ -38,6 +38,7 @@ ALLOWED = {
     "interop": {
         "numpy",
         "jax",
+        "flax",
         "ml_dtypes",
         "orbax",
         "rich",
