@@ -28,7 +28,8 @@ ALLOWED = {
         "absl",
         "apache_beam",
     },  # absl: flags that grain's workers want parsed
-    "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb"} | {"model", "data"},
+    "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb", "zstandard"}
+    | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
     "generation": {"numpy", "jax", "model", "data", "experiment"},
     "generate": {"generation", "experiment"},
@@ -39,6 +40,7 @@ ALLOWED = {
     "interop": {
         "numpy",
         "jax",
+        "flax",
         "ml_dtypes",
         "orbax",
         "rich",
