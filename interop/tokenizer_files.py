@@ -11,43 +11,85 @@ from pathlib import Path
 from typing import Any
 
 from data.files import write_atomically
-from data.tokenizer import Tokenizer
+from data.tokenizer import FILE_NAMES, Tokenizer
+from data.tokenizer_json import template, vocabulary_of
 
 _SPACE = "\u2581"  # what SentencePiece writes for a space inside pieces
 # transformers 5 loads its own class for these, whatever tokenizer_config.json says
 # (MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS), and that splits texts as those models' own does.
-_OWN_CLASS = ("qwen2",)
+# Each with what tells a file of theirs.
+_OWN_CLASS = {"qwen2": json.dumps(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+")[1:-1]}
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
-def write_tokenizer(tokenizer: Tokenizer, folder: str | Path) -> None:
-    """Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json and tokenizer.model.
+def read_tokenizer(folder: str | Path) -> Path:
+    """The file of a published folder that `data.tokenizer.Tokenizer` reads.
 
-    transformers' AutoTokenizer then gives the ids of `tokenizer.encode`, after a BOS: documents of
-    training begin with one, and end with an EOS that it does not add.
+    A run keeps it by `(run.path / tokenizer.file_name).write_bytes(tokenizer.model)`.
+
+    Returns:
+      `tokenizer.model`, but `tokenizer.json` if there is no other, if the other is no SentencePiece
+      model (Llama 3's is not), or if it has fewer ids: pieces added since are in the JSON only.
 
     Raises:
-      ValueError: if no tokenizer.json can say what this SentencePiece model does.
+      ValueError: if there is neither.
+    """
+    model, json_file = (Path(folder) / name for name in FILE_NAMES)
+    if not model.exists() and not json_file.exists():
+        raise ValueError(f"{folder}: no tokenizer there (neither {' nor '.join(FILE_NAMES)})")
+    if not json_file.exists():
+        return model
+    try:
+        file = json.loads(json_file.read_text(encoding="utf-8"))
+        if Tokenizer(model).vocab_size > max(vocabulary_of(file).values()):
+            return model
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass  # what is wrong with the one that is returned, its reader says
+    return json_file
+
+
+def write_tokenizer(tokenizer: Tokenizer, folder: str | Path) -> None:
+    """Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json.
+
+    And `tokenizer.model`, of a SentencePiece model. transformers' AutoTokenizer then gives the ids
+    of `tokenizer.encode`, after a BOS: documents of training begin with one, and end with an EOS
+    that it does not add.
+
+    Args:
+      tokenizer: a run's.
+      folder: where the model's `config.json` lies, or will: if it is there, it is looked at.
+
+    Raises:
+      ValueError: if no tokenizer.json can say what this SentencePiece model does, or transformers
+        would load another tokenizer for this type of model.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _check_class(folder)
-    proto = _read(tokenizer)
-    special = {
-        f"{name}_token": proto.pieces[i].piece
-        for name, i in (("bos", tokenizer.bos_id), ("eos", tokenizer.eos_id))
-    } | {"unk_token": next(p.piece for p in proto.pieces if p.type == p.UNKNOWN)}
+    if tokenizer.file_name == "tokenizer.json":
+        file = json.loads(tokenizer.model)
+        vocabulary = vocabulary_of(file)
+    else:
+        proto = _read(tokenizer)
+        file = _tokenizer_json(proto)
+        vocabulary = {piece.piece: i for i, piece in enumerate(proto.pieces)}
+    _check_class(folder, file)
+    names = {i: name for name, i in vocabulary.items()}
+    special = {"bos_token": names[tokenizer.bos_id], "eos_token": names[tokenizer.eos_id]}
+    if unknown := file["model"].get("unk_token"):
+        special["unk_token"] = unknown
+    file["post_processor"] = template([special["bos_token"]], [], vocabulary)
     # Written in one line each: a list of merges with one a line is three times as long.
-    contents = (_tokenizer_json(proto, tokenizer), _tokenizer_config(special), special)
-    for name, content in zip(_FILES, contents, strict=True):
+    for name, content in zip(_FILES, (file, _tokenizer_config(special), special), strict=True):
         write_atomically(folder / name, json.dumps(content, ensure_ascii=False) + "\n")
-    write_atomically(folder / "tokenizer.model", tokenizer.model)
+    if tokenizer.file_name == "tokenizer.model":
+        write_atomically(folder / "tokenizer.model", tokenizer.model)
 
 
-def _check_class(folder: Path) -> None:
+def _check_class(folder: Path, file: dict[str, Any]) -> None:
     if (folder / "config.json").exists():
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if (kind := config.get("model_type")) in _OWN_CLASS:
+        kind = config.get("model_type")
+        if kind in _OWN_CLASS and _OWN_CLASS[kind] not in json.dumps(file["pre_tokenizer"]):
             raise ValueError(
                 f"{folder}: transformers 5 loads no tokenizer but {kind}'s own beside a {kind} "
                 "model; export the model as another type, or without its tokenizer"
@@ -108,12 +150,10 @@ def _merged(proto: Any) -> Iterator[Any]:
     return (p for p in proto.pieces if p.type == p.NORMAL and len(p.piece) > 1)
 
 
-def _tokenizer_json(proto: Any, tokenizer: Tokenizer) -> dict[str, Any]:
+def _tokenizer_json(proto: Any) -> dict[str, Any]:
+    """All of the file but its post-processor."""
     # With spaces for U+2581 in all pieces a real U+2581 is in none, and so is coded as bytes.
     names = [piece.piece.replace(_SPACE, " ") for piece in proto.pieces]
-    bos = proto.pieces[tokenizer.bos_id].piece
-    begins = {"SpecialToken": {"id": bos, "type_id": 0}}
-    one, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     adds_space = proto.normalizer_spec.add_dummy_prefix
     last = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if adds_space else []
     return {
@@ -130,12 +170,7 @@ def _tokenizer_json(proto: Any, tokenizer: Tokenizer) -> dict[str, Any]:
         if adds_space
         else None,
         "pre_tokenizer": None,
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [begins, one],
-            "pair": [begins, one, begins, other],
-            "special_tokens": {bos: {"id": bos, "ids": [tokenizer.bos_id], "tokens": [bos]}},
-        },
+        "post_processor": None,
         "decoder": {
             "type": "Sequence",
             "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}, *last],

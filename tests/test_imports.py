@@ -21,7 +21,13 @@ ALLOWED = {
     "theory.__main__": {"numpy", "matplotlib", "rich", "theory", "model", "experiment"},
     # grain's worker processes import it: no jax, so no accelerator.
     "data": {"numpy", "grain", "tensorflow_datasets", "array_record", "sentencepiece"}
-    | {"zstandard", "rich", "absl", "apache_beam"},  # absl: flags that grain's workers want parsed
+    | {
+        "tokenizers",
+        "zstandard",
+        "rich",
+        "absl",
+        "apache_beam",
+    },  # absl: flags that grain's workers want parsed
     "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb"} | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
     "probes": {"numpy", "jax", "scipy", "matplotlib", "rich", "jinja2", "model", "data"}

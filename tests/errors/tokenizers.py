@@ -1,11 +1,14 @@
 """Tokenizers that cannot travel."""
 
+import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 from sentencepiece import sentencepiece_model_pb2
 
 from data.tokenizer import Tokenizer
-from interop.tokenizer_files import write_tokenizer
+from interop.tokenizer_files import read_tokenizer, write_tokenizer
 from tests.errors.table import Row
 from tests.errors.texts import foreign
 
@@ -39,7 +42,87 @@ def _no_character(proto):
     proto.normalizer_spec.add_dummy_prefix = False
 
 
+def published(**changes) -> str:
+    """A tokenizer.json of two pieces, which begin and end texts."""
+    file = {
+        "added_tokens": [{"id": i, "content": c, "special": True} for i, c in enumerate("<>")],
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "vocab": {"<": 0, ">": 1, "x": 2}, "merges": []},
+    }
+    return json.dumps(file | changes)
+
+
+NAMED = json.dumps({"bos_token": "<", "eos_token": ">"})
+
+
+def _library(vocabulary=None):
+    """What stands for `tokenizers`: it reads no file, or gives pieces these ids."""
+
+    def from_str(content):
+        if vocabulary is None:
+            raise Exception("expected a value\nat line 1")
+        return SimpleNamespace(
+            get_vocab=lambda with_added_tokens: vocabulary,
+            no_truncation=lambda: None,
+            no_padding=lambda: None,
+        )
+
+    library = SimpleNamespace(Tokenizer=SimpleNamespace(from_str=from_str))
+    return lambda patch: patch.setitem(sys.modules, "tokenizers", library)
+
+
 ROWS = [
+    *(
+        Row(
+            lambda: Tokenizer("t/tokenizer.json"),
+            says,
+            files={"t/tokenizer.json": content, "t/tokenizer_config.json": NAMED},
+            given=given,
+        )
+        for content, given, says in (
+            ("{broken", _library(), "t/tokenizer.json: not a tokenizer.json"),
+            ('{"model": {}}', _library(), "t/tokenizer.json: not a tokenizer.json"),
+            (
+                published(),
+                lambda patch: patch.setitem(sys.modules, "tokenizers", None),
+                "t/tokenizer.json: a tokenizer.json needs `tokenizers`: pip install tokenizers "
+                "(or ropewalk's extra hf)",
+            ),
+            (
+                published(),
+                _library(),
+                "t/tokenizer.json: `tokenizers` does not read this tokenizer.json: expected a "
+                "value",
+            ),
+            (
+                published(),
+                _library({"<": 1, ">": 0, "x": 2}),
+                "t/tokenizer.json: `tokenizers` gives '<' the id 1, and this tokenizer.json says 0",
+            ),
+            (
+                published(decoder={"type": "WordPiece"}),
+                _library(),
+                "t/tokenizer.json: this tokenizer.json is of a kind that is not read (decoder "
+                "WordPiece); byte-level and SentencePiece's are",
+            ),
+            (
+                published(model={"vocab": {"x": 0}}, added_tokens=[]),
+                _library(),
+                "t/tokenizer.json: it has no piece '<', which should begin or end texts",
+            ),
+        )
+    ),
+    Row(
+        lambda: Tokenizer("tokenizer.json"),
+        "tokenizer.json: tokenizer has no BOS or no EOS; documents need both: put the "
+        "tokenizer_config.json that names them beside it",
+        files={"tokenizer.json": published(), "tokenizer_config.json": '{"bos_token": "<"}'},
+    ),
+    Row(
+        lambda: read_tokenizer("run"),
+        "run: no tokenizer there (neither tokenizer.model nor tokenizer.json)",
+    ),
     *(
         Row(do, f"this tokenizer cannot be written as a tokenizer.json: {why}")
         for do, why in (

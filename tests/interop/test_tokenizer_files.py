@@ -1,8 +1,6 @@
 """Tokenizer files that we write, against what transformers makes of them: `make test-hf`."""
 
 import json
-import random
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -10,12 +8,9 @@ import sentencepiece
 
 from data import tokenizer as tokenizer_lib
 from data.tokenizer import Tokenizer
-from interop.tokenizer_files import write_tokenizer
-
-LIBRARY = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))[:40]
-SOURCES = [path.read_text(encoding="utf-8", errors="ignore") for path in LIBRARY]
-EMOJI = "😀👩‍👩‍👧‍👦🏳️‍🌈é́ñ"
-ODD = ["<s>", "</s>", "<unk>", "<0x41>", "<0xE2>", "<key_1>", "<key_70>", "\0", "\t\n", "\r\n"]
+from interop.tokenizer_files import read_tokenizer, write_tokenizer
+from tests.data import json_tokenizers
+from tests.data.hard_text import SOURCES, hard_text
 
 
 @pytest.fixture(scope="module", params=["ours", "llamas"])
@@ -40,32 +35,6 @@ def tokenizer(request, tmp_path_factory) -> Tokenizer:
             minloglevel=2,
         )
     return Tokenizer(path.with_suffix(".model"))
-
-
-def hard_text(size: int) -> str:
-    """`size` bytes of real text between runs of spaces, U+2581, control pieces, rare scripts."""
-    draw = random.Random(0)
-
-    def stretch() -> str:
-        text = draw.choice(SOURCES)
-        start = draw.randrange(len(text))
-        return text[start : start + 200]
-
-    kinds = [
-        lambda: " " * draw.randrange(1, 60),
-        lambda: "\u2581" * draw.randrange(1, 5),
-        lambda: "".join(chr(draw.randrange(1, 0x3000)) for _ in range(8)),
-        lambda: "".join(draw.choice(EMOJI) for _ in range(6)),
-        lambda: "a" + "\u0301" * draw.randrange(1, 4),
-        lambda: draw.choice(ODD),
-        stretch,
-        stretch,
-    ]
-    parts, written = [], 0
-    while written < size:
-        parts.append(draw.choice(kinds)())
-        written += len(parts[-1].encode())
-    return "".join(parts)
 
 
 def exported(tokenizer: Tokenizer, folder: Path, model_type: str):
@@ -107,6 +76,54 @@ def test_no_model_brings_a_tokenizer_of_its_own(tokenizer, tmp_path, model_type)
     assert ids(theirs, text) == tokenizer.encode(text)
     assert (theirs.bos_token_id, theirs.eos_token_id) == (tokenizer.bos_id, tokenizer.eos_id)
     assert len(theirs) == tokenizer.vocab_size
+
+
+@pytest.mark.hf
+@pytest.mark.parametrize(
+    ("publisher", "model_type"),
+    [("llama3", "llama"), ("qwen", "qwen2"), ("qwen", "qwen3"), ("gpt2", "llama")],
+)
+def test_others_tokenizers_travel_on(publisher, model_type, tmp_path):
+    """A tokenizer.json that came in goes out with the same ids, and BOS before a text."""
+    pytest.importorskip("tokenizers")
+    came = Tokenizer(json_tokenizers.MADE[publisher](SOURCES, tmp_path / "in"))
+    theirs, text = exported(came, tmp_path / "out", model_type), hard_text(200_000) + "<think>"
+    assert ids(theirs, text) == came.encode(text)
+    assert theirs("the cat")["input_ids"] == [came.bos_id, *came.encode("the cat")]
+    assert (theirs.bos_token_id, theirs.eos_token_id) == (came.bos_id, came.eos_id)
+    again = Tokenizer(read_tokenizer(tmp_path / "out"))
+    assert again.encode(text) == came.encode(text)
+    assert (again.bos_id, again.eos_id) == (came.bos_id, came.eos_id)
+
+
+def test_of_two_files_the_one_that_knows_more_is_read(tokenizer, tmp_path):
+    write_tokenizer(tokenizer, tmp_path)
+    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.model"
+    assert Tokenizer(read_tokenizer(tmp_path)) == tokenizer
+    file = json.loads((tmp_path / "tokenizer.json").read_text())
+    added = file["added_tokens"][0] | {"id": tokenizer.vocab_size, "content": "<pad>"}
+    file["added_tokens"].append(added)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(file))
+    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.json"
+    (tmp_path / "tokenizer.json").unlink()
+    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.model"
+    (tmp_path / "tokenizer.model").write_text("IQ== 0\n")  # as Llama 3's own
+    (tmp_path / "tokenizer.json").write_text(json.dumps(file))
+    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.json"
+
+
+@pytest.mark.hf
+def test_what_we_write_is_read_back(tokenizer, tmp_path):
+    """Also where only the tokenizer.json was kept."""
+    pytest.importorskip("tokenizers")
+    write_tokenizer(tokenizer, tmp_path)
+    again, text = Tokenizer(tmp_path / "tokenizer.json"), hard_text(100_000)
+    assert again.encode(text) == tokenizer.encode(text)
+    assert again.encode(text, inside=True) == tokenizer.encode(text, inside=True)
+    assert again.piece_bytes == tokenizer.piece_bytes
+    assert again.adds_space == tokenizer.adds_space
+    for name in ("keys", "values", "fillers"):
+        assert getattr(again, name).tolist() == getattr(tokenizer, name).tolist()
 
 
 @pytest.mark.hf
