@@ -135,12 +135,8 @@ def _cos_sin_of_layers(table: PositionTable, positions_BT: jax.Array):
     # XLA on a CPU would compute them anew for every head that reads them, forwards and backwards:
     # into a loop it does not reach. (A loop of one turn it takes apart, hence rows of layers.)
     L, B = len(table.cycles_hi), len(positions_BT)
-
-    def row(index):
-        layer = index // B
-        return cos_sin(table.cycles_hi[layer], table.cycles_lo[layer], positions_BT[index % B])
-
-    rows = jax.lax.map(row, jnp.arange(L * B))
+    cycles = (jnp.repeat(words, B, axis=0) for words in (table.cycles_hi, table.cycles_lo))
+    rows = jax.lax.map(lambda row: cos_sin(*row), (*cycles, jnp.tile(positions_BT, (L, 1))))
     return jax.tree.map(lambda x: x.reshape(L, B, *x.shape[1:]), rows)
 
 
