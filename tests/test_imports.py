@@ -28,8 +28,11 @@ ALLOWED = {
         "absl",
         "apache_beam",
     },  # absl: flags that grain's workers want parsed
-    "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb"} | {"model", "data"},
+    "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb", "zstandard"}
+    | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
+    "generation": {"numpy", "jax", "model", "data", "experiment"},
+    "generate": {"generation", "experiment"},
     "probes": {"numpy", "jax", "scipy", "matplotlib", "rich", "jinja2", "model", "data"}
     | {"experiment", "evals", "theory", "reporting"},
     "configs": {"experiment", "model", "data"},
@@ -37,6 +40,7 @@ ALLOWED = {
     "interop": {
         "numpy",
         "jax",
+        "flax",
         "ml_dtypes",
         "orbax",
         "rich",
@@ -180,13 +184,13 @@ FLOORS = (
     {"settings"},
     {"model", "data"},
     {"experiment"},
-    {"training", "evals"},
+    {"training", "evals", "generation"},
     {"configs", "interop"},
     {"theory"},
     {"reporting"},
     {"probes"},
     {"studies"},
-    {"train", "sweep", "evaluate", "report", "tpu", "benchmarks"},
+    {"train", "sweep", "evaluate", "generate", "report", "tpu", "benchmarks"},
 )
 
 
