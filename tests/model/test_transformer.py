@@ -253,7 +253,7 @@ def equations(jaxpr):
 
 
 def test_recomputation_saves_what_its_name_says():
-    """L = 7, B = 2, T = 20, D = 16, F = 24, N = 4, K = 2: attention's weights are `[.., T*G, S]`."""
+    """L = 7, B = 2, T = 20, D = 16, F = 24, N = 4, K = 2: attention has weights `[.., T*G, S]`."""
     attention = ((7, 2, 2, 40, 20), "MemorySpace.Device")
     block_input, mlp_hidden = (((7, 2, 20, n), "MemorySpace.Device") for n in (16, 24))
     none, dots, full, offload = map(saved_per_layer, ("none", "dots", "full", "offload"))
