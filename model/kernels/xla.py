@@ -80,6 +80,7 @@ def _forward(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window):
         distance_TS = indices_T[tokens, None] - indices_T[:S]
         near_TS = (distance_TS >= 0) & (distance_TS < window)
         same_BTS = segment_ids_BT[:, tokens, None] == segment_ids_BT[:, None, :S]
+        # Added, not selected: it is made in the loop that finds the largest logit.
         bias_BTS = jnp.where(near_TS & same_BTS, 0.0, -1e30)
         logits_BKQS += jnp.repeat(bias_BTS, q_BKQH.shape[2] // T, axis=1)[:, None]
         weights_BKQS = jnp.exp(logits_BKQS - logits_BKQS.max(axis=-1, keepdims=True))
@@ -101,6 +102,7 @@ def _backward(residuals, g_BKQU):
         g_block_BKQU = g_BKQU[:, :, rows].astype(jnp.float32) / total_BKQ1
         mean_BKQ1 = jnp.sum(g_block_BKQU * sum_BKQU, axis=-1, keepdims=True) / total_BKQ1
         g_block_BKQU = g_block_BKQU.astype(v_BKSU.dtype)
+        # The largest logit that came off stays out of it: weights and their sum fell by one factor.
         dweights_BKQS = _product("BKQU,BKSU->BKQS", g_block_BKQU, v_BKSU[:, :, :S])
         dlogits_BKQS = (weights_BKQS * (dweights_BKQS - mean_BKQ1)).astype(q_BKQH.dtype)
         dq.append(_product("BKQS,BKSH->BKQH", dlogits_BKQS, k_BKSH[:, :, :S]))
@@ -113,6 +115,7 @@ def _backward(residuals, g_BKQU):
 
 def _added(parts: list[jax.Array]) -> jax.Array:
     """The sum of gradients of the first keys, of more of them, ..., of all: `[B, K, S, H]`."""
+    # In place, so that of every part only its own keys are touched.
     *shorter, total = parts
     for part in reversed(shorter):
         total = total.at[:, :, : part.shape[2]].add(part)
