@@ -151,7 +151,7 @@ def _module(config: ModelConfig, params: Params) -> Transformer:
 
 def abstract_params(config: ModelConfig) -> Params:
     """Shapes and dtypes of `init`, without computing anything."""
-    return jax.eval_shape(lambda: init(config, 0))
+    return nnx.to_pure_dict(_skeleton(config)[1])
 
 
 def parameter_axes(config: ModelConfig) -> Params:
@@ -261,6 +261,8 @@ def without_pairs(config: ModelConfig, params: Params, pairs_LNR: np.ndarray) ->
         features_LNH = np.concatenate(halves, axis=-1)
         query = jnp.where(features_LNH[:, None], 0, attention[name])
         attention = {**attention, name: query}
+        if config.qkv_bias:
+            attention["query_bias"] = jnp.where(features_LNH, 0, attention["query_bias"])
     return {**params, "blocks": {**params["blocks"], "attention": attention}}
 
 

@@ -47,6 +47,10 @@ def make_layer(config: ModelConfig) -> Attention:
         if hasattr(layer, name):
             scale = getattr(layer, name).scale
             scale[...] = jnp.asarray(1 + 0.3 * random.normal(size=H), jnp.float32)
+    for name in ("query_bias", "key_bias", "value_bias"):
+        if hasattr(layer, name):
+            bias = getattr(layer, name)
+            bias[...] = jnp.asarray(random.normal(size=bias.shape), jnp.float32)
     if config.shift_keys:
         layer.shift[...] = jnp.asarray(random.normal(size=config.num_kv_heads), jnp.float32)
     return layer
@@ -72,6 +76,11 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
     x_TD = np.asarray(x_TD, np.float64)
     inv_freq = config.rotary.inv_freq(H)
 
+    def made(name, t, head):
+        """Query, key or value of one token and head."""
+        bias = getattr(layer, f"{name}_bias")[...][head] if config.qkv_bias else 0
+        return x_TD[t] @ weights[name][:, head] + bias
+
     def normed(x, norm):
         return x / np.sqrt((x * x).mean() + config.norm_epsilon) * np.asarray(norm.scale[...])
 
@@ -80,7 +89,7 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
         return np.concatenate([z.real, z.imag])
 
     def key(s, head):
-        k = x_TD[s] @ weights["key"][:, head]
+        k = made("key", s, head)
         if config.qk_norm:
             k = normed(k, layer.key_norm)
         return k
@@ -98,7 +107,7 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
     for t in range(len(x_TD)):
         for head in range(N):
             group = head // (N // config.num_kv_heads)
-            q = x_TD[t] @ weights["query"][:, head]
+            q = made("query", t, head)
             if config.qk_norm:
                 q = normed(q, layer.query_norm)
             growth = math.log(positions_T[t] + 1) / math.log(CONTEXT)
@@ -116,8 +125,7 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
             shares = np.exp(logits - np.max(logits))
             shares /= shares.sum()
             value = sum(
-                share * (x_TD[s] @ weights["value"][:, group])
-                for share, s in zip(shares, seen, strict=True)
+                share * made("value", s, group) for share, s in zip(shares, seen, strict=True)
             )
             out_TD[t] += value @ weights["out"][head]
     return out_TD
@@ -142,6 +150,8 @@ LATE = [*range(9, 9 + T)], [1] * T  # around the trained context, where log-n st
         {"blind": (3, 4)},
         {"blind": (1, 1), "window": 4},
         {"qk_norm": True},
+        {"qkv_bias": True},
+        {"qkv_bias": True, "qk_norm": True, "shift_keys": True},
         {"shift_keys": True},
         {"align_query_key": True},
         {"num_kv_heads": N},
