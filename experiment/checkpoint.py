@@ -34,6 +34,7 @@ from experiment.items import (
     folder_of,
     one_line,
     read_items,
+    stored_dtypes,
     write_items,
 )
 from experiment.run import RunDirectory, find_start, flatten
@@ -217,7 +218,14 @@ def _whole_params(run: RunDirectory, step: int) -> Params:
     # As numpy: where parameters go is the caller's business, on any number of devices.
     check_config(run, step)
     shapes = abstract_params(run.config.model)
-    target = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
+    # Imported ones are kept as they came: float32 would be twice as large, and no better.
+    dtypes = stored_dtypes(read_items(run, step)[0])
+
+    def empty(path, leaf):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        return np.empty(leaf.shape, jnp.dtype(dtypes.get(name, leaf.dtype)))
+
+    target = jax.tree_util.tree_map_with_path(empty, shapes)
     restored = restore(run, step, params=target)
     verify(run, step, restored)
     return restored.arrays["params"]
@@ -281,7 +289,8 @@ def starting_params(config: ExperimentConfig) -> Params:
             f"start_from={config.start_from}: its {difference} in this config's model; "
             f"give {sizes or 'the sizes that it was trained with'}"
         )
-    return restore_params(parent, step)[0]
+    # What is trained is float32, whatever it came as.
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), restore_params(parent, step)[0])
 
 
 def shape_difference(params: Params, expected: Params) -> str:

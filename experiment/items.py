@@ -134,6 +134,11 @@ def read_items(
     return items, record["arrays"]
 
 
+def stored_dtypes(items: Mapping[str, Any]) -> dict[str, str]:
+    """Dtypes of parameters that were saved as something else than float32, by their names."""
+    return dict(items["config"].get("dtypes", {}))
+
+
 def _json_item(run: RunDirectory, step: int, name: str) -> dict[str, Any]:
     with one_line(run, step, name):
         text = _item_path(folder_of(run, step), name).read_text(encoding="utf-8")

@@ -151,7 +151,7 @@ def _module(config: ModelConfig, params: Params) -> Transformer:
 
 def abstract_params(config: ModelConfig) -> Params:
     """Shapes and dtypes of `init`, without computing anything."""
-    return jax.eval_shape(lambda: init(config, 0))
+    return nnx.to_pure_dict(_skeleton(config)[1])
 
 
 def parameter_axes(config: ModelConfig) -> Params:

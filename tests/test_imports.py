@@ -28,7 +28,8 @@ ALLOWED = {
         "absl",
         "apache_beam",
     },  # absl: flags that grain's workers want parsed
-    "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb"} | {"model", "data"},
+    "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb", "zstandard"}
+    | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
     "probes": {"numpy", "jax", "scipy", "matplotlib", "rich", "jinja2", "model", "data"}
     | {"experiment", "evals", "theory", "reporting"},
@@ -37,6 +38,7 @@ ALLOWED = {
     "interop": {
         "numpy",
         "jax",
+        "flax",
         "ml_dtypes",
         "orbax",
         "rich",

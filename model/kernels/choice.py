@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from model.axes import HEADS, TOKENS
-from model.kernels import blocks, cudnn, ring, splash, xla
+from model.kernels import blocks, cudnn, ring, xla
 
 
 class Choice(NamedTuple):
@@ -57,6 +57,8 @@ def choose(
         why = "keys that travel between devices meet XLA's kernel"
     else:
         why = _cudnn_cannot(B, T, H, U, dtype) if on_gpu else ""
+    if on_tpu:
+        from model.kernels import splash  # Pallas takes a while to import
     if num_devices > 1:
         parts = splash.PARTS if on_tpu and not why else blocks.PARTS
         attend = functools.partial(ring.attention, parts=parts, axis="sequence")
@@ -69,6 +71,8 @@ def choose(
 
 
 def _splash_cannot(T: int, num_devices: int) -> str:
+    from model.kernels import splash
+
     if -(-T // num_devices) <= splash.MAX_LENGTH:
         return ""
     return (
