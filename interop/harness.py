@@ -78,11 +78,11 @@ class Asked:
           ValueError: for a variant that does not fit, a length below 2, another word for `bos`, or
             a run without a tokenizer.
         """
-        config, model = run.config, run.config.model
         if bos not in get_args(Bos):
             raise ValueError(f"bos must be one of {', '.join(get_args(Bos))}, got {quoted(bos)}")
         if max_length is not None and max_length < 2:
             raise ValueError(f"max_length must be at least 2, got {max_length}")
+        config, model = run.config, run.config.model
         if rotary != TRAINED:
             given = rotary_lib.inherited(model.rotary, config.data.context_length)
             model = dataclasses.replace(model, rotary=rotary_lib.parse_pattern(rotary, given))
@@ -165,7 +165,8 @@ class Asked:
         A prompt that is too long loses its oldest ids; where more new tokens are asked for than
         fit, the prompt keeps half of `max_length` and what is written is cut to the rest.
         """
-        from generation import generate  # late: who asks for likelihoods needs none of it
+        # Late: who asks for likelihoods needs none of it.
+        from generation import generate  # pyright: ignore[reportMissingImports]
 
         groups = defaultdict(list)
         rows = []

@@ -47,6 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """The command."""
+    include = [str(TASKS), *([arguments.include_path] if arguments.include_path else [])]
+    for folder in include:
+        if not Path(folder).is_dir():
+            raise ValueError(f"--include_path {folder}: no such folder")
     language_model = register()
     os.environ.setdefault("DISABLE_MULTIPROC", "1")  # standard errors without forks of this process
     # It warns of what is as it should be; a task that cannot be read, or no answer, is an error.
@@ -56,14 +60,16 @@ def main(arguments: argparse.Namespace) -> int:
     from lm_eval.utils import make_table  # pyright: ignore[reportMissingImports]
 
     names = arguments.tasks.split(",")
-    include = [str(TASKS), *([arguments.include_path] if arguments.include_path else [])]
-    for folder in include:
-        if not Path(folder).is_dir():
-            raise ValueError(f"--include_path {folder}: no such folder")
-    manager = TaskManager(include_path=include, metadata=arguments.metadata or {})
-    for name in names:
-        if not manager.match_tasks([name]) and not Path(name).is_file():
-            raise ValueError(f"unknown task {name!r}; {nearest(name, manager.all_tasks)}")
+    for defaults in (False, True):  # the harness's own are thousands of files: only if asked for
+        manager = TaskManager(
+            include_path=include, include_defaults=defaults, metadata=arguments.metadata or {}
+        )
+        unknown = [n for n in names if not manager.match_tasks([n]) and not Path(n).is_file()]
+        if not unknown:
+            break
+    else:
+        wrong = unknown[0]
+        raise ValueError(f"unknown task {wrong!r}; {nearest(wrong, manager.all_tasks)}")
     model = language_model(
         arguments.run_path,
         rotary=arguments.rotary,
