@@ -3,16 +3,17 @@
 import functools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from experiment.config import ExperimentConfig
+from experiment.mesh import make_global_batch, make_mesh
 from experiment.stages import split
-from training.members import member_arrays
-from training.step import MemberArrays, State, init_state
+from training.members import abstract_state, first_state, member_arrays, shardings_of
+from training.step import MemberArrays, State, compile_step, init_state
 
 
 def alternate(
@@ -60,6 +61,23 @@ def one_member(config: ExperimentConfig) -> tuple[State, MemberArrays]:
     """A run of one member before its first update."""
     state = jax.jit(functools.partial(init_state, config))(np.uint32(0))
     return state, member_arrays(split(config)[:1])
+
+
+def sweep_updates(members: Sequence[ExperimentConfig]) -> Callable[[], dict[str, jax.Array]]:
+    """An update of all members by the program that the training loop would compile for them."""
+    config = members[0]
+    stages, mesh = [split(member)[0] for member in members], make_mesh(config, len(members))
+    shardings = shardings_of(abstract_state(config, len(members), mesh))
+    step_fn = compile_step(config, len(members), mesh, shardings)
+    state, batch = first_state(members, shardings), random_batch(config)
+    batch = make_global_batch(batch, mesh, config.data.batch_size, range(config.data.batch_size))
+    update = updates(step_fn, state, member_arrays(stages), batch)
+
+    def under_mesh() -> dict[str, jax.Array]:
+        with jax.set_mesh(mesh):
+            return update()
+
+    return under_mesh
 
 
 def updates(step_fn: Callable, state: State, *shared: Any) -> Callable[[], dict[str, jax.Array]]:

@@ -31,6 +31,8 @@ ALLOWED = {
     "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb", "zstandard"}
     | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
+    "generation": {"numpy", "jax", "model", "data", "experiment"},
+    "generate": {"generation", "experiment"},
     "probes": {"numpy", "jax", "scipy", "matplotlib", "rich", "jinja2", "model", "data"}
     | {"experiment", "evals", "theory", "reporting"},
     "configs": {"experiment", "model", "data"},
@@ -183,13 +185,13 @@ FLOORS = (
     {"settings"},
     {"model", "data"},
     {"experiment"},
-    {"training", "evals"},
+    {"training", "evals", "generation"},
     {"configs", "interop"},
     {"theory"},
     {"reporting"},
     {"probes"},
     {"studies"},
-    {"train", "sweep", "evaluate", "report", "tpu", "benchmarks"},
+    {"train", "sweep", "evaluate", "generate", "report", "tpu", "benchmarks"},
 )
 
 
