@@ -166,7 +166,7 @@ class Asked:
         fit, the prompt keeps half of `max_length` and what is written is cut to the rest.
         """
         # Late: who asks for likelihoods needs none of it.
-        from generation import generate  # pyright: ignore[reportMissingImports]
+        from generation import generate
 
         groups = defaultdict(list)
         rows = []

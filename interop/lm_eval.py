@@ -16,7 +16,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -133,7 +133,15 @@ def register() -> type:
             "lm_eval needs lm-evaluation-harness: run `make test-hf` once, or pip install lm-eval"
         ) from None
 
-    class RunLM(TemplateLM):
+    made = _class(TemplateLM, normalize_gen_kwargs)
+    register_model("ropewalk")(made)
+    return made
+
+
+def _class(template: Any, normalize: Callable[[dict], dict]) -> type:
+    """The class, below the harness's `TemplateLM`; `normalize` reads what it says of a text."""
+
+    class RunLM(template):
         """A run, as the harness asks it.
 
         Attributes:
@@ -200,13 +208,12 @@ def register() -> type:
             for request in requests:
                 prompt, said = request.args
                 prompts.append(prompt)
-                wishes.append(_wish(normalize_gen_kwargs(said)))
+                wishes.append(_wish(normalize(said)))
             found = self.asked.generate(prompts, wishes)
             for request, text in zip(requests, found, strict=True):
                 self.cache_hook.add_partial("generate_until", request.args, text)
             return found
 
-    register_model("ropewalk")(RunLM)
     return RunLM
 
 

@@ -11,6 +11,7 @@ from configs import find_config
 from experiment import load, overrides
 from experiment.run import RunDirectory
 from interop.__main__ import main
+from interop.export import export
 from interop.harness import Asked
 from interop.lm_eval import register
 from training.loop import train
@@ -54,6 +55,13 @@ def run(tmp_path_factory, tiny_data) -> RunDirectory:
 
 
 @pytest.fixture(scope="module")
+def exported(run, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("exported") / "run"
+    export(run.path, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
 def tasks(tmp_path_factory) -> Path:
     """Two tasks in the harness's own format, of files beside them."""
     folder = tmp_path_factory.mktemp("tasks")
@@ -82,21 +90,18 @@ def ask(run: RunDirectory, tasks: Path, names: str, *options: str) -> dict:
     return json.loads(out.read_text())
 
 
-def test_scores_are_those_of_transformers_on_the_exported_model(run, tasks, tmp_path):
+def test_scores_are_those_of_transformers_on_the_exported_model(run, tasks, exported):
     import lm_eval
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
-    from interop.export import export
-
-    export(run.path, tmp_path / "exported")
     ours = ask(run, tasks, "code,texts")["results"]
     manager = TaskManager(include_path=str(tasks), include_defaults=False)
     theirs = {}
     # Of whole texts the harness's own class would score BOS after BOS (#3333): not with this.
     for name, bos in (("code", None), ("texts", False)):
         model = HFLM(
-            str(tmp_path / "exported"), device="cpu", dtype="float32", batch_size=4,
+            str(exported), device="cpu", dtype="float32", batch_size=4,
             max_length=LENGTH, add_bos_token=bos,
         )  # fmt: skip
         found = lm_eval.simple_evaluate(model, tasks=[name], task_manager=manager)
@@ -110,15 +115,12 @@ def test_scores_are_those_of_transformers_on_the_exported_model(run, tasks, tmp_
     )
 
 
-def test_each_answers_log_likelihood_is_theirs(run, tmp_path):
+def test_each_answers_log_likelihood_is_theirs(run, exported):
     """Not only the choice it leads to."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
-    from interop.export import export
-
-    export(run.path, tmp_path / "exported")
-    theirs = HFLM(str(tmp_path / "exported"), device="cpu", dtype="float32", batch_size=2)
+    theirs = HFLM(str(exported), device="cpu", dtype="float32", batch_size=2)
     ours = register()(str(run.path), batch_size=8, device="cpu")
     pairs = [("import", " os"), ("", "def f"), ("a " * 200, "b"), ("x  ", "y"), ("</s>", "<s>")]
     requests = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
@@ -162,6 +164,7 @@ def test_tasks_of_its_own_need_no_network(run, tmp_path, monkeypatch):
     assert said["n-samples"]["local_next_line"]["effective"] == 6
 
 
+@pytest.mark.long  # it reads the names of all tasks of the harness
 def test_an_unknown_task_is_named(run, capsys):
     with pytest.raises(SystemExit):
         main(["lm_eval", str(run.path), "--tasks", "local_txt"])
@@ -173,3 +176,30 @@ def test_results_lie_in_the_run(run, tasks):
     arguments = ["lm_eval", str(run.path), "--tasks", "code", "--include_path", str(tasks)]
     assert main([*arguments, "--limit", "2"]) == 0
     assert (run.path / "lm_eval" / "code,step=20.json").exists()
+
+
+def test_what_is_written_is_what_transformers_writes(run, exported):
+    """Greedy, to a stop string or so many tokens; a prompt that is too long from its end."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    theirs = HFLM(str(exported), device="cpu", dtype="float32", batch_size=1)
+    ours = register()(str(run.path))
+    wishes = [
+        ("import os", {"until": ["zzz"], "max_gen_toks": 12}),
+        ("def f(x):", {"until": [" "], "max_gen_toks": 20, "do_sample": False}),
+        ("word " * 100, {"until": "\n\n", "max_gen_toks": 16}),
+    ]
+    requests = [Instance("generate_until", {}, wish, i) for i, wish in enumerate(wishes)]
+    assert ours.generate_until(requests) == theirs.generate_until(requests)
+
+
+def test_more_new_tokens_than_fit_are_cut(run, caplog):
+    """Where the harness's own class stops with an assertion."""
+    from lm_eval.api.instance import Instance
+
+    model = register()(str(run.path))
+    wish = ("a long prompt " * 50, {"until": [], "max_gen_toks": 1000})
+    [text] = model.generate_until([Instance("generate_until", {}, wish, 0)])
+    assert 0 < len(model.asked.tokenizer.encode(text, inside=True)) <= LENGTH // 2
+    assert f"cut to {LENGTH // 2}" in caplog.text
