@@ -57,8 +57,10 @@ def today() -> str:
     return datetime.date.today().isoformat()
 
 
-def device() -> dict[str, Any]:
-    """What computes: an accelerator, and the processor it is fed by. No name of a host."""
+def device(*, accelerator: bool = True) -> dict[str, Any]:
+    """What computes: an accelerator, if JAX is asked for one, and the processor. No host's name."""
+    if not accelerator:
+        return {"processor": processor(), "cores": cores()}
     import jax
 
     first = jax.devices()[0]

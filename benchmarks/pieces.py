@@ -5,6 +5,7 @@ A piece is a module with `measure(setting)`, which yields figures, and notes of 
 
 import argparse
 import importlib
+import math
 import os
 import subprocess
 import sys
@@ -58,6 +59,7 @@ class Pieces(NamedTuple):
       text: what it is for.
       pieces: what each measures, by name, in the order in which they run.
       environment: variables that a piece's process wants, where they are not set.
+      accelerator: whether JAX is asked for its devices: a piece may want to set up the cores first.
       resumes: whether a piece whose file is there is left out.
       seconds: of each piece, after which it leaves out what it has not measured yet.
     """
@@ -66,6 +68,7 @@ class Pieces(NamedTuple):
     text: str
     pieces: Mapping[str, str]
     environment: Mapping[str, Mapping[str, str]] = {}
+    accelerator: bool = False
     resumes: bool = False
     seconds: Mapping[str, float] = {}
 
@@ -83,7 +86,13 @@ def main(command: Pieces, given: Sequence[str]) -> int:
             parser.error(f"unknown piece {name!r}; {nearest(name, command.pieces)}")
     out = arguments.out or (DRY_RESULTS if arguments.scale < 1 else RESULTS)
     if arguments.markdown:
-        print(record.markdown(taken_before(command, names, out)), end="")
+        print(said(command, names, out), end="")
+        return 0
+    if arguments.into:
+        made = put(said(command, names, out), arguments.into.read_text("utf-8"), command.name)
+        if made is None:
+            parser.error(f"{arguments.into} has no part for {command.name}; see --help")
+        arguments.into.write_text(made, "utf-8")
         return 0
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -91,7 +100,7 @@ def main(command: Pieces, given: Sequence[str]) -> int:
         parser.error(f"--out {out} cannot be written to: {error.strerror}")
     if len(names) == 1:
         return _measured(command, names[0], arguments, out)
-    failed = [name for name in names if _apart(command, name, given)]
+    failed = [name for name in names if _apart(command, name, given, arguments)]
     for name in failed:
         print(f"{name} failed: python -m benchmarks {command.name} --only {name}")
     return len(failed)
@@ -112,7 +121,14 @@ def _parsed(command: Pieces, given: Sequence[str]) -> tuple[Parser, argparse.Nam
     add(
         "--markdown",
         action="store_true",
-        help="print what was measured here before as a table for docs/performance.md",
+        help="print what was measured before, as tables for a document, and no more",
+    )
+    add(
+        "--into",
+        type=Path,
+        metavar="FILE",
+        help="write them into a document (docs/performance.md), between\n"
+        f"<!-- python -m benchmarks {command.name} --> and <!-- end of {command.name} -->",
     )
     if command.resumes:
         add("--again", action="store_true", help="measure pieces anew whose file is there")
@@ -144,13 +160,14 @@ def _share(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a number above 0, up to 1")
 
 
-def _apart(command: Pieces, name: str, given: Sequence[str]) -> int:
+def _apart(command: Pieces, name: str, given: Sequence[str], arguments: argparse.Namespace) -> int:
     """One piece in a process of its own: it gets all memory, and what ends it ends no other."""
     words = [sys.executable, "-m", "benchmarks", command.name, *given, "--only", name]
+    limit = None if arguments.scale < 1 else command.seconds.get(name)
     environment = {**command.environment.get(name, {}), **os.environ}
     try:
         return subprocess.run(
-            words, cwd=machine.ROOT, env=environment, timeout=LIMIT + 60
+            words, cwd=machine.ROOT, env=environment, timeout=limit and limit + 60
         ).returncode
     except subprocess.TimeoutExpired:
         return 1
@@ -160,14 +177,14 @@ def _measured(command: Pieces, name: str, arguments: argparse.Namespace, out: Pa
     """Measures one piece, and writes its file after every figure: what ends it loses none."""
     for variable, value in command.environment.get(name, {}).items():
         os.environ.setdefault(variable, value)
-    device = machine.device()
+    device = machine.device(accelerator=command.accelerator)
     folder = out / machine.folder_of(device)
     path = folder / f"{command.name}-{name}.json"
     if not arguments.again and path.exists() and record.Taken.read(path).complete:
         print(f"{name}: measured before; --again measures it anew")
         return 0
     start = time.monotonic()
-    deadline = start + command.seconds.get(name, LIMIT)
+    deadline = math.inf if arguments.scale < 1 else start + command.seconds.get(name, LIMIT)
     setting = Setting(arguments.rounds, arguments.scale, deadline, folder)
     scaled = f" --scale {arguments.scale:g}" if setting.dry else ""
     taken = record.Taken(
@@ -207,8 +224,25 @@ def found(command: Pieces, name: str, setting: Setting) -> Iterator[record.Resul
     yield from module.measure(setting)
 
 
-def taken_before(command: Pieces, names: Sequence[str], out: Path) -> list[record.Taken]:
-    """What this machine's files say, in the order of the pieces; those that were not taken lack."""
-    folder = out / machine.folder_of(machine.device())
-    paths = [folder / f"{command.name}-{name}.json" for name in names]
-    return [record.Taken.read(path) for path in paths if path.exists()]
+def taken_before(command: Pieces, names: Sequence[str], out: Path) -> list[list[record.Taken]]:
+    """What files say, machine by machine, in the order of the pieces; what was not taken lacks."""
+    machines = [
+        [path for name in names if (path := folder / f"{command.name}-{name}.json").exists()]
+        for folder in sorted(path for path in out.glob("*") if path.is_dir())
+    ]
+    return [[record.Taken.read(path) for path in paths] for paths in machines if paths]
+
+
+def said(command: Pieces, names: Sequence[str], out: Path) -> str:
+    """The same for a document."""
+    machines = taken_before(command, names, out)
+    return "\n".join(map(record.markdown, machines)) or "Not measured yet.\n"
+
+
+def put(text: str, document: str, name: str) -> str | None:
+    """`document` with `text` between the marks of a command; None where it lacks them."""
+    start, end = f"<!-- python -m benchmarks {name} -->\n", f"<!-- end of {name} -->"
+    if start not in document or end not in document:
+        return None
+    before, _, rest = document.partition(start)
+    return before + start + "\n" + text + "\n" + end + rest.partition(end)[2]

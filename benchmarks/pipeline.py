@@ -3,7 +3,7 @@
 import dataclasses
 import time
 
-from benchmarks.timing import alternate, random_batch, sweep_updates
+from benchmarks.timing import Sweep, alternate, random_batch
 from configs import find_config
 from data import pipeline
 
@@ -27,7 +27,7 @@ MEMBERS = 6
 
 def sweep_rate(config) -> float:
     """Tokens per second of a sweep: all members on the same batch, the fastest of five."""
-    update, batch = sweep_updates([config] * MEMBERS), random_batch(config)
+    update, batch = Sweep([config] * MEMBERS).updates(), random_batch(config)
     return batch["tokens"].size / min(alternate({"step": update}, 5)["step"])
 
 

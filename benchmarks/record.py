@@ -162,8 +162,6 @@ def table(taken: Taken) -> Table:
 
 def markdown(pieces: Sequence[Taken]) -> str:
     """For a document: where and when, a table, notes; of pieces taken on one machine."""
-    if not pieces:
-        return "Not measured yet.\n"
     first = pieces[0]
     device = ", ".join(
         f"{value:g} {name}" if isinstance(value, float | int) else str(value)

@@ -63,21 +63,40 @@ def one_member(config: ExperimentConfig) -> tuple[State, MemberArrays]:
     return state, member_arrays(split(config)[:1])
 
 
-def sweep_updates(members: Sequence[ExperimentConfig]) -> Callable[[], dict[str, jax.Array]]:
-    """An update of all members by the program that the training loop would compile for them."""
-    config = members[0]
-    stages, mesh = [split(member)[0] for member in members], make_mesh(config, len(members))
-    shardings = shardings_of(abstract_state(config, len(members), mesh))
-    step_fn = compile_step(config, len(members), mesh, shardings)
-    state, batch = first_state(members, shardings), random_batch(config)
-    batch = make_global_batch(batch, mesh, config.data.batch_size, range(config.data.batch_size))
-    update = updates(step_fn, state, member_arrays(stages), batch)
+class Sweep:
+    """Members, or one, and the program that the training loop compiles for them.
 
-    def under_mesh() -> dict[str, jax.Array]:
-        with jax.set_mesh(mesh):
-            return update()
+    Attributes:
+      members: their configs.
+      mesh: as the loop lays it out; of accelerators one alone.
+    """
 
-    return under_mesh
+    def __init__(self, members: Sequence[ExperimentConfig]):
+        config, count = members[0], len(members)
+        devices = None if jax.default_backend() == "cpu" else jax.devices()[:1]
+        self.members, self.mesh = members, make_mesh(config, count, devices)
+        self._state = abstract_state(config, count, self.mesh)
+        self._shardings = shardings_of(self._state)
+        self._step = compile_step(config, count, self.mesh, self._shardings)
+        self._arrays = member_arrays([split(member)[0] for member in members])
+        size = config.data.batch_size
+        self._batch = make_global_batch(random_batch(config), self.mesh, size, range(size))
+
+    def compiled(self) -> Any:
+        """The program; nothing of the model's size is made."""
+        with jax.set_mesh(self.mesh):
+            return self._step.lower(self._state, self._arrays, self._batch, np.int32(0)).compile()
+
+    def updates(self, step: Callable | None = None) -> Callable[[], dict[str, jax.Array]]:
+        """Updates from a fresh state on, by `step` if it is compiled already."""
+        state = first_state(self.members, self._shardings)
+        update = updates(step or self._step, state, self._arrays, self._batch)
+
+        def under_mesh() -> dict[str, jax.Array]:
+            with jax.set_mesh(self.mesh):
+                return update()
+
+        return under_mesh
 
 
 def updates(step_fn: Callable, state: State, *shared: Any) -> Callable[[], dict[str, jax.Array]]:

@@ -1,6 +1,5 @@
 """How a step grows with the row's length, beside the growth of its model FLOPs."""
 
-import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,11 +9,10 @@ import jax
 from benchmarks import shapes
 from benchmarks.pieces import Setting
 from benchmarks.record import Result, shown
-from benchmarks.timing import one_member, random_batch, updates
+from benchmarks.timing import Sweep
 from configs import small
 from configs.changes import change
 from experiment.config import ExperimentConfig
-from training.step import train_step
 
 LENGTHS = (256, 1024, 4096, 16_384, 32_768)
 TOKENS = 4096  # of a step, where rows are shorter
@@ -61,12 +59,8 @@ def _of(length: int) -> ExperimentConfig:
 
 def _update(config: ExperimentConfig) -> Callable[[], Any]:
     """Compiled before the clock runs: of a long row the first update counts already."""
-    state, member = one_member(config)
-    batch = random_batch(config)
-    step = jax.jit(functools.partial(train_step, config), donate_argnums=0)
-    return updates(
-        step.lower(state, member, batch, jax.numpy.int32(0)).compile(), state, member, batch
-    )
+    one = Sweep([config])
+    return one.updates(one.compiled())
 
 
 def _seconds(function: Callable[[], Any]) -> float:

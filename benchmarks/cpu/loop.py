@@ -15,6 +15,7 @@ from benchmarks.pieces import Setting
 from benchmarks.record import Result
 from configs import demo
 from data import pipeline
+from experiment.mesh import device_per_core
 from experiment.run import RunDirectory
 from training.sweep import train_sweep
 
@@ -25,6 +26,7 @@ MINUTE = 60
 
 def measure(setting: Setting) -> Iterator[Result]:
     """Two members of the demo, with saves and without, by turns through the loop itself."""
+    device_per_core()  # as sweep.py does
     (config,) = demo.configs
     runs = {"with": EVERY, "without": STEPS}
     taken: dict[str, list[float]] = {name: [] for name in runs}

@@ -7,14 +7,17 @@ from typing import Any
 from benchmarks import shapes, timing, turns
 from benchmarks.pieces import Setting
 from benchmarks.record import Result
+from experiment.mesh import device_per_core
 
 MEMBERS = {"demo": (1, 2, 4, 8), "10M": (1, 4)}
 STEPS = {"demo": 4, "10M": 1}  # in turn: a tenth of a second at least
 
 
 def update(shape: str, num_members: int) -> Callable[[], Any]:
-    """Updates of a sweep, set up as its command sets a process up."""
-    step = timing.sweep_updates([shapes.on_cpu()[shape]] * num_members)
+    """Updates of a sweep, set up as its command sets a process up; one member is as of train.py."""
+    if num_members > 1:
+        device_per_core()
+    step = timing.Sweep([shapes.on_cpu()[shape]] * num_members).updates()
     return lambda: [step() for _ in range(STEPS[shape])]
 
 

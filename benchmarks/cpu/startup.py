@@ -12,7 +12,8 @@ from benchmarks.pieces import Setting
 from benchmarks.record import Result
 from benchmarks.timing import alternate
 
-CACHE = "JAX_COMPILATION_CACHE_DIR"
+CACHE = "XDG_CACHE_HOME"  # where `experiment.compiled` keeps programs
+_OTHERS = "JAX_COMPILATION_CACHE_DIR"  # which would be taken instead
 ONE_STEP = ("train.num_steps=1", "train.warmup_steps=0")
 
 
@@ -62,7 +63,7 @@ def python(*words: str, **environment: str) -> None:
     subprocess.run(
         [sys.executable, *words],
         cwd=machine.ROOT,
-        env={**os.environ, **environment},
+        env={**{k: v for k, v in os.environ.items() if k != _OTHERS}, **environment},
         capture_output=True,
         check=True,
     )

@@ -1,17 +1,13 @@
 """The share of the machine's matrix products that a training step reaches."""
 
-import functools
 from collections.abc import Iterator
-
-import jax
 
 from benchmarks import machine, shapes
 from benchmarks.pieces import Setting
 from benchmarks.record import Result
-from benchmarks.timing import alternate, one_member, random_batch, updates
+from benchmarks.timing import Sweep, alternate
 from experiment.config import ExperimentConfig
 from model.transformer import count_params
-from training.step import train_step
 
 
 def measure(setting: Setting) -> Iterator[Result]:
@@ -23,10 +19,9 @@ def measure(setting: Setting) -> Iterator[Result]:
 def share(name: str, config: ExperimentConfig, rounds: int) -> Result:
     """Model FLOP/s of a step over FLOP/s of square float32 products, in turn."""
     size = machine.MATMUL_SIZES[-1]
-    step = jax.jit(functools.partial(train_step, config), donate_argnums=0)
     seconds = alternate(
         {
-            "step": updates(step, *one_member(config), random_batch(config)),
+            "step": Sweep([config]).updates(),
             "matmul": machine.matmul(size),
         },
         # Short steps, more of them: rounds cost less, and vary more.

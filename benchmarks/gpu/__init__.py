@@ -1,8 +1,12 @@
 """`python -m benchmarks gpu`: everything worth measuring on one GPU, in pieces."""
 
-from benchmarks.pieces import Pieces
+from benchmarks.pieces import DRY_RESULTS, Pieces
 
-_MOST = {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92"}
+# Programs are kept for the pieces after it, and for when one is run again.
+_MOST = {
+    "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92",
+    "JAX_COMPILATION_CACHE_DIR": str(DRY_RESULTS / "compiled"),
+}
 # torch shares the device with a JAX that only says what it is.
 _NONE = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
@@ -22,5 +26,6 @@ COMMAND = Pieces(
     # 24 minutes in all.
     seconds={"conformance": 120, "step": 480, "peer": 420, "members": 300, "profile": 120},
     environment={**dict.fromkeys(("step", "members", "profile"), _MOST), "peer": _NONE},
+    accelerator=True,
     resumes=True,
 )

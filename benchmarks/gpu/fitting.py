@@ -5,15 +5,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from benchmarks.shapes import Fitting
-from benchmarks.timing import one_member, random_batch, updates
+from benchmarks.timing import Sweep
 from configs.changes import change
 from experiment.config import ExperimentConfig
-from experiment.stages import split
-from training.members import member_arrays
-from training.step import init_state, train_step
 
 
 class Program(NamedTuple):
@@ -21,12 +17,14 @@ class Program(NamedTuple):
 
     Attributes:
       config: what it was made for.
-      compiled: the program.
+      updates: makes a fresh state, and gives what goes on from it.
+      text: the compiled program.
       bytes: that its arguments, results and scratch memory take, as the compiler plans them.
     """
 
     config: ExperimentConfig
-    compiled: Any
+    updates: Callable[[], Callable[[], dict[str, jax.Array]]]
+    text: Callable[[], str]
     bytes: int
 
     @property
@@ -34,10 +32,6 @@ class Program(NamedTuple):
         """Into the memory that JAX has; true where a device does not say how much that is."""
         limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
         return limit is None or self.bytes < limit
-
-    def updates(self) -> Callable[[], dict[str, jax.Array]]:
-        """What goes on from a fresh state, update by update."""
-        return updates(self.compiled, *one_member(self.config), random_batch(self.config))
 
 
 def fitted(config: ExperimentConfig, fitting: Fitting) -> ExperimentConfig:
@@ -52,11 +46,10 @@ def fitted(config: ExperimentConfig, fitting: Fitting) -> ExperimentConfig:
 
 def compile_step(config: ExperimentConfig) -> Program:
     """The step of one member; nothing of the model's size is made."""
-    state = jax.eval_shape(functools.partial(init_state, config), np.uint32(0))
-    arguments = (state, member_arrays(split(config)[:1]), random_batch(config), np.int32(0))
-    step = jax.jit(functools.partial(train_step, config), donate_argnums=0)
-    compiled = step.lower(*arguments).compile()
-    return Program(config, compiled, planned_bytes(compiled))
+    one = Sweep([config])
+    compiled = one.compiled()
+    make = functools.partial(one.updates, compiled)
+    return Program(config, make, compiled.as_text, planned_bytes(compiled))
 
 
 def planned_bytes(compiled: Any) -> int:

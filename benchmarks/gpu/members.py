@@ -8,7 +8,7 @@ import jax
 from benchmarks import shapes
 from benchmarks.pieces import Setting
 from benchmarks.record import Result
-from benchmarks.timing import alternate, sweep_updates
+from benchmarks.timing import Sweep, alternate
 from experiment.config import ExperimentConfig
 from model.transformer import count_params
 
@@ -39,7 +39,7 @@ def measure(setting: Setting) -> Iterator[Result | str]:
 
 def steps(config: ExperimentConfig, num_members: int) -> Callable[[], Any]:
     """Updates of members by the program that the training loop compiles for them."""
-    update = sweep_updates([config] * num_members)
+    update = Sweep([config] * num_members).updates()
     return lambda: [update() for _ in range(STEPS)]
 
 

@@ -35,7 +35,7 @@ def measure(setting: Setting) -> Iterator[Result | str]:
         (path,) = Path(folder).rglob("*.xplane.pb")
         spent = operations(jax.profiler.ProfileData.from_file(str(path)).planes)
     total = sum(spent.values())
-    sources = sources_of(program.compiled.as_text())
+    sources = sources_of(program.text())
     milliseconds = 1e3 * total / STEPS
     yield f"{tried.rows} rows, remat={tried.remat}: {milliseconds:.1f} ms of operations a step"
     for name, seconds in spent.most_common(LONGEST):

@@ -2,12 +2,13 @@
 
 import statistics
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from benchmarks import shapes
-from benchmarks.gpu.fitting import Program, compile_step, fitted
+from benchmarks.gpu.fitting import compile_step, fitted
 from benchmarks.pieces import Setting
 from benchmarks.record import Result
 from benchmarks.shapes import Fitting, Shape
@@ -19,6 +20,25 @@ STEPS = 3  # in turn with products
 ENOUGH = 90  # seconds that a program may take to compile and run
 
 
+class Ran(NamedTuple):
+    """A way to fit a shape into memory that did.
+
+    Attributes:
+      config, tried, bytes: what ran, how, and what the compiler planned.
+      seconds: of STEPS steps and of a product, in turn.
+    """
+
+    config: ExperimentConfig
+    tried: Fitting
+    bytes: int
+    seconds: dict[str, list[float]]
+
+    @property
+    def rate(self) -> float:
+        """Tokens/s at best."""
+        return STEPS * shapes.tokens(self.config) / min(self.seconds["step"])
+
+
 def measure(setting: Setting) -> Iterator[Result | str]:
     """Of each shape the fastest of the ways to fit it into memory."""
     kind = jax.devices()[0].device_kind
@@ -27,26 +47,36 @@ def measure(setting: Setting) -> Iterator[Result | str]:
     if peak is None:
         yield f"no peak is known of {kind!r}: no MFU, shares are of its matrix products"
     for name, shape in shapes.on_gpu(setting.scale).items():
-        best: tuple[Program, Fitting, dict[str, list[float]]] | None = None
+        best: Ran | None = None
         for tried in shape.tried:
-            if best and not setting.has(ENOUGH):
-                yield f"{name}: no time was left for {tried}"
-                continue
-            config = fitted(shape.config, tried)
-            program = compile_step(config)
             label = f"{name}: {tried.rows} rows, remat={tried.remat}"
-            if not program.fits:
-                yield f"{label}: {program.bytes / 2**30:.1f} GiB do not fit"
+            if best and not setting.has(ENOUGH):
+                yield f"{label}: no time was left"
                 continue
-            seconds = alternate(
-                {"step": repeated(program.updates()), "product": product}, setting.rounds
-            )
-            rate = STEPS * shapes.tokens(config) / min(seconds["step"])
-            yield f"{label}: {rate:,.0f} tokens/s, {program.bytes / 2**30:.1f} GiB"
-            if best is None or rate > _rate(best):
-                best = program, tried, seconds
+            ran = _run(fitted(shape.config, tried), tried, product, setting)
+            if isinstance(ran, str):
+                yield f"{label}: {ran}"
+                continue
+            yield f"{label}: {ran.rate:,.0f} tokens/s, {ran.bytes / 2**30:.1f} GiB"
+            if best is None or ran.rate > best.rate:
+                best = ran
         if best:
             yield from _results(name, shape, best, 2 * size**3, peak)
+
+
+def _run(config: ExperimentConfig, tried: Fitting, product: Callable, setting: Setting):
+    """What ran, or why it did not."""
+    try:
+        program = compile_step(config)
+        needed = f"{program.bytes / 2**30:.1f} GiB"
+        if not program.fits:
+            return f"{needed} do not fit"
+        functions = {"step": repeated(program.updates()), "product": product}
+        return Ran(config, tried, program.bytes, alternate(functions, setting.rounds))
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return "did not fit into memory"
 
 
 def repeated(update: Callable) -> Callable:
@@ -63,22 +93,15 @@ def ceiling(setting: Setting) -> tuple[int, Callable]:
     return size, lambda: product(left, right)
 
 
-def _rate(best) -> float:
-    program, _, seconds = best
-    return STEPS * shapes.tokens(program.config) / min(seconds["step"])
-
-
-def _results(name: str, shape: Shape, best, product_flops: float, peak: float | None):
-    program, tried, seconds = best
-    config: ExperimentConfig = program.config
-    flops = STEPS * shapes.flops(config)
+def _results(name: str, shape: Shape, best: Ran, product_flops: float, peak: float | None):
+    flops, seconds = STEPS * shapes.flops(best.config), best.seconds
     stats = jax.devices()[0].memory_stats() or {}
     measured = {
-        "tokens/s": _rate(best),
-        "rows": tried.rows,
-        "tokens a row": config.data.context_length,
+        "tokens/s": best.rate,
+        "rows": best.tried.rows,
+        "tokens a row": best.config.data.context_length,
         "ms a step": 1e3 * min(seconds["step"]) / STEPS,
-        "GiB planned": program.bytes / 2**30,
+        "GiB planned": best.bytes / 2**30,
         "GiB at most so far": stats.get("peak_bytes_in_use", 0) / 2**30,
     }
     if peak is not None:

@@ -62,6 +62,7 @@ def test_list_names_every_piece(capsys):
 def measured(monkeypatch):
     """A piece that counts how often it was measured, in place of `step`."""
     calls = []
+    monkeypatch.setattr(pieces.os, "environ", {**pieces.os.environ})
 
     def measure(setting):
         calls.append(setting)
@@ -119,6 +120,31 @@ def test_markdown_prints_what_was_measured_before(measured, tmp_path, capsys):
     assert len(measured) == 1
 
 
+def test_a_document_has_its_part_replaced(measured, tmp_path, capsys):
+    out, document = str(tmp_path / "out"), tmp_path / "text.md"
+    document.write_text(
+        "a\n<!-- python -m benchmarks gpu -->\nold\n<!-- end of gpu -->\nb\n", "utf-8"
+    )
+    words = ["--only", "step", "--out", out]
+    pieces.main(gpu.COMMAND, words)
+    assert pieces.main(gpu.COMMAND, [*words, "--into", str(document)]) == 0
+    text = document.read_text("utf-8")
+    assert text.startswith("a\n<!-- python") and text.endswith("<!-- end of gpu -->\nb\n")
+    assert "old" not in text and "| d | 1 / 1 | e over f |" in text
+    document.write_text("without marks", "utf-8")
+    with pytest.raises(SystemExit):
+        pieces.main(gpu.COMMAND, [*words, "--into", str(document)])
+    assert document.read_text("utf-8") == "without marks"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_performance_says_what_the_files_say(command):
+    document = (machine.ROOT / "docs" / "performance.md").read_text("utf-8")
+    made = pieces.said(command, list(command.pieces), pieces.RESULTS)
+    again = f"python -m benchmarks {command.name} --into docs/performance.md"
+    assert pieces.put(made, document, command.name) == document, again
+
+
 NEEDED = "jax jaxlib flax optax orbax etils numpy sentencepiece"
 BLOCKED = "grain tensorflow_datasets array_record zstandard matplotlib jinja2 torch transformers"
 
@@ -134,7 +160,7 @@ for name in {BLOCKED.split()}:
 import {NEEDED.replace(" ", ", ")}, rich, benchmarks.pieces, {", ".join(own)}
 from benchmarks import shapes, timing
 shapes.on_gpu(), shapes.sweeps_on_gpu()
-timing.sweep_updates([shapes.sweeps_on_gpu(0.01)["demo"]] * 2)()
+timing.Sweep([shapes.sweeps_on_gpu(0.01)["demo"]] * 2).updates()()
 from benchmarks.gpu import COMMAND
 from benchmarks.pieces import main
 assert main(COMMAND, ["--only", "peer", "--scale", "0.01", "--out", {str(tmp_path)!r}]) == 0

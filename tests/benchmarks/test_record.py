@@ -87,7 +87,3 @@ def test_markdown_says_where_what_and_whether():
 
 def test_a_dry_run_says_so_in_its_table():
     assert "**no figure**" in record.markdown([taken(dry_run="no figure")])
-
-
-def test_nothing_measured_is_no_table():
-    assert record.markdown([]) == "Not measured yet.\n"
