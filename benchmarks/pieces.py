@@ -101,6 +101,8 @@ def main(command: Pieces, given: Sequence[str]) -> int:
     if len(names) == 1:
         return _measured(command, names[0], arguments, out)
     failed = [name for name in names if _apart(command, name, given, arguments)]
+    where = out.relative_to(machine.ROOT) if out.is_relative_to(machine.ROOT) else out
+    print(f"written under {where}; --into docs/performance.md puts it into that document")
     for name in failed:
         print(f"{name} failed: python -m benchmarks {command.name} --only {name}")
     return len(failed)
