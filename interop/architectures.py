@@ -111,14 +111,17 @@ def choose(config: ModelConfig, wanted: str | None = None) -> Architecture:
         raise ValueError(f"unknown architecture {wanted!r}; {nearest(wanted, ARCHITECTURES)}")
     asked = [ARCHITECTURES[wanted]] if wanted else list(ARCHITECTURES.values())
     problems = [(list(_lacks(each, config)), each) for each in asked]
-    lacks, found = min(problems, key=lambda pair: len(pair[0]))
+    # Of kinds of attention there is no near and far.
+    lacks, found = min(
+        problems, key=lambda pair: (pair[1].mla != (config.mla is not None), len(pair[0]))
+    )
+    if lacks and wanted:
+        raise ValueError(f"{wanted} does not have this model: {'; '.join(lacks)}")
     if lacks:
-        name = (
-            found.model_type
-            if wanted
-            else f"no class of transformers ({found.model_type} is the nearest)"
+        raise ValueError(
+            f"no class of transformers has this model; {found.model_type} is the nearest, but: "
+            f"{'; '.join(lacks)}"
         )
-        raise ValueError(f"{name} does not have this model: {'; '.join(lacks)}")
     return found
 
 

@@ -222,8 +222,8 @@ def _transformers(subject: Subject) -> Theirs:
         for theirs, restated in ((cos, angles.cos()), (sin, angles.sin())):
             if not torch.allclose(theirs.double(), factor * restated, atol=factor * drift):
                 raise ValueError(
-                    f"{subject.folder}: transformers turns pairs by other angles than config.json "
-                    "was written for; report it with the run's config.json"
+                    "transformers turns pairs by other angles than config.json was written for: "
+                    "nothing was written; report it with the run's config.json"
                 )
         return (factor * angles.cos()).to(cos.dtype), (factor * angles.sin()).to(sin.dtype)
 

@@ -33,7 +33,7 @@ from settings.messages import quoted
 
 # How much more alike neighbours must be than what should be pairs, to be the pairs themselves.
 _SWAPPED = 1.6
-_FEWEST_PAIRS = 256
+_FEWEST_PAIRS = 128  # in all: of noise, fewer might come out so by chance
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,17 +219,25 @@ def _check_pairs(model: ModelConfig, table: list[Entry], tensors: Tensors) -> No
     for layer in range(min(4, model.num_layers)):
         (key_DKH,) = entry.from_hf(tensors.read(entry.theirs.format(layer=layer)))
         norms.append(np.linalg.norm(key_DKH.astype(np.float32), axis=0))
-    norm = np.concatenate(norms)
-    if norm.size // 2 < _FEWEST_PAIRS or not (norm > 0).all():
-        return
-    log = np.log(norm)
-    half = np.abs(log[:, : model.head_dim // 2] - log[:, model.head_dim // 2 :]).mean()
-    neighbours = np.abs(log[:, ::2] - log[:, 1::2]).mean()
-    if half > _SWAPPED * neighbours:
+    if looks_interleaved(np.concatenate(norms)):
         raise ValueError(
             f"{tensors.folder}: queries and keys look interleaved (Meta's order), which this "
             "format is not; give --layout interleaved, or --layout half to take them as they are"
         )
+
+
+def looks_interleaved(norms_KH: np.ndarray) -> bool:
+    """Whether neighbouring features are clearly more alike than those half a head apart.
+
+    Args:
+      norms_KH: of the features' rows, of heads that should have the latter for pairs.
+    """
+    if norms_KH.size // 2 < _FEWEST_PAIRS or not (norms_KH > 0).all():
+        return False
+    log_KH = np.log(norms_KH)
+    first, second = np.split(log_KH, 2, axis=1)
+    apart, next_to = np.abs(first - second), np.abs(log_KH[:, ::2] - log_KH[:, 1::2])
+    return bool(apart.mean() > _SWAPPED * next_to.mean())
 
 
 def _arrays(

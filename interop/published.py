@@ -12,11 +12,12 @@ from interop.weights import Layout
 from model.config import MlaConfig, ModelConfig
 from model.rotary import Pattern
 from model.rotary.nope import Nope
-from settings.checks import problem
+from settings.checks import Count, problem
 from settings.messages import nearest, quoted
 
 _ALIKE = {"deepseek_v2": "deepseek_v3"}  # another router of experts: dense layers are the same
 _DEFAULT_WINDOW = {"mistral": 4096, "ministral": 4096}  # of a config that does not say
+_LAYERS = "num_hidden_layers"
 # What would change the logits and is no part of our model, with the value that has none of it.
 _ABSENT: dict[str, Any] = {
     "attention_bias": False,
@@ -77,14 +78,14 @@ def published(config: Mapping[str, Any], name: str, context: int | None = None) 
             f"{nearest(str(given), [*ARCHITECTURES, *_ALIKE])}"
         )
     read, architecture = _Reader(config), ARCHITECTURES[kind]
-    _refuse(config, architecture)
+    _refuse(read, architecture)
     longest = read.count("max_position_embeddings")
     N, D = read.count("num_attention_heads"), read.count("hidden_size")
     latent = _latent(read) if architecture.mla else None
     head_dim = read.count("head_dim", 128 if kind == "qwen3" else D // N)
     if latent is not None:
         head_dim = latent.qk_nope_head_dim + latent.qk_rope_head_dim
-    layers = read.count("num_hidden_layers")
+    layers = read.count(_LAYERS)
     rope_dim = latent.qk_rope_head_dim if latent else head_dim
     head = Head(rope_dim, longest, architecture.mla)
     windows = _windows(read, architecture, layers)
@@ -116,29 +117,32 @@ def published(config: Mapping[str, Any], name: str, context: int | None = None) 
     return Published(architecture, model, context or longest, layout)
 
 
-def _refuse(config: Mapping[str, Any], architecture: Architecture) -> None:
+def _refuse(read: "_Reader", architecture: Architecture) -> None:
     """What ours do not have, by its name."""
+    config = read.config
     activation = config.get("hidden_act", "silu")
     if activation not in ("silu", "swish"):
         raise ValueError(f"hidden_act {quoted(activation, 30)} is not imported; only silu is")
-    if _has_experts(config, architecture):
+    if _has_experts(read, architecture):
         raise ValueError(
             "a mixture of experts is not imported; only a config whose layers are all dense is"
         )
-    # Qwen 2 has biases on queries, keys and values whatever it says.
     for name, value in _ABSENT.items():
+        if name == "attention_bias" and architecture.qkv_bias:
+            continue  # Qwen 2 has them on queries, keys and values whatever it says
         given = config.get(name, value)
-        if given != value and given not in (0, None) and not architecture.qkv_bias:
+        if given != value and given not in (0, None):
             raise ValueError(f"{name}={quoted(given, 40)} is not imported; no model of ours has it")
 
 
-def _has_experts(config: Mapping[str, Any], architecture: Architecture) -> bool:
+def _has_experts(read: "_Reader", architecture: Architecture) -> bool:
     if architecture.mla:
-        dense = config.get("first_k_dense_replace", 0)
-        return config.get("n_routed_experts", 256) and dense < config.get("num_hidden_layers", 0)
+        dense = read.get("first_k_dense_replace", 0, int)
+        return bool(read.config.get("n_routed_experts", 256)) and dense < read.count(_LAYERS)
     if architecture.model_type == "mellum":
-        return set(config.get("mlp_layer_types") or ["sparse"]) != {"dense"}
-    return bool(config.get("num_experts"))
+        layers = read.count(_LAYERS)
+        return (read.listed("mlp_layer_types", layers) or []) != ["dense"] * layers
+    return bool(read.config.get("num_experts"))
 
 
 class _Reader:
@@ -159,8 +163,8 @@ class _Reader:
         return value
 
     def count(self, name: str, default: int | None = None) -> int:
-        """A whole number."""
-        return self.get(name, default, int)
+        """A whole number, at least 1."""
+        return self.get(name, default, Count)
 
     def number(self, name: str, default: float | None = None) -> float:
         """A finite number."""

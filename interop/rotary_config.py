@@ -84,6 +84,7 @@ def frequencies(rope: Mapping[str, Any], head: Head, length: int = 0) -> tuple[n
     except KeyError as error:
         raise ValueError(f"rope_type {kind} lacks {error.args[0]!r}") from None
     except (TypeError, ArithmeticError) as error:
+        # Numbers of another kind, or out of any formula's range.
         raise ValueError(f"rope_type {kind} has senseless parameters: {quoted(error)}") from error
     return inv_freq, Scales(rotated=everywhere * factor**2, rest=everywhere)
 
@@ -328,6 +329,8 @@ def of_config(config: Mapping[str, Any], layer_type: str | None = None) -> Rope_
         if not isinstance(value, dict | None):
             raise ValueError(f"{name} must be an object, got {quoted(value)}")
     given, scaling = dict(given or {}), dict(scaling or {})
+    if any(isinstance(value, dict) for value in given.values()):
+        raise ValueError("rope_parameters differ by kind of layer, which this class does not have")
     for each in (given, scaling):
         if kind := each.pop("type", None):
             each.setdefault("rope_type", kind)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from interop.architectures import ARCHITECTURES
-from interop.check import Subject, _by_layers, spread_positions
+from interop.check import Subject, _by_layers, compare, spread_positions
 from interop.export import CHECK, Options, export
 from interop.reference import logits as reference_logits
 from interop.tensors import Tensors
@@ -158,6 +158,25 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="nothing was written"):
         export(run.path, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.hf
+def test_angles_that_are_not_the_configs_are_seen(tmp_path, folders):
+    """As if transformers read another base than the one that was written."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    folder, model = folders("gqa"), CASES["gqa"][2]
+    said = read_config(folder) | {"rope_parameters": None, "rope_theta": 600.0}
+    subject = Subject(
+        folder=folder,
+        hf_config=said,
+        config=model,
+        context=CONTEXT,
+        entries=ARCHITECTURES["llama"].entries(model),
+        params=noise(model),
+    )
+    with pytest.raises(ValueError, match="other angles"):
+        compare(subject)
 
 
 def test_positions_of_long_rows_reach_from_end_to_end():

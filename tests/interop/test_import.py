@@ -14,7 +14,7 @@ from experiment.digest import named
 from interop.architectures import windows_by_layer
 from interop.check import Compared
 from interop.export import export
-from interop.importing import import_folder
+from interop.importing import import_folder, looks_interleaved
 from interop.tensors import Tensors
 from model.rotary.longrope import Longrope
 from model.rotary.rope import Rope
@@ -109,6 +109,23 @@ def test_interleaved_pairs_are_put_in_order_where_they_are_said_to_be(tmp_path):
     expected = named(noise(PLAIN))
     for name, leaf in named(load(run.path).params).items():
         np.testing.assert_array_equal(leaf, expected[name])
+
+
+RUNS = Path(__file__).parents[2] / "notebooks/runs"
+
+
+@pytest.mark.parametrize("name", ["base=10,num_heads=4", "base=10,num_heads=1"])
+def test_trained_keys_show_their_pairs(name):
+    """A million tokens are enough; shuffled into Meta's order they are found out."""
+    attention = load(RUNS / name).params["blocks"]["attention"]
+    norms = np.concatenate(
+        [np.linalg.norm(attention[x].astype(np.float32), axis=1)[0] for x in ("query", "key")]
+    )
+    norms = np.concatenate([norms] * 2)  # one layer of one head has few
+    order = np.arange(64).reshape(2, 32).T.ravel()
+    assert not looks_interleaved(norms)
+    assert looks_interleaved(norms[:, order])
+    assert not looks_interleaved(np.exp(np.random.default_rng(0).normal(size=(8, 64))))
 
 
 def save(folder: Path, tensors: dict[str, np.ndarray]) -> None:
