@@ -9,9 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiment import load
+from configs import find_config
+from experiment import load, overrides
+from experiment.digest import named
+from experiment.run import RunDirectory
 from interop.__main__ import main
+from interop.export import Options, export
+from interop.importing import import_folder
 from tests.interop.weights_helpers import PLAIN, changed, make_run
+from training.loop import train
+from training.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
@@ -40,6 +47,26 @@ def test_out_and_in_by_the_command_line(run, tmp_path, capsys):
     assert theirs.tokenizer == ours.tokenizer
     logits = ours.logits("import numpy")
     assert np.abs(np.asarray(theirs.logits("import numpy")) - logits).max() < 0.2  # rounded
+
+
+def test_what_came_in_is_trained_on(tmp_path, tiny_data):
+    """Trained, exported in bfloat16, imported, and trained on with another base."""
+    given = [*tiny_data, "train.num_steps=2", "train.log_every=1"]
+    config = overrides.apply(find_config("tiny"), given)
+    run = RunDirectory(tmp_path / "run")
+    assert train(make_plan([config], [run]))
+    export(run.path, tmp_path / "hf", options=Options(dtype="bfloat16"))
+    came = import_folder(tmp_path / "hf", tmp_path / "came")
+    assert came.tokenizer == run.tokenizer
+    more = [*given, f"start_from={came.path}", "model.rotary.base=100", "train.learning_rate=1e-6"]
+    on = RunDirectory(tmp_path / "on")
+    assert train(make_plan([overrides.apply(config, more)], [on]))
+    # Hardly moved, so that it starts where the other came to.
+    for name, leaf in named(load(on.path).params).items():
+        before = named(load(came.path).params)[name].astype(np.float32)
+        np.testing.assert_allclose(leaf, before, atol=1e-4)
+        assert leaf.dtype == np.float32
+    assert "base=10000" in on.record["parents"][0]["rotary"]
 
 
 @pytest.mark.parametrize("words", [[], ["-h"], ["export", "-h"], ["import", "-h"]])
