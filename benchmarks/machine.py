@@ -24,13 +24,15 @@ VERSIONS = ("jax", "jaxlib", "flax", "torch", "transformers")
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of those of `VERSIONS` that are installed."""
+    """Of Python and of those of `VERSIONS` that are installed, and how memory is taken."""
     found = {"python": platform.python_version()}
     for name in VERSIONS:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
+    if given := os.environ.get("GLIBC_TUNABLES"):
+        found["with"] = given
     return found
 
 

@@ -98,9 +98,11 @@ def main(command: Pieces, given: Sequence[str]) -> int:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         parser.error(f"--out {out} cannot be written to: {error.strerror}")
-    if len(names) == 1:
+    if arguments.here:
         return _measured(command, names[0], arguments, out)
     failed = [name for name in names if _apart(command, name, given, arguments)]
+    where = out.relative_to(machine.ROOT) if out.is_relative_to(machine.ROOT) else out
+    print(f"written under {where}; --into docs/performance.md puts it into that document")
     for name in failed:
         print(f"{name} failed: python -m benchmarks {command.name} --only {name}")
     return len(failed)
@@ -139,6 +141,8 @@ def _parsed(command: Pieces, given: Sequence[str]) -> tuple[Parser, argparse.Nam
             help="0.01: a dry run anywhere, sizes and lengths cut to a hundredth;\n"
             "its figures say nothing, but every piece is seen to work",
         )
+    # What `_apart` adds, and tests.
+    add("--here", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(again=True, scale=1.0)
     if command.resumes:
         parser.set_defaults(again=False)
@@ -162,7 +166,7 @@ def _share(text: str) -> float:
 
 def _apart(command: Pieces, name: str, given: Sequence[str], arguments: argparse.Namespace) -> int:
     """One piece in a process of its own: it gets all memory, and what ends it ends no other."""
-    words = [sys.executable, "-m", "benchmarks", command.name, *given, "--only", name]
+    words = [sys.executable, "-m", "benchmarks", command.name, *given, "--only", name, "--here"]
     limit = None if arguments.scale < 1 else command.seconds.get(name)
     environment = {**command.environment.get(name, {}), **os.environ}
     try:
@@ -175,8 +179,6 @@ def _apart(command: Pieces, name: str, given: Sequence[str], arguments: argparse
 
 def _measured(command: Pieces, name: str, arguments: argparse.Namespace, out: Path) -> int:
     """Measures one piece, and writes its file after every figure: what ends it loses none."""
-    for variable, value in command.environment.get(name, {}).items():
-        os.environ.setdefault(variable, value)
     device = machine.device(accelerator=command.accelerator)
     folder = out / machine.folder_of(device)
     path = folder / f"{command.name}-{name}.json"

@@ -1,13 +1,16 @@
 """The same steps in PyTorch: transformers' Llama, torch.compile, fused attention and AdamW.
 
-As ours: parameters and moments in float32, products in bfloat16, gradients clipped. What a careful
-user of it would set is set: TF32 for what stays float32, bfloat16 autocast, its flash attention,
-the fused AdamW, and a loss whose logits exist a part at a time (125,696 words would not fit).
+As ours: parameters and moments in float32, products and the residual stream in bfloat16, gradients
+clipped. What a careful user of it would set is set: TF32 for what stays float32, autocast, flash
+attention, the fused AdamW, blocks compiled one by one (as torchtitan has it: one compilation serves
+all), and a loss whose logits exist a part at a time (those of 125,696 words would not fit).
 """
 
 # torch and transformers belong to an extra.
 # pyright: reportMissingImports=false
 
+import functools
+import gc
 import importlib.util
 import statistics
 import time
@@ -95,6 +98,7 @@ def _rates(config: ExperimentConfig, way: Way, setting: Setting) -> list[float]:
     """Tokens/s of every round; what it held is given back."""
     import torch
 
+    _give_back()  # what an error before held on to
     step = their_step(config, way)
     taken = []
     try:
@@ -108,21 +112,29 @@ def _rates(config: ExperimentConfig, way: Way, setting: Setting) -> list[float]:
     finally:
         del step
         torch._dynamo.reset()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        _give_back()
     return [STEPS * shapes.tokens(config) / seconds for seconds in taken[1:]]
+
+
+def _give_back() -> None:
+    import torch
+
+    gc.collect()  # blocks and their compiled selves hold one another
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def their_step(config: ExperimentConfig, way: Way) -> Callable[[], Any]:
     """One update, which returns the loss without waiting for it."""
     import torch
     from torch.nn import functional
+    from torch.utils.checkpoint import checkpoint
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(0)
     with torch.device(device):
-        llama = their_model(config, way)
+        llama = their_model(config)
     training = config.train
     optimizer = torch.optim.AdamW(
         llama.parameters(),
@@ -140,22 +152,25 @@ def their_step(config: ExperimentConfig, way: Way) -> Callable[[], Any]:
         logits = functional.linear(hidden, llama.lm_head.weight)
         return functional.cross_entropy(logits.float(), targets, reduction="sum")
 
+    # On a CPU only to see that it works: inductor needs a compiler of C++ there.
+    backend = "inductor" if device == "cuda" else "eager"
+    for block in llama.model.layers:
+        forward = torch.compile(block.forward, backend=backend)
+        recomputed = functools.partial(checkpoint, forward, use_reentrant=False)
+        block.forward = recomputed if way.recompute else forward
+    part = torch.compile(part, backend=backend)
+
     def loss_of(tokens, targets):
         with torch.autocast(device, torch.bfloat16):
-            hidden = llama.model(input_ids=tokens, use_cache=False).last_hidden_state
+            embedded = llama.model.embed_tokens(tokens).bfloat16()
+            hidden = llama.model(inputs_embeds=embedded, use_cache=False).last_hidden_state
             rows = hidden.flatten(0, 1).split(LOSS_ROWS), targets.flatten().split(LOSS_ROWS)
-            parts = [
-                torch.utils.checkpoint.checkpoint(part, *row, use_reentrant=False)
-                for row in zip(*rows, strict=True)
-            ]
+            parts = [checkpoint(part, *row, use_reentrant=False) for row in zip(*rows, strict=True)]
             return torch.stack(parts).sum() / targets.numel()
-
-    # On a CPU only to see that it works: its compiler needs one of C++.
-    compiled = torch.compile(loss_of, backend="inductor" if device == "cuda" else "eager")
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss = compiled(tokens, targets)
+        loss = loss_of(tokens, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(llama.parameters(), training.clip_norm)
         optimizer.step()
@@ -164,12 +179,12 @@ def their_step(config: ExperimentConfig, way: Way) -> Callable[[], Any]:
     return step
 
 
-def their_model(config: ExperimentConfig, way: Way) -> Any:
+def their_model(config: ExperimentConfig) -> Any:
     """transformers' Llama of the same sizes, in float32, with torch's fused attention."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     model = config.model
-    llama = LlamaForCausalLM(
+    return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=model.vocab_size,
             hidden_size=model.embed_dim,
@@ -183,6 +198,3 @@ def their_model(config: ExperimentConfig, way: Way) -> Any:
             attn_implementation="sdpa",
         )
     ).train()
-    if way.recompute:
-        llama.gradient_checkpointing_enable({"use_reentrant": False})
-    return llama

@@ -67,7 +67,8 @@ def operations(planes: Iterable[Any]) -> Counter[str]:
                 continue
             for event in line.events:
                 statistics = dict(event.stats)
-                operation = str(statistics.get("hlo_op", ""))
+                # Kernels that a GPU starts as one graph come without an operation's name.
+                operation = str(statistics.get("hlo_op") or (devices and event.name) or "")
                 # A loop's own event holds those of what it calls.
                 if operation and not operation.startswith(_HOLDING):
                     spent[operation] += event.duration_ns / 1e9

@@ -88,7 +88,7 @@ def test_memory_that_is_shared_counts_once():
 
 def event(operation, nanoseconds):
     stats = [("hlo_op", operation)] if operation else []
-    return types.SimpleNamespace(name=operation, duration_ns=nanoseconds, stats=stats)
+    return types.SimpleNamespace(name="kernel", duration_ns=nanoseconds, stats=stats)
 
 
 def plane(name, **lines):
@@ -101,11 +101,16 @@ def test_operations_of_a_trace_are_added_up():
     host = plane("/host:CPU", thread=[event("dot.1", 7e9), event("while.2", 9e9), event(None, 1)])
     device = plane(
         "/device:GPU:0",
-        Stream1=[event("fusion.1", 2e9), event("gemm", 1e9), event("fusion.1", 3e9)],
+        Stream1=[
+            event("fusion.1", 2e9),
+            event("gemm", 1e9),
+            event("fusion.1", 3e9),
+            event(None, 4e9),
+        ],
         Modules=[event("fusion.1", 5e9)],
     )
     assert profile.operations([host]) == {"dot.1": 7.0}
-    assert profile.operations([host, device]) == {"fusion.1": 5.0, "gemm": 1.0}
+    assert profile.operations([host, device]) == {"fusion.1": 5.0, "gemm": 1.0, "kernel": 4.0}
 
 
 def test_operations_say_where_they_come_from():

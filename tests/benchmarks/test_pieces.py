@@ -62,7 +62,6 @@ def test_list_names_every_piece(capsys):
 def measured(monkeypatch):
     """A piece that counts how often it was measured, in place of `step`."""
     calls = []
-    monkeypatch.setattr(pieces.os, "environ", {**pieces.os.environ})
 
     def measure(setting):
         calls.append(setting)
@@ -82,7 +81,7 @@ def file_of(folder):
 
 
 def test_a_piece_is_measured_once_and_again_when_told(measured, tmp_path, capsys):
-    words = ["--only", "step", "--out", str(tmp_path), "--scale", "0.01"]
+    words = ["--here", "--only", "step", "--out", str(tmp_path), "--scale", "0.01"]
     assert [pieces.main(gpu.COMMAND, words) for _ in range(2)] == [0, 0]
     assert len(measured) == 1 and "measured before" in capsys.readouterr().out
     assert pieces.main(gpu.COMMAND, [*words, "--again"]) == 0
@@ -94,7 +93,7 @@ def test_a_piece_is_measured_once_and_again_when_told(measured, tmp_path, capsys
 
 
 def test_what_ends_a_piece_loses_no_figure_and_the_piece_is_measured_again(measured, tmp_path):
-    words = ["--only", "step", "--out", str(tmp_path)]
+    words = ["--here", "--only", "step", "--out", str(tmp_path)]
     with pytest.raises(MemoryError):
         pieces.main(gpu.COMMAND, [*words, "--rounds", "13"])
     found = Taken.read(file_of(tmp_path))
@@ -105,14 +104,14 @@ def test_what_ends_a_piece_loses_no_figure_and_the_piece_is_measured_again(measu
 
 
 def test_files_name_no_host_and_no_path(measured, tmp_path):
-    pieces.main(gpu.COMMAND, ["--only", "step", "--out", str(tmp_path)])
+    pieces.main(gpu.COMMAND, ["--here", "--only", "step", "--out", str(tmp_path)])
     text = file_of(tmp_path).read_text()
     assert machine.platform.node() not in text and str(machine.ROOT) not in text
     assert json.loads(text)["versions"]["jax"]
 
 
 def test_markdown_prints_what_was_measured_before(measured, tmp_path, capsys):
-    words = ["--only", "step", "--out", str(tmp_path)]
+    words = ["--here", "--only", "step", "--out", str(tmp_path)]
     pieces.main(gpu.COMMAND, words)
     capsys.readouterr()
     assert pieces.main(gpu.COMMAND, [*words, "--markdown"]) == 0
@@ -125,7 +124,7 @@ def test_a_document_has_its_part_replaced(measured, tmp_path, capsys):
     document.write_text(
         "a\n<!-- python -m benchmarks gpu -->\nold\n<!-- end of gpu -->\nb\n", "utf-8"
     )
-    words = ["--only", "step", "--out", out]
+    words = ["--here", "--only", "step", "--out", out]
     pieces.main(gpu.COMMAND, words)
     assert pieces.main(gpu.COMMAND, [*words, "--into", str(document)]) == 0
     text = document.read_text("utf-8")
@@ -163,7 +162,8 @@ shapes.on_gpu(), shapes.sweeps_on_gpu()
 timing.Sweep([shapes.sweeps_on_gpu(0.01)["demo"]] * 2).updates()()
 from benchmarks.gpu import COMMAND
 from benchmarks.pieces import main
-assert main(COMMAND, ["--only", "peer", "--scale", "0.01", "--out", {str(tmp_path)!r}]) == 0
+words = "--here --only peer --scale 0.01 --out".split()
+assert main(COMMAND, [*words, {str(tmp_path)!r}]) == 0
 """
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=machine.ROOT, capture_output=True, text=True, check=False
