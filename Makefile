@@ -6,7 +6,7 @@ PY := $(BIN)/python
 RUN ?= runs/demo
 # torch's default wheels carry CUDA; where a CPU build is configured for pip, it is taken instead.
 HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 \
-  lm-eval==0.4.13 datasets==5.2.0
+  lm-eval==0.4.13 datasets==5.2.0 accelerate==1.15.0
 PLAYWRIGHT ?= playwright==1.65.2
 # What JAX's version asks for. Apart from the rest: JAX would look for a TPU in every process.
 LIBTPU ?= libtpu==0.0.42.1

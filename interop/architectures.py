@@ -111,14 +111,17 @@ def choose(config: ModelConfig, wanted: str | None = None) -> Architecture:
         raise ValueError(f"unknown architecture {wanted!r}; {nearest(wanted, ARCHITECTURES)}")
     asked = [ARCHITECTURES[wanted]] if wanted else list(ARCHITECTURES.values())
     problems = [(list(_lacks(each, config)), each) for each in asked]
-    lacks, found = min(problems, key=lambda pair: len(pair[0]))
+    # Of kinds of attention there is no near and far.
+    lacks, found = min(
+        problems, key=lambda pair: (pair[1].mla != (config.mla is not None), len(pair[0]))
+    )
+    if lacks and wanted:
+        raise ValueError(f"{wanted} does not have this model: {'; '.join(lacks)}")
     if lacks:
-        name = (
-            found.model_type
-            if wanted
-            else f"no class of transformers ({found.model_type} is the nearest)"
+        raise ValueError(
+            f"no class of transformers has this model; {found.model_type} is the nearest, but: "
+            f"{'; '.join(lacks)}"
         )
-        raise ValueError(f"{name} does not have this model: {'; '.join(lacks)}")
     return found
 
 
@@ -174,6 +177,8 @@ def _lacks(architecture: Architecture, config: ModelConfig) -> Iterator[str]:
         yield "model.window"
     elif sizes and None in windows and architecture.windows == "all":
         yield "a window in some layers only"
+    if architecture.layout == "half" and any(_has_own_scale(v, config) for v in variants):
+        yield "a scale of their own for features that stay (Phi-4-mini's)"
     if wrong := _ropes_wrong(architecture, variants, windows):
         yield wrong
     if architecture.model_type == "llama" and config.embed_dim % config.num_heads:
@@ -185,6 +190,12 @@ def _lacks(architecture: Architecture, config: ModelConfig) -> Iterator[str]:
             f"norm_epsilon={config.norm_epsilon:g}, and DeepSeek's norms of latents have "
             f"{LATENT_EPSILON:g}: train with model.norm_epsilon=1e-6"
         )
+
+
+def _has_own_scale(variant: Rotary, config: ModelConfig) -> bool:
+    """Whether some features of a head do not turn, and have another scale than those that do."""
+    stays = (variant.inv_freq(config.rope_head_dim) == 0).any()
+    return bool(stays) and variant.logit_scale != variant.unrotated_logit_scale
 
 
 def _ropes_wrong(architecture: Architecture, variants: list[Rotary], windows: Any) -> str:

@@ -199,7 +199,9 @@ def _transformers(subject: Subject) -> Theirs:
     """Its own class, float32: with exact angles, and as it is."""
     import torch  # pyright: ignore[reportMissingImports]
     from transformers import AutoModelForCausalLM  # pyright: ignore[reportMissingImports]
+    from transformers.utils import logging  # pyright: ignore[reportMissingImports]
 
+    logging.disable_progress_bar()  # over a dozen tensors
     model = AutoModelForCausalLM.from_pretrained(
         subject.folder, dtype=torch.float32, attn_implementation="eager"
     ).eval()
@@ -222,8 +224,8 @@ def _transformers(subject: Subject) -> Theirs:
         for theirs, restated in ((cos, angles.cos()), (sin, angles.sin())):
             if not torch.allclose(theirs.double(), factor * restated, atol=factor * drift):
                 raise ValueError(
-                    f"{subject.folder}: transformers turns pairs by other angles than config.json "
-                    "was written for; report it with the run's config.json"
+                    "transformers turns pairs by other angles than config.json was written for: "
+                    "nothing was written; report it with the run's config.json"
                 )
         return (factor * angles.cos()).to(cos.dtype), (factor * angles.sin()).to(sin.dtype)
 

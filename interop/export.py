@@ -122,7 +122,7 @@ def export(
     config = run.config_at(step)
     wanted = options.architecture or _came_as(run, config)
     architecture = choose(config.model, wanted)
-    tokenizer = run.tokenizer if run.tokenizer_sha256 else None
+    tokenizer = run.tokenizer if run.tokenizer_path.exists() else None
     facts = Facts(
         context=config.data.context_length,
         bos_id=tokenizer and tokenizer.bos_id,

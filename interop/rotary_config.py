@@ -52,7 +52,8 @@ class Scales(NamedTuple):
 
     Attributes:
       rotated: of features that pass through the rotation (those that turn by 0 included).
-      rest: of MLA's other features; 1 where there are none.
+      rest: of features outside of the rotation: MLA's, and those behind a partial one's (Phi-3);
+        1 where there are none.
     """
 
     rotated: float
@@ -83,6 +84,7 @@ def frequencies(rope: Mapping[str, Any], head: Head, length: int = 0) -> tuple[n
     except KeyError as error:
         raise ValueError(f"rope_type {kind} lacks {error.args[0]!r}") from None
     except (TypeError, ArithmeticError) as error:
+        # Numbers of another kind, or out of any formula's range.
         raise ValueError(f"rope_type {kind} has senseless parameters: {quoted(error)}") from error
     return inv_freq, Scales(rotated=everywhere * factor**2, rest=everywhere)
 
@@ -192,9 +194,10 @@ def rope_parameters(
       ValueError: if nothing of that type has the variant's frequencies and scales.
     """
     inv_freq = rotary.inv_freq(head.head_dim)
-    scales = Scales(rotary.logit_scale, rotary.unrotated_logit_scale if head.mla else 1.0)
     fraction = rotary.rotary_dim(head.head_dim) / head.head_dim if partial else 1.0
     wanted = inv_freq[: int(head.head_dim * fraction) // 2]
+    own_rest = head.mla or len(wanted) < len(inv_freq)
+    scales = Scales(rotary.logit_scale, rotary.unrotated_logit_scale if own_rest else 1.0)
     for rope in _candidates(rotary, head, wanted, scales):
         if partial:
             rope["partial_rotary_factor"] = fraction
@@ -326,6 +329,8 @@ def of_config(config: Mapping[str, Any], layer_type: str | None = None) -> Rope_
         if not isinstance(value, dict | None):
             raise ValueError(f"{name} must be an object, got {quoted(value)}")
     given, scaling = dict(given or {}), dict(scaling or {})
+    if any(isinstance(value, dict) for value in given.values()):
+        raise ValueError("rope_parameters differ by kind of layer, which this class does not have")
     for each in (given, scaling):
         if kind := each.pop("type", None):
             each.setdefault("rope_type", kind)
@@ -365,13 +370,14 @@ def variant(rope: Mapping[str, Any], head: Head, length: int, name: str) -> Rota
     if rope["rope_type"] == "dynamic":
         return _dynamic(rope, head)
     inv_freq, scales = frequencies(rope, head, length)
+    own_rest = head.mla or 2 * len(inv_freq) < head.head_dim
     inv_freq = np.append(inv_freq, np.zeros(head.head_dim // 2 - len(inv_freq)))
     inv_freq = np.where(inv_freq < 1e-25, 0, inv_freq)
     for found in _variants(rope, head, length, scales):
-        own = Scales(found.logit_scale, found.unrotated_logit_scale if head.mla else 1.0)
+        own = Scales(found.logit_scale, found.unrotated_logit_scale if own_rest else 1.0)
         if _same(found.inv_freq(head.head_dim), inv_freq) and _close(own, scales):
             return found
-    rest = scales.rest if head.mla else scales.rotated
+    rest = scales.rest if own_rest else scales.rotated
     values = tuple(inv_freq.tolist())
     return Recorded(name=name, values=values, scale=scales.rotated, unrotated_scale=rest)
 
@@ -425,6 +431,7 @@ def _variants(rope, head: Head, length: int, scales: Scales) -> Iterator[Rotary]
                 pair_factors=tuple(factors),
                 original_context_length=original,
                 target_context_length=max(head.context, original),
+                cool_rest=fraction < 1,
             )
 
 

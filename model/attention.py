@@ -18,6 +18,18 @@ def query_scale(table: PositionTable, positions_BT: jax.Array) -> jax.Array:
     return jnp.maximum(table.query_floor, table.query_slope * log_position_BT1)
 
 
+def feature_scale(table: PositionTable) -> jax.Array:
+    """What multiplies each feature's part of q·k, float32 `[K, H]`: pairs that stay have their own.
+
+    Phi-4-mini rotates, and warms, three quarters of a head.
+    """
+    rotates_KR = (table.cycles_hi | table.cycles_lo) != 0
+    scale_KR = jnp.where(
+        rotates_KR, table.logit_scale[:, None], table.unrotated_logit_scale[:, None]
+    )
+    return jnp.tile(scale_KR, 2)
+
+
 def shift_keys(
     k_BSKH: jax.Array,
     shift: nnx.Param,
@@ -118,9 +130,9 @@ class Attention(nnx.Module):
         self, q_BTNH: jax.Array, table: PositionTable, cos_sin, positions_BT: jax.Array
     ) -> jax.Array:
         """Float32 queries, rotated. All scales go into them, so that every kernel handles them."""
-        scale_BTK = query_scale(table, positions_BT) * table.logit_scale
-        scale_BTK /= math.sqrt(self.config.head_dim)
-        return rotate(q_BTNH, *cos_sin) * for_heads(scale_BTK[..., None], q_BTNH.shape[2])
+        scale_BTKH = query_scale(table, positions_BT)[..., None] * feature_scale(table)
+        scale_BTKH /= math.sqrt(self.config.head_dim)
+        return rotate(q_BTNH, *cos_sin) * for_heads(scale_BTKH, q_BTNH.shape[2])
 
     def __call__(
         self,

@@ -48,7 +48,8 @@ ALLOWED = {
         "sentencepiece",
         "tokenizers",
     }
-    | {"transformers", "torch", "lm_eval", "model", "data", "experiment"},
+    | {"transformers", "torch", "lm_eval", "datasets"}
+    | {"model", "data", "experiment", "evals", "generation"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
     | {"theory", "experiment", "model", "data"},
     "studies": {"numpy", "jax", "rich", "matplotlib", "jinja2", "markupsafe", "configs", "evals"}

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from model import axes
 from model.axes import HEADS, TOKENS
 from model.kernels import blocks, cudnn, ring, xla
 
@@ -45,8 +46,7 @@ def choose(
       kernel: "xla" for plain XLA on any platform.
     """
     mesh = jax.sharding.get_abstract_mesh()
-    device = getattr(mesh, "abstract_device", None)  # also of a chip that is only compiled for
-    platform = getattr(device, "platform", jax.default_backend())  # jax 0.7's devices have none
+    platform = axes.platform()
     num_devices = mesh.shape.get("sequence", 1)
     on_tpu, on_gpu = platform == "tpu", platform in ("gpu", "cuda")
     if kernel == "xla":

@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 from interop.architectures import ARCHITECTURES
-from interop.check import Subject, _by_layers, spread_positions
+from interop.check import Subject, _by_layers, compare, spread_positions
 from interop.export import CHECK, Options, export
 from interop.reference import logits as reference_logits
 from interop.tensors import Tensors
 from tests.interop.weights_helpers import (
     CASES,
     CONTEXT,
+    EACH_CASE,
     PLAIN,
+    QUICK,
     changed,
     make_run,
     noise,
@@ -53,7 +55,7 @@ def tokens(length: int) -> np.ndarray:
     return np.random.default_rng(3).integers(0, PLAIN.vocab_size, (2, length))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EACH_CASE)
 def test_it_goes_out_as_the_class_that_fits(name, folders):
     config = read_config(folders(name))
     model_type, rope_type, _ = CASES[name]
@@ -63,7 +65,7 @@ def test_it_goes_out_as_the_class_that_fits(name, folders):
         assert config["rope_parameters"]["rope_type"] == rope_type
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EACH_CASE)
 def test_the_functions_in_numpy_give_the_same_logits(name, folders):
     """Also where transformers is not installed; short and at four times the context."""
     folder, model = folders(name), CASES[name][2]
@@ -73,11 +75,6 @@ def test_the_functions_in_numpy_give_the_same_logits(name, folders):
         theirs_TV = reference_logits(tensors, config, row, np.arange(len(row)))
         np.testing.assert_allclose(theirs_TV, ours_TV, atol=1e-4)
     assert ours_BTV.std() > 0.5  # else everything is close to everything
-
-
-# One of each class and kind of rotation at the longer length; the rest with what takes minutes.
-QUICK = ("gqa", "partial", "yarn", "explicit", "window by layer", "biases", "qk-norm")
-QUICK += ("nope by layer", "mla with yarn", "two bases")
 
 
 @pytest.mark.hf
@@ -161,6 +158,25 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="nothing was written"):
         export(run.path, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.hf
+def test_angles_that_are_not_the_configs_are_seen(tmp_path, folders):
+    """As if transformers read another base than the one that was written."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    folder, model = folders("gqa"), CASES["gqa"][2]
+    said = read_config(folder) | {"rope_parameters": None, "rope_theta": 600.0}
+    subject = Subject(
+        folder=folder,
+        hf_config=said,
+        config=model,
+        context=CONTEXT,
+        entries=ARCHITECTURES["llama"].entries(model),
+        params=noise(model),
+    )
+    with pytest.raises(ValueError, match="other angles"):
+        compare(subject)
 
 
 def test_positions_of_long_rows_reach_from_end_to_end():

@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from configs import find_config
 from experiment.config import ExperimentConfig
@@ -118,6 +119,14 @@ CASES: dict[str, tuple[str, str | None, ModelConfig]] = {
         changed(PLAIN, TWO_KINDS, qk_norm=True, window=(6, 6, None)),
     ),
 }
+
+
+# One of each class and kind of rotation; the rest is asked with what takes minutes.
+QUICK = ("gqa", "partial", "yarn", "explicit", "window by layer", "biases", "qk-norm")
+QUICK += ("nope by layer", "mla with yarn", "two bases")
+EACH_CASE = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.long]) for name in CASES
+]
 
 
 def noise(config: ModelConfig, seed: int = 0) -> transformer.Params:

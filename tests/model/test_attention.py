@@ -13,6 +13,7 @@ from model.attention import Attention, shift_keys
 from model.config import ModelConfig
 from model.positions import cos_sin, position_table
 from model.rotary.nope import Nope
+from model.rotary.recorded import Recorded
 from model.rotary.rope import Rope
 
 D, N, K, H, T = 24, 4, 2, 8, 12
@@ -112,7 +113,9 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
                 q = normed(q, layer.query_norm)
             growth = math.log(positions_T[t] + 1) / math.log(CONTEXT)
             scale = {"off": 1, "train": growth, "extrapolate": max(1, growth)}[config.rotary.log_n]
-            scale *= config.rotary.logit_scale / math.sqrt(H)
+            scale /= math.sqrt(H)
+            turns = np.tile(inv_freq > 0, 2)
+            warm, cool = config.rotary.logit_scale, config.rotary.unrotated_logit_scale
             seen = [
                 s
                 for s in range(t + 1)
@@ -120,7 +123,7 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
                 and (config.window is None or t - s < config.window)
                 and not blind[0] <= t - s <= blind[1]
             ]
-            q = turned(q, positions_T[t])
+            q = turned(q, positions_T[t]) * np.where(turns, warm, cool)
             logits = [scale * (q @ turned(mixed_key(s, group), positions_T[s])) for s in seen]
             shares = np.exp(logits - np.max(logits))
             shares /= shares.sum()
@@ -146,6 +149,8 @@ LATE = [*range(9, 9 + T)], [1] * T  # around the trained context, where log-n st
         {"rotary": Rope(base=50.0, log_n="train")},
         {"rotary": Rope(base=50.0, log_n="extrapolate")},
         {"rotary": Warm(base=50.0)},
+        {"rotary": Warm(base=50.0, rotary_fraction=0.5)},
+        {"rotary": Recorded(name="", values=(1.0, 0.1, 0.0, 0.0), scale=1.7, unrotated_scale=0.6)},
         {"window": 3},
         {"blind": (3, 4)},
         {"blind": (1, 1), "window": 4},
