@@ -289,8 +289,11 @@ def starting_params(config: ExperimentConfig) -> Params:
             f"start_from={config.start_from}: its {difference} in this config's model; "
             f"give {sizes or 'the sizes that it was trained with'}"
         )
-    # What is trained is float32, whatever it came as.
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), restore_params(parent, step)[0])
+    # What is trained is float32, whatever it came as; one array at a time, for there are many.
+    leaves, tree = jax.tree.flatten(restore_params(parent, step)[0])
+    for i in range(len(leaves)):
+        leaves[i] = np.asarray(leaves[i], np.float32)
+    return jax.tree.unflatten(tree, leaves)
 
 
 def shape_difference(params: Params, expected: Params) -> str:

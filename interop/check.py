@@ -199,7 +199,9 @@ def _transformers(subject: Subject) -> Theirs:
     """Its own class, float32: with exact angles, and as it is."""
     import torch  # pyright: ignore[reportMissingImports]
     from transformers import AutoModelForCausalLM  # pyright: ignore[reportMissingImports]
+    from transformers.utils import logging  # pyright: ignore[reportMissingImports]
 
+    logging.disable_progress_bar()  # over a dozen tensors
     model = AutoModelForCausalLM.from_pretrained(
         subject.folder, dtype=torch.float32, attn_implementation="eager"
     ).eval()
