@@ -50,7 +50,7 @@ class Result:
     def goal(self) -> str:
         """In words; empty where there is none."""
         bounds = (("at least", self.at_least), ("at most", self.at_most))
-        return ", ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+        return ", ".join(f"{word} {bound:.3g}" for word, bound in bounds if bound is not None)
 
     @classmethod
     def of_seconds(
