@@ -16,6 +16,7 @@ BENCHMARKS = {
     "checkpoints": "what digests add to saving and restoring, at 30M and 125M parameters",
     "inside": "capturing queries and keys beside a plain forward pass",
     "viewer": "pointing at a token of the viewer's page (needs playwright: make test-browser)",
+    "decode": "seconds a token of greedy text beside transformers' generate (needs torch)",
     "phases": "a step with exact phases beside one with a plain float32 product",
 }
 # In pieces, each of which writes a file: what performance.md is made of.

@@ -89,14 +89,17 @@ def go_on(
       The rows, and the tokens `[B, CHUNK]`: those behind `count`, or behind a row's end, are none.
     """
 
-    def step(table: PositionTable, rows: Rows) -> tuple[jax.Array, Any]:
-        token = rows.tokens_B, rows.positions_B
-        with jax.default_matmul_precision("highest"):
-            return decoding.decode_step(
-                static.config, static.layout, weights, table, rows.caches, token
-            )
+    old, starts_B = rows.caches, rows.positions_B
 
-    return _repeat(static, step, tables, rows, draws, count)
+    def step(table: PositionTable, rows: Rows, i: jax.Array) -> tuple[jax.Array, Any]:
+        token = decoding.Token(rows.tokens_B, rows.positions_B, i)
+        caches = old, rows.caches
+        with jax.default_matmul_precision("highest"):
+            return decoding.decode_step(static.config, static.layout, weights, table, caches, token)
+
+    rows = rows._replace(caches=decoding.recent(old, CHUNK))
+    rows, chosen_BC, i = _repeat(static, step, tables, rows, draws, count)
+    return rows._replace(caches=decoding.merged(old, rows.caches, starts_B, i)), chosen_BC
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
@@ -114,7 +117,7 @@ def read_anew(
     with it, and with that the keys and values of all layers above: no cache of them is right.
     """
 
-    def step(table: PositionTable, rows: Rows) -> tuple[jax.Array, jax.Array]:
+    def step(table: PositionTable, rows: Rows, i: jax.Array) -> tuple[jax.Array, jax.Array]:
         lines_B = jnp.arange(rows.tokens_B.shape[0])
         tokens_BT = rows.caches.at[lines_B, rows.positions_B].set(rows.tokens_B)
         with jax.default_matmul_precision("highest"):
@@ -123,7 +126,8 @@ def read_anew(
             )
         return logits_BV, tokens_BT
 
-    return _repeat(static, step, tables, rows, draws, count)
+    rows, chosen_BC, _ = _repeat(static, step, tables, rows, draws, count)
+    return rows, chosen_BC
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -133,12 +137,12 @@ def grow(layout: Layout, caches: Any) -> Any:
 
 
 def _repeat(static, step, tables, rows, draws, count):
-    """`step` for up to `count` tokens, in one program; see `go_on`."""
+    """`step` for up to `count` tokens, in one program; see `go_on`. Also how many they were."""
 
     def body(state):
         i, rows, chosen_BC = state
         table = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], tables)
-        logits_BV, caches = step(table, rows)
+        logits_BV, caches = step(table, rows, i)
         # Done rows stay where they are: within their cache, however long the others are.
         positions_B = rows.positions_B + ~rows.done_B
         tokens_B = choose(static.sampler, draws, logits_BV, positions_B)
@@ -153,5 +157,5 @@ def _repeat(static, step, tables, rows, draws, count):
 
     B = rows.tokens_B.shape[0]
     first = jnp.int32(0), rows, jnp.zeros((B, CHUNK), jnp.int32)
-    _, rows, chosen_BC = jax.lax.while_loop(unfinished, body, first)
-    return rows, chosen_BC
+    i, rows, chosen_BC = jax.lax.while_loop(unfinished, body, first)
+    return rows, chosen_BC, i

@@ -4,11 +4,14 @@ Layers are unrolled here, not scanned, and their weights lie apart (`unstack`): 
 caches of unlike sizes, and out of a stack every token would have to copy its layer's weights first.
 
 A layer's cache is a ring: the token at position p lies in slot p modulo the ring's size, which is
-the layer's window or, without one, room for the whole row. S counts slots; A, C, P, U as in
-`model.mla`.
+the layer's window or, without one, room for the whole row. While a program adds tokens, caches are
+only read, or XLA would copy them for each: the new tokens lie in caches of their own, a slot a
+step, and are moved over at the end (`merged`). S counts slots of the one, E of the other; A, C, P
+and U are as in `model.mla`.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -160,43 +163,100 @@ def prefill(
     return _logits(config, weights, jnp.take_along_axis(x_BTD, last_B11, axis=1)), tuple(caches)
 
 
+class Token(NamedTuple):
+    """The newest token of every row.
+
+    Attributes:
+      ids_B: int32.
+      positions_B: int32, its place in its row.
+      step: how many were added to each row since the caches were merged, this one not counted.
+    """
+
+    ids_B: jax.Array
+    positions_B: jax.Array
+    step: jax.Array
+
+
+def recent(caches: Caches, size: int) -> Caches:
+    """Caches for `size` tokens that come after those of `caches`."""
+
+    def empty(leaf: jax.Array, axis: int) -> jax.Array:
+        return jnp.zeros((*leaf.shape[:axis], size, *leaf.shape[axis + 1 :]), leaf.dtype)
+
+    def layer(cache: KeyValues | Latents) -> KeyValues | Latents:
+        if isinstance(cache, Latents):
+            latent_BEC, k_rope_BEP = empty(cache.latent_BSC, 1), empty(cache.k_rope_BSP, 1)
+            return cache._replace(latent_BSC=latent_BEC, k_rope_BSP=k_rope_BEP)
+        return cache._replace(k_BKHS=empty(cache.k_BKHS, 3), v_BKSU=empty(cache.v_BKSU, 2))
+
+    return tuple(map(layer, caches))
+
+
+def merged(caches: Caches, recent: Caches, starts_B: jax.Array, count: jax.Array) -> Caches:
+    """The caches with the first `count` recent tokens, which begin at these positions."""
+
+    def move(cache, new, axis: int):
+        size, E = cache.shape[axis], new.shape[axis]
+        slots_BE = jnp.mod(starts_B[:, None] + jnp.arange(E), size)
+        # Of what would go round more than once the last stays; a slot that is none is left out.
+        steps_E = jnp.arange(E)
+        is_kept_E = (steps_E < count) & (steps_E >= count - size)
+        slots_BE = jnp.where(is_kept_E, slots_BE, size)
+        rows_B1 = jnp.arange(cache.shape[0])[:, None]
+        places = (rows_B1, *[slice(None)] * (axis - 1), slots_BE)
+        # Indices that a slice parts come first.
+        return cache.at[places].set(jnp.moveaxis(new, axis, 1), mode="drop")
+
+    def layer(cache: KeyValues | Latents, new: KeyValues | Latents) -> KeyValues | Latents:
+        if isinstance(cache, Latents):
+            assert isinstance(new, Latents)
+            latent_BSC = move(cache.latent_BSC, new.latent_BSC, 1)
+            return Latents(latent_BSC, move(cache.k_rope_BSP, new.k_rope_BSP, 1), new.last_B1P)
+        assert isinstance(new, KeyValues)
+        k_BKHS, v_BKSU = move(cache.k_BKHS, new.k_BKHS, 3), move(cache.v_BKSU, new.v_BKSU, 2)
+        return KeyValues(k_BKHS, v_BKSU, new.last_BKH)
+
+    return tuple(map(layer, caches, recent))
+
+
 def decode_step(
     config: ModelConfig,
     layout: Layout,
     weights: Weights,
     table: PositionTable,
-    caches: Caches,
-    token: tuple[jax.Array, jax.Array],
+    caches: tuple[Caches, Caches],
+    token: Token,
 ) -> tuple[jax.Array, Caches]:
     """Adds one token to each row.
 
     Args:
       config, layout, weights: as of `prefill`.
       table: of rows of this length.
-      caches: of all tokens before.
-      token: int32 ids `[B]` and their positions `[B]`.
+      caches: of the tokens before, and the recent ones (see `recent`).
+      token: see `Token`.
 
     Returns:
-      Float32 logits `[B, V]` of what comes next, and the caches with this token.
+      Float32 logits `[B, V]` of what comes next, and the recent caches with this token.
     """
-    tokens_B, positions_B = token
-    x_B1D = weights["embedding"][tokens_B][:, None]
+    x_B1D = weights["embedding"][token.ids_B][:, None]
     new = []
-    tables = _tables(table, positions_B[:, None])
-    layers = zip(weights["blocks"], layout.unrotated, caches, tables, strict=True)
-    for params, unrotated, cache, (layer_table, layer_cos_sin) in layers:
+    tables = _tables(table, token.positions_B[:, None])
+    layers = zip(weights["blocks"], layout.unrotated, *caches, tables, strict=True)
+    for params, unrotated, old, recent, (layer_table, layer_cos_sin) in layers:
         block = _block(config, params)
-        rotation = Rotation(layer_table, layer_cos_sin, positions_B, unrotated)
+        rotation = Rotation(layer_table, layer_cos_sin, token, unrotated)
         normed_B1D = block.attention_norm(x_B1D)
         if isinstance(block.attention, LatentAttention):
-            assert isinstance(cache, Latents)
-            found_B1D, cache = _attend_latents(block.attention, normed_B1D, cache, rotation)
+            assert isinstance(old, Latents) and isinstance(recent, Latents)
+            found_B1D, recent = _attend_latents(
+                block.attention, normed_B1D, (old, recent), rotation
+            )
         else:
-            assert isinstance(cache, KeyValues)
-            found_B1D, cache = _attend(block.attention, normed_B1D, cache, rotation)
+            assert isinstance(old, KeyValues) and isinstance(recent, KeyValues)
+            found_B1D, recent = _attend(block.attention, normed_B1D, (old, recent), rotation)
         x_B1D = x_B1D + found_B1D
         x_B1D = x_B1D + block.mlp(block.mlp_norm(x_B1D))
-        new.append(cache)
+        new.append(recent)
     return _logits(config, weights, x_B1D), tuple(new)
 
 
@@ -224,33 +284,45 @@ class Rotation(NamedTuple):
     Attributes:
       table: the layer's row of the position table.
       cos_sin: at the token's position, `[B, 1, K, R]` each.
-      positions_B: of the token.
+      token: itself.
       unrotated: as of `Layout`.
     """
 
     table: PositionTable
     cos_sin: tuple[jax.Array, jax.Array]
-    positions_B: jax.Array
+    token: Token
     unrotated: bool
 
-    def distances(self, size: int) -> jax.Array:
-        """How far back the token in each slot is, `[B, S]`; before a row's start in empty slots."""
-        return jnp.mod(self.positions_B[:, None] - jnp.arange(size), size)
+    @property
+    def place(self) -> jax.Array:
+        """The token's position, `[B, 1]`."""
+        return self.token.positions_B[:, None]
 
-    def in_sight(self, distance_BS: jax.Array, blind: tuple[int, int] | None) -> jax.Array:
-        """Bool `[B, S]`: the slots that hold a token which this one sees."""
-        seen_BS = (distance_BS <= self.positions_B[:, None]) & (distance_BS < self.table.window)
+    def distances(self, size: int, recent: int) -> jax.Array:
+        """How far back the token in each slot is, `[B, S + E]`; negative in slots yet to come.
+
+        In slots that were empty it is a distance from before the row's start.
+        """
+        newest_B1 = self.place - self.token.step - 1  # of those in the older cache
+        old_BS = self.token.step + 1 + jnp.mod(newest_B1 - jnp.arange(size), size)
+        new_E = self.token.step - jnp.arange(recent)
+        return jnp.concatenate([old_BS, jnp.broadcast_to(new_E, (len(old_BS), recent))], axis=1)
+
+    def weights(self, logits: jax.Array, distances: jax.Array, blind) -> jax.Array:
+        """Softmax of logits `[B, ..., S + E]` over the slots whose tokens are seen."""
+        seen = (distances >= 0) & (distances <= self.place)
+        seen &= distances < self.table.window
         if blind is not None:
-            seen_BS &= (distance_BS < blind[0]) | (distance_BS > blind[1])
-        return seen_BS
+            seen &= (distances < blind[0]) | (distances > blind[1])
+        seen = seen.reshape(len(seen), *[1] * (logits.ndim - 2), -1)
+        return jax.nn.softmax(jnp.where(seen, logits, -jnp.inf), axis=-1)
 
     def turned(self, k_BSKH: jax.Array, distance_BS: jax.Array) -> jax.Array:
         """Cached keys, rotated now if they were not then."""
         if not self.unrotated:
             return k_BSKH
-        positions_BS = self.positions_B[:, None] - distance_BS
         table = self.table
-        angles = cos_sin(table.cycles_hi, table.cycles_lo, positions_BS)
+        angles = cos_sin(table.cycles_hi, table.cycles_lo, self.place - distance_BS)
         return rotate(k_BSKH, *angles).astype(k_BSKH.dtype)
 
 
@@ -317,100 +389,110 @@ def _filled(kept, lengths_B: jax.Array, size: int) -> KeyValues | Latents:
     return KeyValues(k_BSKH.transpose(0, 2, 3, 1), values.swapaxes(1, 2), last)
 
 
-def _written(cache_BS, new_B, slots_B, axis: int) -> jax.Array:
-    """The cache with each row's new entry in its slot; `axis` is of a row."""
-    update = jax.lax.dynamic_update_index_in_dim
-    return jax.vmap(lambda row, new, slot: update(row, new, slot, axis))(cache_BS, new_B, slots_B)
-
-
-def _weights(logits_BXS: jax.Array, seen_BS: jax.Array) -> jax.Array:
-    """Softmax over the slots in sight; `[B, ..., S]`."""
-    seen = seen_BS.reshape(seen_BS.shape[0], *[1] * (logits_BXS.ndim - 2), seen_BS.shape[1])
-    return jax.nn.softmax(jnp.where(seen, logits_BXS, -jnp.inf), axis=-1)
-
-
 def _share(attention: Attention | LatentAttention) -> nnx.Param:
     """What the cached keys are mixed by."""
     return attention.shift_rope if isinstance(attention, LatentAttention) else attention.shift
 
 
-def _mixed(attention, k_B1KH, last_BKH, positions_B) -> tuple[jax.Array, jax.Array | None]:
-    """The new key, mixed with the one before, and what to mix into the next."""
-    if not attention.config.shift_keys:
-        return k_B1KH, None
-    k_mixed_B1KH = shift_keys(k_B1KH, _share(attention), positions_B[:, None], last_BKH)
-    return k_mixed_B1KH, k_B1KH[:, 0]
+def _new_key(attention, k_B1KH, last_BKH, rotation: Rotation) -> tuple[jax.Array, Any]:
+    """The new key as it is cached, and what is mixed into the next one."""
+    new_last = None
+    if attention.config.shift_keys:
+        new_last = k_B1KH[:, 0]
+        k_B1KH = shift_keys(k_B1KH, _share(attention), rotation.place, last_BKH)
+    if not rotation.unrotated:
+        k_B1KH = rotate(k_B1KH, *rotation.cos_sin).astype(k_B1KH.dtype)
+    return k_B1KH[:, 0], new_last
 
 
 def _attend(
-    attention: Attention, x_B1D: jax.Array, cache: KeyValues, rotation: Rotation
+    attention: Attention,
+    x_B1D: jax.Array,
+    caches: tuple[KeyValues, KeyValues],
+    rotation: Rotation,
 ) -> tuple[jax.Array, KeyValues]:
-    """What the new token finds, `[B, 1, D]`, and the cache with it."""
-    dtype, positions_B1 = x_B1D.dtype, rotation.positions_B[:, None]
+    """What the new token finds, `[B, 1, D]`, and the recent cache with it."""
+    dtype, step = x_B1D.dtype, rotation.token.step
+    old, recent = caches
     q_B1NH, k_B1KH, v_B1KU = attention.projected(x_B1D)
-    k_B1KH, last_BKH = _mixed(attention, k_B1KH, cache.last_BKH, rotation.positions_B)
-    q_B1NH = attention.rotated_queries(q_B1NH, rotation.table, rotation.cos_sin, positions_B1)
-    if not rotation.unrotated:
-        k_B1KH = rotate(k_B1KH, *rotation.cos_sin).astype(dtype)
-
-    B, K, _, S = cache.k_BKHS.shape
-    slots_B = jnp.mod(rotation.positions_B, S)
-    k_BKHS = _written(cache.k_BKHS, k_B1KH[:, 0], slots_B, 2)
-    v_BKSU = _written(cache.v_BKSU, v_B1KU[:, 0], slots_B, 1)
-    distance_BS = rotation.distances(S)
-    turned_BKHS = k_BKHS
-    if rotation.unrotated:
-        k_BSKH = rotation.turned(k_BKHS.transpose(0, 3, 1, 2), distance_BS)
-        turned_BKHS = k_BSKH.transpose(0, 2, 3, 1)
-    q_BKGH = q_B1NH.astype(dtype).reshape(B, K, -1, q_B1NH.shape[-1])
-    logits_BKGS = jnp.einsum(
-        "BKGH,BKHS->BKGS", q_BKGH, turned_BKHS, preferred_element_type=jnp.float32
+    k_BKH, last_BKH = _new_key(attention, k_B1KH, recent.last_BKH, rotation)
+    put = jax.lax.dynamic_update_index_in_dim
+    recent = KeyValues(
+        put(recent.k_BKHS, k_BKH, step, 3), put(recent.v_BKSU, v_B1KU[:, 0], step, 2), last_BKH
     )
-    seen_BS = rotation.in_sight(distance_BS, attention.config.blind)
-    weights_BKGS = _weights(logits_BKGS, seen_BS).astype(dtype)
-    out_BKGU = jnp.einsum("BKGS,BKSU->BKGU", weights_BKGS, v_BKSU)
-    out_B1NU = out_BKGU.reshape(B, 1, -1, out_BKGU.shape[-1])
-    return project(out_B1NU, attention.out), KeyValues(k_BKHS, v_BKSU, last_BKH)
+    q_B1NH = attention.rotated_queries(q_B1NH, rotation.table, rotation.cos_sin, rotation.place)
+    B, K, H, S = old.k_BKHS.shape
+    q_BKGH = q_B1NH.astype(dtype).reshape(B, K, -1, H)
+    distances = rotation.distances(S, recent.k_BKHS.shape[3])
+
+    def logits(k_BKHS, distance_BS):
+        if rotation.unrotated:
+            k_BSKH = rotation.turned(k_BKHS.transpose(0, 3, 1, 2), distance_BS)
+            k_BKHS = k_BSKH.transpose(0, 2, 3, 1)
+        return jnp.einsum("BKGH,BKHS->BKGS", q_BKGH, k_BKHS, preferred_element_type=jnp.float32)
+
+    both = [logits(old.k_BKHS, distances[:, :S]), logits(recent.k_BKHS, distances[:, S:])]
+    weights = rotation.weights(jnp.concatenate(both, -1), distances, attention.config.blind)
+    weights = weights.astype(dtype)
+    out_BKGU = jnp.einsum("BKGS,BKSU->BKGU", weights[..., :S], old.v_BKSU)
+    out_BKGU += jnp.einsum("BKGE,BKEU->BKGU", weights[..., S:], recent.v_BKSU)
+    return project(out_BKGU.reshape(B, 1, -1, out_BKGU.shape[-1]), attention.out), recent
 
 
 def _attend_latents(
-    attention: LatentAttention, x_B1D: jax.Array, cache: Latents, rotation: Rotation
+    attention: LatentAttention,
+    x_B1D: jax.Array,
+    caches: tuple[Latents, Latents],
+    rotation: Rotation,
 ) -> tuple[jax.Array, Latents]:
-    """As `_attend`. Keys and values are never made: their matrices are absorbed by the query and by
-    what it found (2405.04434, Section 2.1.2)."""
-    config = attention.config
-    mla = config.mla
+    """As `_attend`.
+
+    Keys and values are never made: their matrices are absorbed by the query and by what it found
+    (2405.04434, Section 2.1.2).
+    """
+    config, mla = attention.config, attention.config.mla
     assert mla is not None
-    dtype, positions_B1 = x_B1D.dtype, rotation.positions_B[:, None]
+    dtype, step = x_B1D.dtype, rotation.token.step
+    old, recent = caches
     q_B1NX, latent_B1C, k_rope_B11P = attention.projected(x_B1D)
-    k_rope_B11P, last_B1P = _mixed(attention, k_rope_B11P, cache.last_B1P, rotation.positions_B)
-    q_B1NX = attention.rotated_queries(q_B1NX, rotation.table, rotation.cos_sin, positions_B1)
-    if not rotation.unrotated:
-        k_rope_B11P = rotate(k_rope_B11P, *rotation.cos_sin).astype(dtype)
-
-    S = cache.latent_BSC.shape[1]
-    slots_B = jnp.mod(rotation.positions_B, S)
-    latent_BSC = _written(cache.latent_BSC, latent_B1C[:, 0], slots_B, 0)
-    k_rope_BSP = _written(cache.k_rope_BSP, k_rope_B11P[:, 0, 0], slots_B, 0)
-    distance_BS = rotation.distances(S)
-    turned_BSP = rotation.turned(k_rope_BSP[:, :, None], distance_BS)[:, :, 0]
-
+    k_rope_B1P, last_B1P = _new_key(attention, k_rope_B11P, recent.last_B1P, rotation)
+    put = jax.lax.dynamic_update_index_in_dim
+    recent = Latents(
+        put(recent.latent_BSC, latent_B1C[:, 0], step, 1),
+        put(recent.k_rope_BSP, k_rope_B1P[:, 0], step, 1),
+        last_B1P,
+    )
+    q_B1NX = attention.rotated_queries(q_B1NX, rotation.table, rotation.cos_sin, rotation.place)
     q_nope_BNH, q_rope_BNP = jnp.split(q_B1NX[:, 0].astype(dtype), [mla.qk_nope_head_dim], axis=-1)
     q_latent_BNC = jnp.einsum("BNH,CNH->BNC", q_nope_BNH, attention.key_up[...].astype(dtype))
-    logits_BNS = jnp.einsum(
-        "BNC,BSC->BNS", q_latent_BNC, latent_BSC, preferred_element_type=jnp.float32
-    )
+    S = old.latent_BSC.shape[1]
+    distances = rotation.distances(S, recent.latent_BSC.shape[1])
+    product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
+    old_BNS = product("BNC,BSC->BNS", q_latent_BNC, old.latent_BSC)
+    new_BNE = product("BNC,BEC->BNE", q_latent_BNC, recent.latent_BSC)
     if config.shift_keys:
         # A key's mixing with the one before is its logit's, which lies in the slot before.
-        previous_BNS = jnp.roll(logits_BNS, 1, axis=-1)
-        is_first_BS = distance_BS == positions_B1
-        previous_BNS = jnp.where(is_first_BS[:, None], 0, previous_BNS)
+        before_B = jnp.mod(rotation.token.positions_B - step - 1, S)
+        newest_BN1 = jnp.take_along_axis(old_BNS, before_B[:, None, None], axis=2)
+        previous = [jnp.roll(old_BNS, 1, axis=-1), newest_BN1, new_BNE[..., :-1]]
+        is_first = (distances == rotation.place)[:, None]
+        previous = jnp.where(is_first, 0, jnp.concatenate(previous, axis=-1))
         share_N1 = jax.nn.sigmoid(attention.shift[...])[:, None]
-        logits_BNS = (1 - share_N1) * logits_BNS + share_N1 * previous_BNS
-    logits_BNS += jnp.einsum(
-        "BNP,BSP->BNS", q_rope_BNP, turned_BSP, preferred_element_type=jnp.float32
-    )
-    weights_BNS = _weights(logits_BNS, rotation.in_sight(distance_BS, config.blind)).astype(dtype)
-    found_BNC = jnp.einsum("BNS,BSC->BNC", weights_BNS, latent_BSC)
+        logits = (1 - share_N1) * jnp.concatenate([old_BNS, new_BNE], -1) + share_N1 * previous
+    else:
+        logits = jnp.concatenate([old_BNS, new_BNE], axis=-1)
+
+    def rope_logits(k_rope_BSP, distance_BS):
+        k_rope_BSP = rotation.turned(k_rope_BSP[:, :, None], distance_BS)[:, :, 0]
+        return product("BNP,BSP->BNS", q_rope_BNP, k_rope_BSP)
+
+    rope = [
+        rope_logits(old.k_rope_BSP, distances[:, :S]),
+        rope_logits(recent.k_rope_BSP, distances[:, S:]),
+    ]
+    weights = rotation.weights(logits + jnp.concatenate(rope, -1), distances, config.blind)
+    weights = weights.astype(dtype)
+    found_BNC = jnp.einsum("BNS,BSC->BNC", weights[..., :S], old.latent_BSC)
+    found_BNC += jnp.einsum("BNE,BEC->BNC", weights[..., S:], recent.latent_BSC)
     out_BNU = jnp.einsum("BNC,CNU->BNU", found_BNC, attention.value_up[...].astype(dtype))
-    return project(out_BNU[:, None], attention.out), Latents(latent_BSC, k_rope_BSP, last_B1P)
+    return project(out_BNU[:, None], attention.out), recent

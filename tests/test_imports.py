@@ -61,7 +61,7 @@ ALLOWED = {
     "report": {"reporting", "experiment"},
     "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "playwright", "training"}
-    | {"theory", "scipy", "evaluate", "evals", "probes"}
+    | {"theory", "scipy", "evaluate", "evals", "probes", "generation", "interop"}
     | {"model", "data", "experiment", "configs"},
 }
 
