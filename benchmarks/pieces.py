@@ -167,7 +167,8 @@ def _share(text: str) -> float:
 def _apart(command: Pieces, name: str, given: Sequence[str], arguments: argparse.Namespace) -> int:
     """One piece in a process of its own: it gets all memory, and what ends it ends no other."""
     words = [sys.executable, "-m", "benchmarks", command.name, *given, "--only", name, "--here"]
-    limit = None if arguments.scale < 1 else command.seconds.get(name)
+    # On a GPU that is lent for minutes; elsewhere what takes long on a busy machine may.
+    limit = command.seconds.get(name) if command.accelerator and arguments.scale == 1 else None
     environment = {**command.environment.get(name, {}), **os.environ}
     try:
         return subprocess.run(

@@ -240,6 +240,7 @@ def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
     params, step = restore_params(source, step)
     items, _ = read_items(source, step)
     items["config"]["has_digests"] = True
+    items["config"].pop("dtypes", None)  # read as float32, whatever the source came as
     rounded = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), params)
     # Of what is read: orbax makes float32 of it, as `abstract_params` asks.
     read = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), rounded)

@@ -58,7 +58,10 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
     items, arrays = read_items(source, step)
     folder = folder_of(target, step)
     shutil.copytree(folder_of(source, step), folder)
+    dtypes = stored_dtypes(items)
     items["config"] = config_item(target, step, target.config_at(step))
+    if dtypes:
+        items["config"]["dtypes"] = dtypes
     if arrays is None:  # not known of the source: what is copied stays unverified
         del items["config"]["has_digests"]
     _item_path(folder, "config").write_text(json.dumps(items["config"]), encoding="utf-8")

@@ -21,5 +21,6 @@ COMMAND = Pieces(
     name="cpu",
     text="What this code reaches on a CPU, beside what the machine can do: under ten minutes.",
     pieces=_PIECES,
+    seconds={"context": 120, "peer": 150},
     environment=dict.fromkeys(_PIECES, _PAGES),
 )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from configs import mla, small
 from configs.changes import change, heads
 from experiment.config import ExperimentConfig
 from model import kernels, transformer
-from model.kernels import xla
+from model.kernels import cudnn, xla
 from model.positions import NO_WINDOW, position_table
 from model.rotary.rope import Rope
 from training.step import loss_fn
@@ -56,13 +57,24 @@ CASES = {
 
 def measure(setting: Setting) -> Iterator[Result | str]:
     """Errors of outputs and gradients beside bfloat16's own; then what masks cost."""
+    dry_on_cpu = setting.dry and jax.default_backend() == "cpu"
+    if dry_on_cpu:
+        # The same masks and paddings, through the function of JAX's that would call cuDNN.
+        cudnn.IMPLEMENTATION = "xla"
+        yield "XLA's attention in cuDNN's place, behind our masks"
     for name, case in CASES.items():
+        if not setting.has(15):
+            yield f"{name}: no time was left"
+            continue
         if setting.dry:
             case = case._replace(T=case.T // 8 - 1 + case.T % 2, window=case.window and 16)
         try:
-            yield from _case(name, case)
+            yield from _case(name, case, cudnn.attention if dry_on_cpu else None)
         except Exception as error:  # of a compiler or a library: the other cases are still asked
-            yield f"{name}: REFUSED, {type(error).__name__}: {str(error).splitlines()[0][:200]}"
+            said = (str(error).splitlines() or [""])[0][:200]
+            yield f"{name}: refused, {type(error).__name__}: {said}"
+            nothing = math.nan
+            yield Result(name=name, ratio=OF, least=nothing, median=nothing, at_most=FACTOR)
     for name, config in _networks().items():
         yield _network(name, config, 64 if setting.dry else 1024)
     for length, rows in ((4096, 4), (32_768, 1)):
@@ -108,14 +120,17 @@ def results(attend: Callable, case: Case, inputs: dict[str, Any]) -> list[np.nda
     return [np.asarray(x, np.float32) for x in found]
 
 
-def _case(name: str, case: Case) -> Iterator[Result | str]:
+def _case(name: str, case: Case, attend: Callable | None) -> Iterator[Result | str]:
+    """Of `attend`, or of what the device has for such rows."""
     chosen = kernels.choose(2, case.T, case.H, case.U, jnp.bfloat16)
-    yield f"{name}: {chosen.name}" + f" ({chosen.why})" * bool(chosen.why)
+    if attend is None:
+        yield f"{name}: {chosen.name}" + f" ({chosen.why})" * bool(chosen.why)
+    attend = attend or chosen.attend
     inputs = _inputs(case)
     with jax.default_matmul_precision("highest"):
         exact = results(xla.reference, case, inputs)
     own = errors(results(xla.attention, case, inputs), exact)
-    found = results(chosen.attend, case, inputs)
+    found = results(attend, case, inputs)
     its = errors(found, exact)
     for what, part in (("outputs", slice(0, 1)), ("gradients", slice(1, 4))):
         ratio = max(its[part]) / max(own[part])
@@ -127,7 +142,7 @@ def _case(name: str, case: Case) -> Iterator[Result | str]:
             at_most=FACTOR,
             measured={"its error": max(its[part]), "of bfloat16": max(own[part])},
         )
-    yield _leak(name, chosen.attend, case, inputs)
+    yield _leak(name, attend, case, inputs)
 
 
 def errors(found: list[np.ndarray], exact: list[np.ndarray]) -> list[float]:

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from experiment import load
-from experiment.checkpoint import starting_params
+from experiment.checkpoint import keep_params, starting_params
 from experiment.digest import named
+from experiment.items import copy_checkpoint
+from experiment.run import RunDirectory
 from interop.architectures import windows_by_layer
 from interop.check import Compared
-from interop.export import export
+from interop.export import Options, export
 from interop.importing import import_folder, looks_interleaved
 from interop.tensors import Tensors
 from model.rotary.longrope import Longrope
@@ -86,6 +88,21 @@ def test_training_starts_from_it_in_float32(tmp_path):
     )
     params = starting_params(config)
     assert all(leaf.dtype == np.float32 for leaf in named(params).values())
+
+
+def test_it_can_be_kept_and_copied(tmp_path):
+    """As what else a run is: rounded for a repository, or as the start of another's stages."""
+    export(
+        make_run(tmp_path / "run", PLAIN).path, tmp_path / "hf", options=Options(dtype="bfloat16")
+    )
+    came = import_folder(tmp_path / "hf", tmp_path / "came")
+    for name, make in (("kept", keep_params), ("copied", copy_checkpoint)):
+        target = RunDirectory(tmp_path / name)
+        target.write_config(came.config, ())
+        make(came, 0, target)
+        for leaf, array in named(load(target.path).params).items():
+            expected = named(load(came.path).params)[leaf]
+            np.testing.assert_array_equal(array.astype(np.float32), expected.astype(np.float32))
 
 
 def test_the_base_stands_in_the_runs_config(tmp_path):
