@@ -7,7 +7,7 @@ from generation import programs
 from generation.engine import Engine, Prompts, bucket
 from generation.options import Options
 from model import decoding
-from tests.generation.networks import DYNAMICS, STATIC, TRAINED, V, config, logits, params
+from tests.generation.networks import DYNAMICS, LATENT, STATIC, TRAINED, V, config, logits, params
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
 
@@ -104,6 +104,18 @@ def test_caches_grow_and_windows_do_not():
     assert new == expected[len(PROMPT) - 1 : -1].tolist()
     assert decoding.layout(model, 256).sizes == (256, 40, 256)
     assert decoding.layout(model, 1024).sizes == (300, 40, 1024)
+
+
+def test_a_row_begins_with_nothing_before_it():
+    """The slot before a row's first token is the ring's last, which holds what pads the prompt."""
+    model = config(**LATENT | dict(shift_keys=True, num_layers=1))
+    weights, prompt = params(model), (PROMPT * 9)[:200]
+    # The first token's key is mixed with next to nothing but the one before it.
+    weights["blocks"]["attention"]["shift"] = np.full((1, 4), 6, np.float32)
+    [new] = written(Engine(model, TRAINED, weights), [prompt], 50)
+    row = prompt + new
+    expected = logits(model, weights, row, len(row)).argmax(axis=-1)
+    assert new == expected[len(prompt) - 1 : -1].tolist()
 
 
 def test_one_program_a_bucket_of_lengths():
