@@ -25,6 +25,9 @@ examples:
   python generate.py RUN --prompt "def " --temperature 0.8 --top-p 0.95 --stop $'\\n\\n'
   python generate.py RUN --prompts FILE --rotary dynamic_yarn --json
 
+Of a variant whose frequencies change with a row's length (dynamic_...) a cache holds up to the
+trained length, unless just the last layer has it: from there on rows are read anew for each token.
+
 Text is printed as it comes. Of several prompts each is printed, after "> ", before its text. Texts
 do not hang on each other: a prompt is answered alike alone and among others.
 """

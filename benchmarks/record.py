@@ -6,6 +6,7 @@ of four between days; what was measured to get it stands beside it.
 
 import dataclasses
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -124,13 +125,21 @@ class Taken:
     def read(cls, path: Path) -> "Taken":
         """The inverse of `write`."""
         fields = json.loads(path.read_text(encoding="utf-8"))
-        results = [{k: v for k, v in one.items() if k != "met"} for one in fields["results"]]
-        fields |= {"results": tuple(Result(**one) for one in results)}
+        fields |= {"results": tuple(_result(one) for one in fields["results"])}
         return cls(**{**fields, "notes": tuple(fields["notes"])})
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")
+def _rounded(value: float) -> float | None:
+    # JSON has no NaN.
+    return float(f"{value:.4g}") if math.isfinite(value) else None
+
+
+def _result(fields: dict[str, Any]) -> Result:
+    numbers = {name: fields[name] for name in ("least", "median")}
+    known: dict[str, Any] = {
+        name: math.nan if value is None else value for name, value in numbers.items()
+    }
+    return Result(**{name: x for name, x in (fields | known).items() if name != "met"})
 
 
 HEADER = ("figure", "least / median", "of what", "goal", "measured")

@@ -151,7 +151,8 @@ class JsonPieces:
     def encode(self, text: str, *, inside: bool) -> list[int]:
         """Ids of a text, or of what continues one."""
         tokenizer = self._inner if inside else self._outer
-        return tokenizer.encode(text, add_special_tokens=False).ids
+        # A batch of one: in half the time, and other threads run meanwhile.
+        return tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
 
     def decode(self, ids: list[int]) -> str:
         """The text, without special pieces."""

@@ -24,7 +24,7 @@ COMMAND = Pieces(
         "profile": "the ten operations of paper_2b's step that take longest",
     },
     # 24 minutes in all.
-    seconds={"conformance": 120, "step": 480, "peer": 420, "members": 300, "profile": 120},
+    seconds={"conformance": 180, "step": 450, "peer": 420, "members": 300, "profile": 90},
     environment={**dict.fromkeys(("step", "members", "profile"), _MOST), "peer": _NONE},
     accelerator=True,
     resumes=True,

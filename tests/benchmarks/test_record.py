@@ -62,6 +62,14 @@ def test_what_is_written_is_read_again_with_its_verdicts(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["cpu-step.json"]
 
 
+def test_what_could_not_be_computed_is_no_number_and_misses_its_goal(tmp_path):
+    path = tmp_path / "gpu-conformance.json"
+    taken(results=(result(least=math.nan, median=math.nan, at_most=2.0),)).write(path)
+    assert "NaN" not in path.read_text()
+    (read,) = Taken.read(path).results
+    assert math.isnan(read.least) and math.isnan(read.median) and read.met is False
+
+
 def test_markdown_says_where_what_and_whether():
     made = record.markdown(
         [
