@@ -10,6 +10,7 @@ process and alternate; each may use all cores.
 import functools
 import shutil
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -46,23 +47,10 @@ def their_step(
       compiled: by `torch.compile`, which needs a compiler of C++.
     """
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
 
-    model, training = config.model, config.train
+    training = config.train
     torch.manual_seed(0)
-    llama = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=model.vocab_size,
-            hidden_size=model.embed_dim,
-            intermediate_size=model.mlp_dim,
-            num_hidden_layers=model.num_layers,
-            num_attention_heads=model.num_heads,
-            num_key_value_heads=model.kv_heads,
-            head_dim=model.head_dim,
-            tie_word_embeddings=model.tie_embeddings,
-            max_position_embeddings=config.data.context_length,
-        )
-    ).train()
+    llama = their_model(config)
     optimizer = torch.optim.AdamW(
         llama.parameters(),
         lr=training.learning_rate,
@@ -82,6 +70,27 @@ def their_step(
         return loss.item()
 
     return step
+
+
+def their_model(config: ExperimentConfig) -> Any:
+    """transformers' Llama of the same sizes, in float32, with torch's fused attention."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    model = config.model
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=model.vocab_size,
+            hidden_size=model.embed_dim,
+            intermediate_size=model.mlp_dim,
+            num_hidden_layers=model.num_layers,
+            num_attention_heads=model.num_heads,
+            num_key_value_heads=model.kv_heads,
+            head_dim=model.head_dim,
+            tie_word_embeddings=model.tie_embeddings,
+            max_position_embeddings=config.data.context_length,
+            attn_implementation="sdpa",
+        )
+    ).train()
 
 
 def measure(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:

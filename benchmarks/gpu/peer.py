@@ -23,6 +23,7 @@ from benchmarks.pieces import Setting
 from benchmarks.record import Result
 from benchmarks.shapes import Fitting
 from benchmarks.timing import random_batch
+from benchmarks.train_step import their_model
 from experiment.config import ExperimentConfig
 
 STEPS, WARM = 3, 2
@@ -177,24 +178,3 @@ def their_step(config: ExperimentConfig, way: Way) -> Callable[[], Any]:
         return loss.detach()
 
     return step
-
-
-def their_model(config: ExperimentConfig) -> Any:
-    """transformers' Llama of the same sizes, in float32, with torch's fused attention."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    model = config.model
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=model.vocab_size,
-            hidden_size=model.embed_dim,
-            intermediate_size=model.mlp_dim,
-            num_hidden_layers=model.num_layers,
-            num_attention_heads=model.num_heads,
-            num_key_value_heads=model.kv_heads,
-            head_dim=model.head_dim,
-            tie_word_embeddings=model.tie_embeddings,
-            max_position_embeddings=config.data.context_length,
-            attn_implementation="sdpa",
-        )
-    ).train()
