@@ -160,7 +160,8 @@ def test_ids_above_65535_are_kept(tmp_path):
         source="jsonl", path=str(tmp_path / "a.jsonl"), tokenizer=str(path), context_length=32,
         batch_size=2, prepared_root=str(tmp_path / "out"),
     )  # fmt: skip
-    tokens = [open_data(config).open_rows("train")[i]["tokens"] for i in range(99)]
+    rows = open_data(config).open_rows("train")
+    tokens = [rows[i]["tokens"] for i in range(99)]
     assert np.max(tokens) == Tokenizer(path).eos_id > 100_000
 
 
