@@ -88,7 +88,7 @@ def their_model(config: ExperimentConfig) -> Any:
             head_dim=model.head_dim,
             tie_word_embeddings=model.tie_embeddings,
             max_position_embeddings=config.data.context_length,
-            attn_implementation="sdpa",
+            attn_implementation="sdpa",  # pyright: ignore[reportCallIssue]
         )
     ).train()
 

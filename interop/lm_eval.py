@@ -16,7 +16,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -85,8 +85,9 @@ def main(arguments: argparse.Namespace) -> int:
         num_fewshot=arguments.num_fewshot,
         log_samples=False,
         bootstrap_iters=1000,
-        torch_random_seed=None,
+        torch_random_seed=None,  # pyright: ignore[reportArgumentType]
     )
+    assert results is not None  # as it is in processes of a larger job that do not write
     out = arguments.out or default_out(model.asked, names)
     write(out, results, model.asked)
     print(make_table(results))
@@ -104,7 +105,7 @@ def default_out(asked: Asked, names: Sequence[str]) -> Path:
     return asked.run.directory.path / "lm_eval" / f"{short}.json"
 
 
-def write(path: Path, results: dict[str, Any], asked: Asked) -> None:
+def write(path: Path, results: Mapping[str, Any], asked: Asked) -> None:
     """Results as the harness has them, and what they are of, as JSON."""
     kept = {"model": asked.says()} | {
         name: results[name]
@@ -138,7 +139,7 @@ def register() -> type:
     return made
 
 
-def _class(template: Any, normalize: Callable[[dict], dict]) -> type:
+def _class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
     """The class, below the harness's `TemplateLM`; `normalize` reads what it says of a text."""
 
     class RunLM(template):
@@ -217,7 +218,7 @@ def _class(template: Any, normalize: Callable[[dict], dict]) -> type:
     return RunLM
 
 
-def _wish(said: dict[str, Any]) -> Wish:
+def _wish(said: Mapping[str, Any]) -> Wish:
     """From what the harness says of a text that is to be written."""
     until = said.get("until") or []
     until = (until,) if isinstance(until, str) else tuple(until)
