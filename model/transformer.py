@@ -26,7 +26,6 @@ Params = dict[str, Any]
 
 # Layers that are compiled one by one, where they are this few: it is faster, and takes longer to
 # compile with every layer.
-MAX_UNROLLED = 8
 
 REMAT_POLICIES = {
     "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
@@ -126,11 +125,8 @@ class Transformer(nnx.Module):
         if self.config.remat != "none":
             policy = REMAT_POLICIES[self.config.remat]
             layer = jax.checkpoint(layer, policy=policy, prevent_cse=False)
-        # On a CPU, few layers run without a loop: what the backward pass reads need not be stacked
-        # then. What is recomputed would be found again in the forward pass, and kept.
-        few = self.config.num_layers <= MAX_UNROLLED and self.config.remat == "none"
         layers = (block_params, table, layers_cos_sin)
-        x_BTD, inside = jax.lax.scan(layer, x_BTD, layers, unroll=few and on_one_cpu())
+        x_BTD, inside = jax.lax.scan(layer, x_BTD, layers)
         return self.final_norm(x_BTD), inside
 
 
