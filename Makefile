@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 RUN ?= runs/demo
 # torch's default wheels carry CUDA; where a CPU build is configured for pip, it is taken instead.
-HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0
+HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 \
+  lm-eval==0.4.13 datasets==5.2.0 accelerate==1.15.0
+# Of test-hf; `.ci/run` leaves out what takes minutes.
+HF_TESTS ?= hf
 PLAYWRIGHT ?= playwright==1.65.2
 # What JAX's version asks for. Apart from the rest: JAX would look for a TPU in every process.
 LIBTPU ?= libtpu==0.0.42.1
@@ -60,11 +63,11 @@ test-all: setup  ## the suite, what samples for minutes, then the test-* below
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
 	@$(PY) -m pip install -qq --disable-pip-version-check $(HF_PACKAGES)
-	@$(PY) -c 'import torch, transformers'
+	@$(PY) -c 'import torch, transformers, lm_eval'
 	@touch $@
 
 test-hf: $(VENV)/.installed-hf  ## compare with transformers itself (installs torch)
-	$(PY) -m pytest -m hf
+	$(PY) -m pytest -m "$(HF_TESTS)"
 
 $(VENV)-libtpu/.installed:
 	@echo "installing $(LIBTPU) into $(VENV)-libtpu (0.7 GB)"

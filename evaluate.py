@@ -74,8 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Help, and a slip of the hand, do not need it: it takes seconds, and an accelerator.
     from evals import runner
     from evals.copies import Copies
+    from experiment.compiled import keep_programs
     from reporting.tables import tables
 
+    keep_programs()
     console = Console(stderr=True)
     results: runner.Evaluated = []
     try:

@@ -35,11 +35,13 @@ def main() -> int:
     # After parsing: help, and a slip of the hand, need none of JAX.
     import evals
     from experiment import distributed
+    from experiment.compiled import keep_programs
     from training.divergence import DivergedError
     from training.sweep import train_sweep
 
     try:
-        distributed.initialize(arguments)
+        keep_programs()
+        distributed.initialize(arguments, many_members=arguments.member is None)
         command = shlex.join(["python", *sys.argv])
         finished = train_sweep(
             config,

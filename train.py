@@ -24,11 +24,13 @@ def main() -> int:
     # After parsing: help, and a slip of the hand, need none of JAX.
     import evals
     from experiment import distributed
+    from experiment.compiled import keep_programs
     from training.divergence import DivergedError
     from training.loop import train
     from training.plan import make_plan
 
     try:
+        keep_programs()
         distributed.initialize(arguments)
         command = shlex.join(["python", *sys.argv])
         plan = make_plan([config], [run], overrides=[arguments.overrides])

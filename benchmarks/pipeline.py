@@ -3,15 +3,9 @@
 import dataclasses
 import time
 
-import jax
-
-from benchmarks.timing import alternate, random_batch, updates
+from benchmarks.timing import Sweep, alternate, random_batch
 from configs import find_config
 from data import pipeline
-from experiment.mesh import make_mesh
-from experiment.stages import split
-from training.members import abstract_state, first_state, member_arrays
-from training.step import compile_step
 
 BATCHES = 200
 
@@ -33,12 +27,7 @@ MEMBERS = 6
 
 def sweep_rate(config) -> float:
     """Tokens per second of a sweep: all members on the same batch, the fastest of five."""
-    members = [config] * MEMBERS
-    stages, mesh = [split(member)[0] for member in members], make_mesh(config, len(members))
-    shardings = jax.tree.map(lambda x: x.sharding, abstract_state(config, len(members), mesh))
-    step_fn = compile_step(config, len(members), mesh, shardings)
-    state, batch = first_state(members, shardings), random_batch(config)
-    update = updates(step_fn, state, member_arrays(stages), batch)
+    update, batch = Sweep([config] * MEMBERS).updates(), random_batch(config)
     return batch["tokens"].size / min(alternate({"step": update}, 5)["step"])
 
 

@@ -3,16 +3,17 @@
 import functools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from experiment.config import ExperimentConfig
+from experiment.mesh import make_global_batch, make_mesh
 from experiment.stages import split
-from training.members import member_arrays
-from training.step import MemberArrays, State, init_state
+from training.members import abstract_state, first_state, member_arrays, shardings_of
+from training.step import MemberArrays, State, compile_step, init_state
 
 
 def alternate(
@@ -60,6 +61,42 @@ def one_member(config: ExperimentConfig) -> tuple[State, MemberArrays]:
     """A run of one member before its first update."""
     state = jax.jit(functools.partial(init_state, config))(np.uint32(0))
     return state, member_arrays(split(config)[:1])
+
+
+class Sweep:
+    """Members, or one, and the program that the training loop compiles for them.
+
+    Attributes:
+      members: their configs.
+      mesh: as the loop lays it out; of accelerators one alone.
+    """
+
+    def __init__(self, members: Sequence[ExperimentConfig]):
+        config, count = members[0], len(members)
+        devices = None if jax.default_backend() == "cpu" else jax.devices()[:1]
+        self.members, self.mesh = members, make_mesh(config, count, devices)
+        self._state = abstract_state(config, count, self.mesh)
+        self._shardings = shardings_of(self._state)
+        self._step = compile_step(config, count, self.mesh, self._shardings)
+        self._arrays = member_arrays([split(member)[0] for member in members])
+        size = config.data.batch_size
+        self._batch = make_global_batch(random_batch(config), self.mesh, size, range(size))
+
+    def compiled(self) -> Any:
+        """The program; nothing of the model's size is made."""
+        with jax.set_mesh(self.mesh):
+            return self._step.lower(self._state, self._arrays, self._batch, np.int32(0)).compile()
+
+    def updates(self, step: Callable | None = None) -> Callable[[], dict[str, jax.Array]]:
+        """Updates from a fresh state on, by `step` if it is compiled already."""
+        state = first_state(self.members, self._shardings)
+        update = updates(step or self._step, state, self._arrays, self._batch)
+
+        def under_mesh() -> dict[str, jax.Array]:
+            with jax.set_mesh(self.mesh):
+                return update()
+
+        return under_mesh
 
 
 def updates(step_fn: Callable, state: State, *shared: Any) -> Callable[[], dict[str, jax.Array]]:

@@ -8,28 +8,25 @@ process and alternate; each may use all cores.
 # pyright: reportMissingImports=false
 
 import functools
+import shutil
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
 
+from benchmarks.shapes import on_cpu
 from benchmarks.timing import alternate, compare, one_member, random_batch, updates
-from configs import find_config
-from configs.changes import change, heads
+from configs.changes import change
 from experiment.config import ExperimentConfig
 from model.transformer import count_params
 from training.step import train_step
 
 
 def shapes() -> dict[str, ExperimentConfig]:
-    """The sizes of `small` without its options, which Llama lacks; and ten million parameters."""
-    sizes = change(find_config("small"), model=dict(shift_keys=False, align_query_key=False))
-    larger = change(
-        sizes,
-        model=dict(heads(5), vocab_size=8192, num_layers=6, mlp_dim=896),
-        data=dict(vocab_size=8192, context_length=512, batch_size=2),
-    )
-    return {"small": sizes, "10M": larger}
+    """What a CPU trains (`benchmarks.shapes`), without the options that Llama lacks."""
+    plain = dict(shift_keys=False, align_query_key=False)
+    return {name: change(config, model=plain) for name, config in on_cpu().items()}
 
 
 def our_step(config: ExperimentConfig, batch: dict[str, np.ndarray]) -> Callable[[], float]:
@@ -39,14 +36,48 @@ def our_step(config: ExperimentConfig, batch: dict[str, np.ndarray]) -> Callable
     return lambda: float(update()["loss"])
 
 
-def their_step(config: ExperimentConfig, batch: dict[str, np.ndarray]) -> Callable[[], float]:
-    """One update of the same network in transformers and torch; returns the loss."""
+def their_step(
+    config: ExperimentConfig, batch: dict[str, np.ndarray], *, compiled: bool = False
+) -> Callable[[], float]:
+    """One update of the same network in transformers and torch; returns the loss.
+
+    Args:
+      config: sizes and settings.
+      batch: its tokens.
+      compiled: by `torch.compile`, which needs a compiler of C++.
+    """
     import torch
+
+    training = config.train
+    torch.manual_seed(0)
+    llama = their_model(config)
+    optimizer = torch.optim.AdamW(
+        llama.parameters(),
+        lr=training.learning_rate,
+        betas=(training.beta1, training.beta2),
+        weight_decay=training.weight_decay,
+        fused=True,
+    )
+    forward = torch.compile(llama) if compiled else llama
+    tokens = torch.from_numpy(batch["tokens"].astype(np.int64))
+
+    def step() -> float:
+        loss = forward(input_ids=tokens, labels=tokens).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(llama.parameters(), training.clip_norm)
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def their_model(config: ExperimentConfig) -> Any:
+    """transformers' Llama of the same sizes, in float32, with torch's fused attention."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    model, training = config.model, config.train
-    torch.manual_seed(0)
-    llama = LlamaForCausalLM(
+    model = config.model
+    return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=model.vocab_size,
             hidden_size=model.embed_dim,
@@ -57,37 +88,33 @@ def their_step(config: ExperimentConfig, batch: dict[str, np.ndarray]) -> Callab
             head_dim=model.head_dim,
             tie_word_embeddings=model.tie_embeddings,
             max_position_embeddings=config.data.context_length,
+            attn_implementation="sdpa",  # pyright: ignore[reportCallIssue]
         )
     ).train()
-    optimizer = torch.optim.AdamW(
-        llama.parameters(),
-        lr=training.learning_rate,
-        betas=(training.beta1, training.beta2),
-        weight_decay=training.weight_decay,
-    )
-    tokens = torch.from_numpy(batch["tokens"].astype(np.int64))
-
-    def step() -> float:
-        loss = llama(input_ids=tokens, labels=tokens).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(llama.parameters(), training.clip_norm)
-        optimizer.step()
-        return loss.item()
-
-    return step
 
 
 def measure(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
-    """Seconds of our steps and of theirs, on one batch."""
+    """Seconds of our steps and of theirs, on one batch; of theirs compiled where that runs."""
     batch = random_batch(config)
     steps = {"ours": our_step(config, batch), "theirs": their_step(config, batch)}
+    if shutil.which("g++") or shutil.which("clang++"):
+        steps["theirs, compiled"] = their_step(config, batch, compiled=True)
     losses: dict[str, list[float]] = {side: [] for side in steps}
     functions = {side: lambda side=side: losses[side].append(steps[side]()) for side in steps}
     seconds = alternate(functions, rounds)
     # Both learn the batch by heart: neither skips its work.
     assert all(found[-1] < found[0] for found in losses.values())
     return seconds
+
+
+def measure_all(rounds: int) -> dict[str, dict[str, float]]:
+    """Of every shape, the least time of each of theirs over our least: above 1, ours is faster."""
+    ratios = {}
+    for name, config in shapes().items():
+        least = {side: min(seconds) for side, seconds in measure(config, rounds).items()}
+        ours = least.pop("ours")
+        ratios[name] = {side: seconds / ours for side, seconds in least.items()}
+    return ratios
 
 
 def main(rounds: int) -> None:

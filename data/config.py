@@ -18,7 +18,7 @@ class DataConfig:
         "jsonl" (RedPajama-format .jsonl, .jsonl.gz or .jsonl.zst at `path`), "redpajama" (the
         TFDS builder, prepared under `path`) or "retrieval" (documents made on the spot only).
       path: file or folder of the source; not used by "local" and "retrieval".
-      tokenizer: an existing SentencePiece .model; None trains one on the source.
+      tokenizer: an existing SentencePiece .model or tokenizer.json; None trains one on the source.
       vocab_size: size of the tokenizer to train (ignored when `tokenizer` is given); 128 of its ids
         are reserved for the keys and values of retrieval documents.
       subset_shares: share in [0, 1] of a RedPajama subset's documents to keep, by name, e.g.

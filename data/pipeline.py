@@ -21,6 +21,7 @@ from data.packing import Row
 from data.prepare import prepare
 from data.store import TokenStore
 from data.threads import map_ahead
+from data.tokenizer import file_in
 from data.verify import read_tokenizer
 
 Batch = dict[str, np.ndarray]
@@ -39,7 +40,7 @@ class TrainingData(NamedTuple):
     Attributes:
       config: what it was made from; its batch size and number of workers are read.
       fingerprint: two runs with equal fingerprint and config see equal rows.
-      tokenizer_path: of the SentencePiece model; None where rows never were text.
+      tokenizer_path: its file (`data.tokenizer`); None where rows never were text.
       open_rows: from a split, "train" or "validation", to its rows. Raises ValueError if what is
         prepared is damaged, or too small for one row.
       held_out: the store of held-out documents that a run keeps, because on another machine its
@@ -64,7 +65,7 @@ def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
       ValueError: on bad input, as `FILE:LINE: what is wrong`; if what is prepared is damaged.
     """
     prepared = prepare(config) if prepared is None else prepared
-    path, has_text = prepared / "tokenizer.model", config.source != "retrieval"
+    path, has_text = file_in(prepared), config.source != "retrieval"
     tokenizer = read_tokenizer(prepared)
 
     def open_rows(split: str) -> Rows:

@@ -1,7 +1,7 @@
 """Text to tokens, once, for all runs that use it.
 
     runs/data/jsonl-3f9c.../      named by what went in, so that it is found again
-      tokenizer.model
+      tokenizer.model (or tokenizer.json)
       train/  validation/         token stores (data.store)
       prepare.json                what went in and came out; written last: it makes the folder valid
       progress.json               the shards finished so far; a stopped run goes on after them
@@ -52,7 +52,7 @@ from data.files import check_writable, read_sealed, write_sealed
 from data.locks import in_turn
 from data.sources import LISTED, Document, InputFile, jsonl_files, local_files, read_documents
 from data.threads import map_ahead, num_cpus
-from data.tokenizer import Tokenizer
+from data.tokenizer import Tokenizer, file_in
 from data.verify import SPLITS, check_whole, read_report, read_tokenizer, verify
 from settings.commands import Parser
 
@@ -116,8 +116,10 @@ def _make(
     show_progress: bool,
 ) -> None:
     """Everything in the folder, `prepare.json` last."""
-    tokenizer_path = folder / "tokenizer.model"
+    tokenizer_path = file_in(folder)
     if not tokenizer_path.exists():
+        if given:
+            tokenizer_path = folder / given.file_name
         part = tokenizer_path.with_suffix(".part")
         if given:
             part.write_bytes(given.model)
@@ -275,7 +277,7 @@ def _encode(tokenizer: Tokenizer, unit: list[_Piece]) -> list[tuple[_Piece, np.n
         ids = tokenizer.encode(piece.text, inside=not piece.first) if piece.text else []
         if piece.first:
             ids = [tokenizer.bos_id, *ids]
-        if piece.last:
+        if piece.last and tokenizer.eos_id != tokenizer.bos_id:  # it begins the next document
             ids.append(tokenizer.eos_id)
         encoded.append((piece, np.array(ids, np.int32)))
     return encoded
@@ -436,7 +438,11 @@ def main(arguments: list[str] | None = None) -> int:
         "RedPajama-Data-1T(-Sample). retrieval: a tokenizer only (default: %(default)s)",
     )
     add("--path", metavar="FILE_OR_DIR", help="where jsonl or redpajama files are")
-    add("--tokenizer", metavar="MODEL", help="a SentencePiece .model; without, one is trained")
+    add(
+        "--tokenizer",
+        metavar="MODEL",
+        help="a SentencePiece .model or a tokenizer.json; without, one is trained",
+    )
     add(
         "--vocab-size",
         type=int,

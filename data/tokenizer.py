@@ -1,4 +1,7 @@
-"""Text to ids and back: a SentencePiece model, trained here or brought along (e.g. Llama's)."""
+"""Text to ids and back: a SentencePiece model, trained here or brought along (e.g. Llama 2's).
+
+Tokenizers that are a `tokenizer.json` and nothing else (Llama 3, Qwen): `data.tokenizer_json`.
+"""
 
 import functools
 import hashlib
@@ -9,12 +12,13 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
+from data import tokenizer_json
 from data.files import DamagedError
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
@@ -23,22 +27,64 @@ NUM_SPECIAL = 3 + 256  # <unk> <s> </s> and the 256 byte pieces
 _SPACE = "\u2581"  # what SentencePiece writes for a space inside pieces
 _SYMBOLS = [f"<key_{i}>" for i in range(NUM_KEYS)] + [f"<value_{i}>" for i in range(NUM_VALUES)]
 COVERAGE = 0.9995  # of the characters of a text, by pieces other than bytes
+FILE_NAMES = ("tokenizer.model", "tokenizer.json")  # in a run, or in prepared data
 _TRAINING_LINE = 2048  # characters: well below where the trainer drops a line
 
 
-class Tokenizer:
-    """A SentencePiece model.
+def file_in(folder: Path) -> Path:
+    """The tokenizer's file in a run or in prepared data; its usual place if there is none."""
+    sentencepiece_model, json_file = (folder / name for name in FILE_NAMES)
+    return json_file if json_file.exists() else sentencepiece_model
 
-    Two tokenizers are equal if their model files are. Pickling (for worker processes) carries the
+
+class Pieces(Protocol):
+    """What one kind of file says of its ids; the rest of the code sees only `Tokenizer`."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        ...
+
+    @property
+    def adds_space(self) -> bool:
+        """Whether a space is put before a text."""
+        ...
+
+    def encode(self, text: str, *, inside: bool) -> list[int]:
+        """Ids of a text, or of what continues one."""
+        ...
+
+    def decode(self, ids: list[int]) -> str:
+        """The text, without special pieces."""
+        ...
+
+    def find(self, piece: str) -> int | None:
+        """The id of a piece, by its name."""
+        ...
+
+    def bytes_of_all(self) -> list[bytes]:
+        """Of each id the bytes it stands for."""
+        ...
+
+    def ordinary(self) -> list[int]:
+        """Ids of pieces of text that are more than a byte's stand-in."""
+        ...
+
+
+class Tokenizer:
+    """A SentencePiece model, or a `tokenizer.json` (which needs `tokenizers`, of the extra `hf`).
+
+    Two tokenizers are equal if their files are. Pickling (for worker processes) carries the
     file's bytes; the processor is rebuilt on first use.
 
     Attributes:
-      model: bytes of the `.model` file.
-      bos_id, eos_id: ids that begin and end a document.
+      model: bytes of the file. A `tokenizer.json` without a word on BOS and EOS has got one from
+        the files beside it (`data.tokenizer_json.complete`).
+      bos_id, eos_id: ids that begin and end a document; one id in both offices only begins it.
 
     Raises:
       DamagedError: if the file has another sha256 than the one given.
-      ValueError: if `path` is missing or is no SentencePiece model, or the model has no BOS or EOS.
+      ValueError: if `path` is missing or is no tokenizer, or it has no BOS or EOS.
     """
 
     def __init__(self, path: str | Path, *, sha256: str | None = None):
@@ -46,13 +92,19 @@ class Tokenizer:
             self.model = Path(path).read_bytes()
         except OSError as error:
             raise ValueError(f"{path}: no tokenizer there ({error.strerror})") from None
-        # Before SentencePiece reads it: what that makes of a damaged model nobody knows.
-        if sha256 and self.fingerprint != sha256:
+        # Before it is understood: what a library makes of a damaged model nobody knows.
+        if sha256 and hashlib.sha256(self.model).hexdigest() != sha256:
             raise DamagedError(f"{path}: damaged: not the tokenizer that was written")
+        if self._is_json:
+            self.model, self.bos_id, self.eos_id = tokenizer_json.complete(self.model, Path(path))
         try:
-            self.bos_id, self.eos_id = self._processor.bos_id(), self._processor.eos_id()
+            pieces = self._pieces
         except RuntimeError:
             raise ValueError(f"{path}: not a SentencePiece model") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        if isinstance(pieces, _SentencePieces):
+            self.bos_id, self.eos_id = pieces.processor.bos_id(), pieces.processor.eos_id()
         if self.bos_id < 0 or self.eos_id < 0:
             raise ValueError(f"{path}: tokenizer has no BOS or no EOS; documents need both")
 
@@ -67,72 +119,51 @@ class Tokenizer:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """sha256 of the model file, in hex."""
+        """sha256 of the file, in hex."""
         return hashlib.sha256(self.model).hexdigest()
 
-    @functools.cached_property
-    def _processor(self) -> sentencepiece.SentencePieceProcessor:
-        return sentencepiece.SentencePieceProcessor(model_proto=self.model)
+    @property
+    def _is_json(self) -> bool:
+        return self.model[:1] == b"{"  # SentencePiece's begin with a newline: a field's number
+
+    @property
+    def file_name(self) -> str:
+        """What such a file is called in a folder: one of `FILE_NAMES`."""
+        return FILE_NAMES[self._is_json]
 
     @functools.cached_property
-    def _inner_processor(self) -> sentencepiece.SentencePieceProcessor:
-        proto = sentencepiece_model_pb2.ModelProto.FromString(  # pyright: ignore[reportAttributeAccessIssue]
-            self.model
-        )
-        if not proto.normalizer_spec.add_dummy_prefix:
-            return self._processor
-        proto.normalizer_spec.add_dummy_prefix = False
-        return sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
-
-    @functools.cached_property
-    def _space_ids(self) -> list[int]:
-        return [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()]
+    def _pieces(self) -> Pieces:
+        if self._is_json:
+            return tokenizer_json.JsonPieces(self.model)
+        return _SentencePieces(self.model)
 
     @property
     def vocab_size(self) -> int:
         """Number of ids."""
-        return self._processor.vocab_size()
+        return self._pieces.vocab_size
 
     def encode(self, text: str, *, inside: bool = False) -> list[int]:
-        """Ids of `text`, without BOS and EOS.
+        """Ids of `text`, without BOS and EOS. What a text says of them is text.
 
         Args:
           text: a document's text from its start or, with `inside`, what continues an earlier part:
             Llama's tokenizer puts a space before a text's start, which has no place in the middle.
         """
-        processor = self._inner_processor if inside else self._processor
-        if _SPACE not in text:
-            return processor.encode(text)
-        # SentencePiece takes a real U+2581 for its own space; as bytes it survives.
-        first, *rest = text.split(_SPACE)
-        ids = processor.encode(first)
-        for part in rest:
-            ids += self._space_ids + self._inner_processor.encode(part)
-        return ids
+        return self._pieces.encode(text, inside=inside)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text. Exact for tokenizers made by `train`, whatever the text."""
-        return self._processor.decode([int(i) for i in ids])
+        return self._pieces.decode([int(i) for i in ids])
 
     @functools.cached_property
     def piece_bytes(self) -> list[bytes]:
         """Of each id the UTF-8 bytes of text it stands for; none of control and unknown pieces."""
-        p = self._processor
-        found = []
-        for i in range(p.vocab_size()):
-            piece = p.id_to_piece(i)
-            if p.is_byte(i):
-                found.append(bytes([int(piece[3:5], 16)]))
-            elif p.is_control(i) or p.is_unknown(i) or p.is_unused(i):
-                found.append(b"")
-            else:
-                found.append(piece.replace(_SPACE, " ").encode())
-        return found
+        return self._pieces.bytes_of_all()
 
     @property
     def adds_space(self) -> bool:
         """Whether the ids of a document begin with a space that its text does not have."""
-        return self._inner_processor is not self._processor
+        return self._pieces.adds_space
 
     @functools.cached_property
     def digit_ids(self) -> np.ndarray:
@@ -144,27 +175,22 @@ class Tokenizer:
         ids = [self.encode(digit, inside=True) for digit in string.digits]
         if any(len(digit) != 1 for digit in ids):
             raise ValueError("a digit is not one piece of this tokenizer; train it with digits")
-        if self.encode("31415", inside=True) != [ids[d][0] for d in (3, 1, 4, 1, 5)]:
+        pairs = itertools.product(range(10), repeat=2)
+        if any(self.encode(f"{a}{b}", inside=True) != ids[a] + ids[b] for a, b in pairs):
             raise ValueError("this tokenizer joins digits; train it with digits split")
         return np.array(ids, np.int32)[:, 0]
 
     @functools.cached_property
     def _ordinary(self) -> np.ndarray:
         """Ids that stand for text: no control, byte, unused or retrieval piece."""
-        p, symbols = self._processor, set(_SYMBOLS)
-        ids = [
-            i
-            for i, text in enumerate(self.piece_bytes)
-            if text and not p.is_byte(i) and p.id_to_piece(i) not in symbols
-        ]
-        return np.array(ids, np.int32)
+        symbols = {self._pieces.find(symbol) for symbol in _SYMBOLS}
+        return np.array([i for i in self._pieces.ordinary() if i not in symbols], np.int32)
 
     @functools.cached_property
     def _symbols(self) -> np.ndarray:
-        p = self._processor
-        ids = np.array([p.piece_to_id(symbol) for symbol in _SYMBOLS], np.int32)
-        if not np.any(ids == p.unk_id()):
-            return ids
+        found = [self._pieces.find(symbol) for symbol in _SYMBOLS]
+        if None not in found:
+            return np.array(found, np.int32)
         ordinary = self._ordinary
         if len(ordinary) < 2 * len(_SYMBOLS):
             raise ValueError(
@@ -187,6 +213,62 @@ class Tokenizer:
     def fillers(self) -> np.ndarray:
         """int32: ordinary pieces that are neither keys nor values, for random text."""
         return np.setdiff1d(self._ordinary, self._symbols).astype(np.int32)
+
+
+class _SentencePieces:
+    """Pieces of a SentencePiece model. Raises RuntimeError if it is none."""
+
+    def __init__(self, model: bytes):
+        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        proto = sentencepiece_model_pb2.ModelProto.FromString(model)  # pyright: ignore[reportAttributeAccessIssue]
+        self._inner, self.adds_space = self.processor, proto.normalizer_spec.add_dummy_prefix
+        if self.adds_space:
+            proto.normalizer_spec.add_dummy_prefix = False
+            model = proto.SerializeToString()
+            self._inner = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.processor.vocab_size()
+
+    @functools.cached_property
+    def _space_ids(self) -> list[int]:
+        return [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in _SPACE.encode()]
+
+    def encode(self, text: str, *, inside: bool) -> list[int]:
+        processor = self._inner if inside else self.processor
+        if _SPACE not in text:
+            return processor.encode(text)
+        # SentencePiece takes a real U+2581 for its own space; as bytes it survives.
+        first, *rest = text.split(_SPACE)
+        ids = processor.encode(first)
+        for part in rest:
+            ids += self._space_ids + self._inner.encode(part)
+        return ids
+
+    def decode(self, ids: list[int]) -> str:
+        return self.processor.decode(ids)
+
+    def find(self, piece: str) -> int | None:
+        found = self.processor.piece_to_id(piece)
+        return None if found == self.processor.unk_id() else found
+
+    def bytes_of_all(self) -> list[bytes]:
+        p = self.processor
+        found = []
+        for i in range(p.vocab_size()):
+            piece = p.id_to_piece(i)
+            if p.is_byte(i):
+                found.append(bytes([int(piece[3:5], 16)]))
+            elif p.is_control(i) or p.is_unknown(i) or p.is_unused(i):
+                found.append(b"")
+            else:
+                found.append(piece.replace(_SPACE, " ").encode())
+        return found
+
+    def ordinary(self) -> list[int]:
+        texts = enumerate(self.bytes_of_all())
+        return [i for i, text in texts if text and not self.processor.is_byte(i)]
 
 
 def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:

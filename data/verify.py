@@ -17,7 +17,7 @@ import rich.progress
 
 from data.files import DamagedError, is_sealed, read_sealed, write_atomically
 from data.store import TokenStore
-from data.tokenizer import Tokenizer
+from data.tokenizer import FILE_NAMES, Tokenizer, file_in
 
 SPLITS = ("train", "validation")
 EACH_TIME = 1 << 28  # bytes at most that are read each time
@@ -54,7 +54,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         recorded = report.get("tokenizer", report["settings"]["tokenizer"])
     elif (folder / "progress.json").exists():
         recorded = read_sealed(folder / "progress.json").get("tokenizer")
-    return Tokenizer(folder / "tokenizer.model", sha256=recorded)
+    return Tokenizer(file_in(folder), sha256=recorded)
 
 
 def damages(folder: Path, on_bytes: Callable[[int], None] = lambda count: None) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _check_whole(whole: Path, folder: Path, stamp: Stamp, show_progress: bool) -
 
 
 def _stamp(folder: Path) -> Stamp:
-    paths = [folder / name for name in ("prepare.json", "tokenizer.model")]
+    paths = [folder / name for name in ("prepare.json", *FILE_NAMES)]
     paths += [path for split in SPLITS for path in sorted((folder / split).glob("*"))]
     found = [(path, path.stat()) for path in paths if path.exists()]
     return tuple((str(p.relative_to(folder)), s.st_size, s.st_mtime_ns) for p, s in found)

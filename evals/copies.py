@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.files import check_writable
+from data.tokenizer import FILE_NAMES
 from experiment.run import RunDirectory, find_runs
 from settings.places import local
 
-_AGAIN = ("config.json", "metrics.jsonl", "tokenizer.model")  # as they are by now
+_AGAIN = ("config.json", "metrics.jsonl", *FILE_NAMES)  # as they are by now
 _ONCE = ("results.jsonl", "commands.jsonl")  # the copy grows
 
 

@@ -22,8 +22,6 @@ from settings.messages import quoted
 
 Rows = Results
 
-TRAINED = "trained"  # stands for the variant that a run was trained with
-
 SCHEMA: dict[str, type] = {
     "task": str,  # as an expression, `needle(haystack=noise)`
     "split": str,

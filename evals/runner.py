@@ -18,12 +18,12 @@ from evals import kinds, rows
 from evals.copies import Copies
 from evals.estimate.sequential import next_round
 from evals.progress import Progress
-from evals.rows import TRAINED, Rows
+from evals.rows import Rows
 from evals.score import AnswerScores, Candidate, check_fits, score
 from evals.text import MissingTextError
 from experiment import stages
 from experiment.checkpoint import restore_params
-from experiment.config import ExperimentConfig
+from experiment.config import TRAINED, ExperimentConfig, chosen_rotary
 from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import ModelConfig
@@ -315,7 +315,7 @@ def _load(
         config, chosen = run.config_at(step), {}
         for text in options.variants:
             try:
-                chosen[_variant(text, config)] = None
+                chosen[chosen_rotary(text, config)] = None
             except ValueError as error:
                 refusals[text].append((run, error))
         members.append(Loaded(run.name, config, run.tokenizer, params, step, tuple(chosen), run))
@@ -325,16 +325,6 @@ def _load(
         for run, error in refused:
             notice(f"{run.name}: left out: {error}")
     return [member for member in members if member.variants]
-
-
-def _variant(text: str, config: ExperimentConfig) -> Pattern:
-    """The variant of `text`, completed by the trained one; refused if heads do not fit it."""
-    trained = config.model.rotary
-    if text == TRAINED:
-        return trained
-    given = rotary_lib.inherited(trained, config.data.context_length)
-    variant = rotary_lib.parse_pattern(text, given)
-    return dataclasses.replace(config.model, rotary=variant).rotary
 
 
 def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]:

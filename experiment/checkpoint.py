@@ -34,6 +34,7 @@ from experiment.items import (
     folder_of,
     one_line,
     read_items,
+    stored_dtypes,
     write_items,
 )
 from experiment.run import RunDirectory, find_start, flatten
@@ -217,7 +218,14 @@ def _whole_params(run: RunDirectory, step: int) -> Params:
     # As numpy: where parameters go is the caller's business, on any number of devices.
     check_config(run, step)
     shapes = abstract_params(run.config.model)
-    target = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), shapes)
+    # Imported ones are kept as they came: float32 would be twice as large, and no better.
+    dtypes = stored_dtypes(read_items(run, step)[0])
+
+    def empty(path, leaf):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        return np.empty(leaf.shape, jnp.dtype(dtypes.get(name, leaf.dtype)))
+
+    target = jax.tree_util.tree_map_with_path(empty, shapes)
     restored = restore(run, step, params=target)
     verify(run, step, restored)
     return restored.arrays["params"]
@@ -232,6 +240,7 @@ def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
     params, step = restore_params(source, step)
     items, _ = read_items(source, step)
     items["config"]["has_digests"] = True
+    items["config"].pop("dtypes", None)  # read as float32, whatever the source came as
     rounded = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), params)
     # Of what is read: orbax makes float32 of it, as `abstract_params` asks.
     read = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), rounded)
@@ -281,7 +290,11 @@ def starting_params(config: ExperimentConfig) -> Params:
             f"start_from={config.start_from}: its {difference} in this config's model; "
             f"give {sizes or 'the sizes that it was trained with'}"
         )
-    return restore_params(parent, step)[0]
+    # What is trained is float32, whatever it came as; one array at a time, for there are many.
+    leaves, tree = jax.tree.flatten(restore_params(parent, step)[0])
+    for i in range(len(leaves)):
+        leaves[i] = np.asarray(leaves[i], np.float32)
+    return jax.tree.unflatten(tree, leaves)
 
 
 def shape_difference(params: Params, expected: Params) -> str:

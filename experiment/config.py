@@ -6,12 +6,16 @@ import typing
 from typing import Annotated, Any, Literal
 
 from data.config import DataConfig
+from model import rotary as rotary_lib
 from model.config import ModelConfig
+from model.rotary import Pattern
 from settings.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
 from settings.messages import one_line, quoted
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
+
+TRAINED = "trained"  # as a variant to evaluate with: the one that a run was trained with
 
 Steps = Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]  # counted in int32 on devices
 # Adam divides by 1 - beta^t; closer to 1 that is 0 in float32.
@@ -169,6 +173,20 @@ class ExperimentConfig:
                 f"data.vocab_size={self.data.vocab_size} exceeds "
                 f"model.vocab_size={self.model.vocab_size}; raise the latter"
             )
+
+
+def chosen_rotary(text: str, config: ExperimentConfig) -> Pattern:
+    """The variant of `text`, completed by the trained one, which is "trained".
+
+    Raises:
+      ValueError: for an unknown variant or parameter, or one that the model's heads do not fit.
+    """
+    trained = config.model.rotary
+    if text == TRAINED:
+        return trained
+    given = rotary_lib.inherited(trained, config.data.context_length)
+    variant = rotary_lib.parse_pattern(text, given)
+    return dataclasses.replace(config.model, rotary=variant).rotary
 
 
 def to_dict(value: Any) -> Any:

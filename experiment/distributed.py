@@ -16,12 +16,18 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from experiment.mesh import device_per_core
+
 # Bytes of a message that one process tells the others.
 _MESSAGE = 1024
 
 
-def initialize(arguments: argparse.Namespace) -> None:
+def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> None:
     """Finds the other processes of the run, before anything is asked of JAX.
+
+    Args:
+      arguments: of the command line (`configs.add_process_arguments`).
+      many_members: a process that is alone makes a device of each core (`experiment.mesh`).
 
     Raises:
       ValueError: if some of the flags are missing, or the other processes are.
@@ -41,6 +47,8 @@ def initialize(arguments: argparse.Namespace) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"the other processes of this run were not found ({reason})") from error
+    if many_members and not jax.distributed.is_initialized():
+        device_per_core()
     # Who is late for the first collective by half a minute ends them all, and data take longer.
     barrier("all processes are here")
 

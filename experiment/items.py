@@ -58,7 +58,10 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
     items, arrays = read_items(source, step)
     folder = folder_of(target, step)
     shutil.copytree(folder_of(source, step), folder)
+    dtypes = stored_dtypes(items)
     items["config"] = config_item(target, step, target.config_at(step))
+    if dtypes:
+        items["config"]["dtypes"] = dtypes
     if arrays is None:  # not known of the source: what is copied stays unverified
         del items["config"]["has_digests"]
     _item_path(folder, "config").write_text(json.dumps(items["config"]), encoding="utf-8")
@@ -132,6 +135,11 @@ def read_items(
         if record["items"].get(name) != _sha256(item):
             raise DamagedCheckpointError(run, step, f"{name}: not what was saved")
     return items, record["arrays"]
+
+
+def stored_dtypes(items: Mapping[str, Any]) -> dict[str, str]:
+    """Dtypes of parameters that were saved as something else than float32, by their names."""
+    return dict(items["config"].get("dtypes", {}))
 
 
 def _json_item(run: RunDirectory, step: int, name: str) -> dict[str, Any]:

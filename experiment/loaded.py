@@ -10,7 +10,7 @@ import numpy as np
 
 from data.tokenizer import Tokenizer
 from experiment.checkpoint import restore_params
-from experiment.config import ExperimentConfig
+from experiment.config import ExperimentConfig, chosen_rotary
 from experiment.run import RunDirectory, find_run
 from model import rotary as rotary_lib
 from model import transformer
@@ -45,6 +45,16 @@ class LoadedRun:
     def table(self) -> RotaryTable:
         """The frequencies of every layer, in float64, as the run was trained with."""
         return self.config.model.rotary_table(self.config.data.context_length)
+
+    @property
+    def rotary_label(self) -> str:
+        """What `table` is made of, in words."""
+        return rotary_lib.label(self.config.model.rotary)
+
+    def with_rotary(self, text: str) -> "LoadedRun":
+        """The same parameters under another variant; see `chosen_rotary`."""
+        model = dataclasses.replace(self.config.model, rotary=chosen_rotary(text, self.config))
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, model=model))
 
     def as_tokens(self, tokens: str | np.ndarray) -> np.ndarray:
         """int32 ids `[B, T]`: a text as one row with BOS in front, ids as they are.
@@ -95,7 +105,7 @@ class LoadedRun:
         return (
             f"{self.directory.path} at step {self.step}: "
             f"{transformer.count_params(model)['total']:,} parameters, "
-            f"{rotary_lib.label(model.rotary)}, "
+            f"{self.rotary_label}, "
             f"trained at {self.config.data.context_length} tokens"
         )
 

@@ -1,5 +1,7 @@
 """Devices to mesh, what a host has to arrays over all of it."""
 
+import contextlib
+import dataclasses
 import math
 import os
 from collections.abc import Sequence
@@ -10,7 +12,7 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh
 
-from experiment.config import ExperimentConfig
+from experiment.config import ExperimentConfig, MeshConfig
 from model.axes import MESH_AXES
 from model.sharding import batch_sharding
 
@@ -70,14 +72,45 @@ def _filled(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
     raise ValueError(f"mesh {sizes} does not cover the {num_devices} devices; {advice}")
 
 
+def device_per_core() -> None:
+    """Makes a CPU device of each core, for members of a sweep; without effect once JAX is in use.
+
+    It then holds for the whole process. What the user said of CPU devices stays as it is.
+    """
+    given = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
+    if given > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
+        return
+    can_tell = hasattr(os, "sched_getaffinity")  # what the process may use; not on macOS
+    cores = len(os.sched_getaffinity(0)) if can_tell else os.cpu_count() or 1
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", cores)
+
+
+def _cores_for(num_members: int) -> list[Any] | None:
+    """Of the devices that `device_per_core` made those that get as many members each, if any."""
+    alone = jax.process_count() == 1 and jax.default_backend() == "cpu"
+    num_cores = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
+    if not alone or num_cores <= 1:
+        return None
+    cores = jax.devices()
+    used = max(n for n in range(1, len(cores) + 1) if num_members % n == 0)
+    return cores[:used]
+
+
 def make_mesh(
     config: ExperimentConfig, num_members: int, devices: Sequence[Any] | None = None
 ) -> Mesh:
     """Lays devices, all of this run's by default, out along the mesh's axes.
 
+    Where devices are the cores of one machine, and `config.mesh` says nothing, they go to members,
+    as many to each; one core's worth of devices is left to a run by itself.
+
     Raises:
       ValueError: as `mesh_sizes`.
     """
+    if devices is None and config.mesh == MeshConfig() and (cores := _cores_for(num_members)):
+        devices = cores
+        config = dataclasses.replace(config, mesh=MeshConfig(sweep=len(cores)))
     devices = jax.devices() if devices is None else devices
     sizes = mesh_sizes(config, num_members, len(devices))
     # The mesh's axes need not be the torus's: sequence=8 on 4x4x4 takes one and half of another.

@@ -21,9 +21,14 @@ PEAK_FLOPS: dict[str, float] = tomllib.loads(Path(__file__).with_name("chips.tom
 
 def peak_flops() -> float | None:
     """Of all devices together, or None where the chip (a CPU, say) is not in the table."""
-    kind = jax.devices()[0].device_kind
+    peak = peak_of(jax.devices()[0].device_kind)
+    return peak and peak * jax.device_count()
+
+
+def peak_of(kind: str) -> float | None:
+    """Of one chip, by what JAX calls it; None where that is not in the table."""
     matches = [name for name in PEAK_FLOPS if name in kind]
-    return PEAK_FLOPS[max(matches, key=len)] * jax.device_count() if matches else None
+    return PEAK_FLOPS[max(matches, key=len)] if matches else None
 
 
 def flops_per_token(config: ExperimentConfig) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from data.files import DamagedError, write_atomically
 from data.locks import in_turn
-from data.tokenizer import Tokenizer
+from data.tokenizer import Tokenizer, file_in
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
@@ -24,7 +24,7 @@ class RunDirectory:
     Attributes:
       path: the directory, with config.json and what is listed here.
       checkpoints_path: where orbax keeps `<step>/`.
-      tokenizer_path: the SentencePiece model the run was trained with.
+      tokenizer_path: the tokenizer the run was trained with, `tokenizer.model` or `.json`.
       held_out_path: the store of held-out documents, of a run whose text is another elsewhere.
       metrics_path: one JSON object per logged step.
       results_path: one JSON object per evaluated answer; see `evals.rows`.
@@ -35,7 +35,6 @@ class RunDirectory:
         """Raises ValueError if checkpoints could not be kept at `path`."""
         self.path = local(path)
         self.checkpoints_path = self.path / "checkpoints"
-        self.tokenizer_path = self.path / "tokenizer.model"
         self.held_out_path = self.path / "held_out"
         self.metrics_path = self.path / "metrics.jsonl"
         self.results_path = self.path / "results.jsonl"
@@ -46,6 +45,10 @@ class RunDirectory:
                 f"{path}: orbax takes {''.join(sorted(pattern))} in a path for a pattern and would "
                 "not find its checkpoints; use another directory"
             )
+
+    @property
+    def tokenizer_path(self) -> Path:  # noqa: D102 - among the attributes
+        return file_in(self.path)
 
     @property
     def name(self) -> str:

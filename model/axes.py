@@ -35,6 +35,18 @@ def over_vocab(embedding_VD: jax.Array) -> jax.Array:
     return _laid_out(embedding_VD, PartitionSpec(RULES["vocab"]))
 
 
+def platform() -> str:
+    """What the program being traced is for, as JAX calls it, under the mesh that is set."""
+    device = getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
+    # Also of a chip that is only compiled for; jax 0.7's devices have none.
+    return getattr(device, "platform", jax.default_backend())
+
+
+def on_one_cpu() -> bool:
+    """Whether the program being traced is for one CPU device."""
+    return jax.sharding.get_abstract_mesh().size <= 1 and platform() == "cpu"
+
+
 def _laid_out(x: jax.Array, spec: PartitionSpec) -> jax.Array:
     if jax.sharding.get_abstract_mesh().size <= 1:  # 0 where no mesh is set
         return x

@@ -55,6 +55,7 @@ class ModelConfig:
         (their sum, qk_nope_head_dim + qk_rope_head_dim) and num_kv_heads (num_heads).
       tie_embeddings: use the embedding matrix for the output too.
       qk_norm: RMSNorm on queries and keys, per head, before rotation.
+      qkv_bias: add a learned bias to queries, keys and values, as Qwen 2 does; it starts at 0.
       norm_epsilon: added to the mean square in RMSNorm.
       shift_keys: mix into each key the previous token's, by a learned share per head that starts
         at half, so that an induction head fits in one layer ("smeared keys", Olsson et al. 2022)
@@ -87,6 +88,7 @@ class ModelConfig:
     mla: MlaConfig | None = None
     tie_embeddings: bool = True
     qk_norm: bool = False
+    qkv_bias: bool = False
     norm_epsilon: SinglePositive = 1e-5
     shift_keys: bool = False
     align_query_key: bool = False
@@ -121,6 +123,8 @@ class ModelConfig:
                     raise ValueError(f"with mla, {name} must be {expected}, got {given}")
             if self.qk_norm:
                 raise ValueError("mla has no qk_norm; set model.qk_norm=false")
+            if self.qkv_bias:
+                raise ValueError("mla has no qkv_bias; set model.qkv_bias=false")
             if self.align_query_key and self.mla.q_lora_rank is not None:
                 raise ValueError(
                     "with mla, align_query_key needs queries without a latent of their own; "

@@ -53,10 +53,10 @@ class LatentAttention(nnx.Module):
             self.shift_rope = nnx.Param(jnp.zeros(1), axes=(None,))
         self.config = config
 
-    def _parts(self, x_BTD: jax.Array, positions_BT: jax.Array) -> tuple[jax.Array, ...]:
-        """Queries, both parts of the keys and values before rotation.
+    def projected(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Queries `[B, T, N, H + P]`, the latent and the key that rotates, `[B, S, 1, P]`.
 
-        Of queries the unrotated part comes first; all heads share one rotated key.
+        Of queries the unrotated part comes first. Nothing is rotated or mixed yet.
         """
         mla = self.config.mla
         assert mla is not None
@@ -66,9 +66,16 @@ class LatentAttention(nnx.Module):
             latent_BTA = self.query_latent_norm(linear(x_BTD, self.query_down[...]))
             q_BTNX = linear(latent_BTA, self.query_up[...])
         latent_BSC = self.latent_norm(linear(x_BTD, self.latent_down[...]))
+        return q_BTNX, latent_BSC, linear(x_BTD, self.key_rope[...])[:, :, None, :]
+
+    def _parts(self, x_BTD: jax.Array, positions_BT: jax.Array) -> tuple[jax.Array, ...]:
+        """Queries, both parts of the keys and values before rotation.
+
+        Of queries the unrotated part comes first; all heads share one rotated key.
+        """
+        q_BTNX, latent_BSC, k_rope_BS1P = self.projected(x_BTD)
         k_BSNH = linear(latent_BSC, self.key_up[...])
         v_BSNU = linear(latent_BSC, self.value_up[...])
-        k_rope_BS1P = linear(x_BTD, self.key_rope[...])[:, :, None, :]
         if self.config.shift_keys:
             k_BSNH = shift_keys(k_BSNH, self.shift, positions_BT)
             k_rope_BS1P = shift_keys(k_rope_BS1P, self.shift_rope, positions_BT)
@@ -94,6 +101,22 @@ class LatentAttention(nnx.Module):
         q_nope_BTNH, q_rope_BTNP = jnp.split(q_BTNX, [mla.qk_nope_head_dim], axis=-1)
         return in_pairs(q_nope_BTNH, q_rope_BTNP), in_pairs(k_BSNH, k_rope_BSNP), v_BSNU
 
+    def rotated_queries(
+        self, q_BTNX: jax.Array, table: PositionTable, cos_sin, positions_BT: jax.Array
+    ) -> jax.Array:
+        """As of `model.attention.Attention`; the unrotated part stays in front."""
+        mla = self.config.mla
+        assert mla is not None
+        H = mla.qk_nope_head_dim
+        # Unlike DeepSeek's code, the two parts of a head may have scales of their own (YaRN's
+        # temperature on rotated features only), so the query carries both.
+        # All heads share the rotated key, so the table has one row for them (K = 1).
+        scale_BT11 = query_scale(table, positions_BT)[..., None]
+        scale_BT11 /= math.sqrt(H + mla.qk_rope_head_dim)
+        q_rope_BTNP = rotate(q_BTNX[..., H:], *cos_sin) * table.logit_scale
+        q_nope_BTNH = q_BTNX[..., :H].astype(jnp.float32) * table.unrotated_logit_scale
+        return scale_BT11 * jnp.concatenate([q_nope_BTNH, q_rope_BTNP], axis=-1)
+
     def __call__(
         self,
         x_BTD: jax.Array,
@@ -103,19 +126,10 @@ class LatentAttention(nnx.Module):
         segment_ids_BT: jax.Array,
     ) -> jax.Array:
         """Attends within documents; arguments as `model.attention.Attention`, R = P / 2."""
-        mla = self.config.mla
-        assert mla is not None
-        dtype, H = x_BTD.dtype, mla.qk_nope_head_dim
+        dtype = x_BTD.dtype
         q_BTNX, k_BSNH, k_rope_BS1P, v_BSNU = self._parts(x_BTD, positions_BT)
         with jax.named_scope("rope"):
-            # Unlike DeepSeek's code, the two parts of a head may have scales of their own (YaRN's
-            # temperature on rotated features only), so the query carries both.
-            # All heads share the rotated key, so the table has one row for them (K = 1).
-            scale_BT11 = query_scale(table, positions_BT)[..., None]
-            scale_BT11 /= math.sqrt(H + mla.qk_rope_head_dim)
-            q_rope_BTNP = rotate(q_BTNX[..., H:], *cos_sin) * table.logit_scale
-            q_nope_BTNH = q_BTNX[..., :H].astype(jnp.float32) * table.unrotated_logit_scale
-            q_BTNX = scale_BT11 * jnp.concatenate([q_nope_BTNH, q_rope_BTNP], axis=-1)
+            q_BTNX = self.rotated_queries(q_BTNX, table, cos_sin, positions_BT)
             k_rope_BS1P = rotate(k_rope_BS1P, *cos_sin).astype(dtype)
             k_rope_BSNP = jnp.broadcast_to(k_rope_BS1P, (*k_BSNH.shape[:3], k_rope_BS1P.shape[3]))
             k_BSNX = jnp.concatenate([k_BSNH, k_rope_BSNP], axis=-1)

@@ -30,7 +30,7 @@ class PositionTable(NamedTuple):
       cycles_hi, cycles_lo: uint32 `[L, K, R]`, the fraction of a cycle per token in units of 2^-32
         and 2^-64 cycles.
       logit_scale: float32 `[L, K]`, multiplies q·k besides 1 / sqrt(head_dim).
-      unrotated_logit_scale: float32 `[L, K]`, the same for MLA's unrotated features.
+      unrotated_logit_scale: float32 `[L, K]`, of features that do not turn (also MLA's).
       query_floor, query_slope: float32 `[L, K]`, log-n scaling (`model.rotary.RotaryTable`).
       window: int32 `[L]`, tokens a query sees, itself included.
     """

@@ -16,13 +16,16 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from model.attention import Attention
-from model.axes import over_tokens, over_vocab
+from model.axes import on_one_cpu, over_tokens, over_vocab
 from model.config import ModelConfig
 from model.layers import Mlp, RMSNorm, normal_param
 from model.mla import LatentAttention
 from model.positions import PositionTable, cos_sin
 
 Params = dict[str, Any]
+
+# Layers that are compiled one by one, where they are this few: it is faster, and takes longer to
+# compile with every layer.
 
 REMAT_POLICIES = {
     "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
@@ -103,10 +106,7 @@ class Transformer(nnx.Module):
         # Cast after the look-up: the gradients of a token's many places add up in float32.
         embedding_VD = over_vocab(self.embedding[...])
         x_BTD = over_tokens(embedding_VD[tokens_BT].astype(self.config.compute_dtype))
-        # Outside the scan, or XLA computes every cosine anew for each head that reads it.
-        layers_cos_sin = jax.vmap(cos_sin, in_axes=(0, 0, None))(
-            table.cycles_hi, table.cycles_lo, positions_BT
-        )
+        layers_cos_sin = _cos_sin_of_layers(table, positions_BT)
         # NNX modules cannot be scanned over, their parameters can: each step puts a block together.
         block_graph, block_params = nnx.split(self.blocks)
 
@@ -125,8 +125,23 @@ class Transformer(nnx.Module):
         if self.config.remat != "none":
             policy = REMAT_POLICIES[self.config.remat]
             layer = jax.checkpoint(layer, policy=policy, prevent_cse=False)
-        x_BTD, inside = jax.lax.scan(layer, x_BTD, (block_params, table, layers_cos_sin))
+        layers = (block_params, table, layers_cos_sin)
+        x_BTD, inside = jax.lax.scan(layer, x_BTD, layers)
         return self.final_norm(x_BTD), inside
+
+
+def _cos_sin_of_layers(table: PositionTable, positions_BT: jax.Array):
+    """Cosines and sines of all layers, `[L, B, T, K, R]`, before any layer reads them."""
+    if not on_one_cpu():
+        return jax.vmap(cos_sin, in_axes=(0, 0, None))(
+            table.cycles_hi, table.cycles_lo, positions_BT
+        )
+    # XLA on a CPU would compute them anew for every head that reads them, forwards and backwards:
+    # into a loop it does not reach. (A loop of one turn it takes apart, hence rows of layers.)
+    L, B = len(table.cycles_hi), len(positions_BT)
+    cycles = (jnp.repeat(words, B, axis=0) for words in (table.cycles_hi, table.cycles_lo))
+    rows = jax.lax.map(lambda row: cos_sin(*row), (*cycles, jnp.tile(positions_BT, (L, 1))))
+    return jax.tree.map(lambda x: x.reshape(L, B, *x.shape[1:]), rows)
 
 
 def init(config: ModelConfig, seed: jax.Array | int) -> Params:
@@ -151,7 +166,7 @@ def _module(config: ModelConfig, params: Params) -> Transformer:
 
 def abstract_params(config: ModelConfig) -> Params:
     """Shapes and dtypes of `init`, without computing anything."""
-    return jax.eval_shape(lambda: init(config, 0))
+    return nnx.to_pure_dict(_skeleton(config)[1])
 
 
 def parameter_axes(config: ModelConfig) -> Params:
@@ -261,6 +276,8 @@ def without_pairs(config: ModelConfig, params: Params, pairs_LNR: np.ndarray) ->
         features_LNH = np.concatenate(halves, axis=-1)
         query = jnp.where(features_LNH[:, None], 0, attention[name])
         attention = {**attention, name: query}
+        if config.qkv_bias:
+            attention["query_bias"] = jnp.where(features_LNH, 0, attention["query_bias"])
     return {**params, "blocks": {**params["blocks"], "attention": attention}}
 
 

@@ -65,11 +65,13 @@ def look(args: argparse.Namespace, command: str) -> None:
     """Puts the questions, writes arrays and the page."""
     # After parsing: --help needs none of JAX.
     from experiment import load
+    from experiment.compiled import keep_programs
     from experiment.run import find_runs
     from probes import all_probes, page
     from probes.subject import Subject
     from reporting import members as members_lib
 
+    keep_programs()
     chosen = _chosen(args.probes, all_probes())
     members = members_lib.read(find_runs(args.dirs))
     out = args.out or args.dirs[0] / "probes" / "inside.html"

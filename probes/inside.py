@@ -212,9 +212,10 @@ def _rotated(table: PositionTable, q_BTNH, k_BSKH, positions_BT) -> tuple[jax.Ar
     R, rotated = q_BTNH.shape[-1] // 2, cos_BTKR.shape[-1]
     rest = [(0, 0)] * 3 + [(0, R - rotated)]
     cos_BTKR, sin_BTKR = jnp.pad(cos_BTKR, rest, constant_values=1), jnp.pad(sin_BTKR, rest)
-    scale_KR = jnp.where(
-        jnp.arange(R) < rotated, table.logit_scale[:, None], table.unrotated_logit_scale[:, None]
-    )
+    own_KR = (table.cycles_hi | table.cycles_lo) != 0
+    if rotated < R:  # MLA's: the part that may rotate has the scale of what does
+        own_KR = jnp.arange(R) < rotated
+    scale_KR = jnp.where(own_KR, table.logit_scale[:, None], table.unrotated_logit_scale[:, None])
     scale_BTKR = query_scale(table, positions_BT)[..., None] * scale_KR / math.sqrt(2 * R)
     scale_BTKH = jnp.tile(scale_BTKR, 2)
     q_BTNH = rotate(q_BTNH, cos_BTKR, sin_BTKR) * for_heads(scale_BTKH, q_BTNH.shape[2])

@@ -1,11 +1,12 @@
 """What probes found in some members, as one page: figures, numbers over seeds, a table of heads."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
-from scipy import stats
+from scipy import special
 
 from probes.probe import Number, Probe
 from reporting import overview
@@ -85,8 +86,9 @@ def said(seeds: Sequence[Number]) -> str:
     if len(values) == 1:
         ((value, low, high),) = seeds
     elif all(map(math.isfinite, values)):
-        value, half = math.fsum(values) / len(values), stats.sem(values)
-        half *= stats.t.ppf(0.975, len(values) - 1)
+        num = len(values)
+        value = math.fsum(values) / num
+        half = special.stdtrit(num - 1, 0.975) * statistics.stdev(values) / math.sqrt(num)
         low, high = value - half, value + half
     else:  # there is no mean of numbers and "beyond"
         return " / ".join(map(_number, values))

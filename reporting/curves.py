@@ -13,7 +13,7 @@ from data.figures import Curve, Mark, Plot
 from evals import rows as rows_lib
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.kinds import KINDS
-from evals.rows import TRAINED
+from experiment.config import TRAINED
 from reporting import l50
 from reporting.looks import FAINT, INK
 from reporting.members import Member, at_several_lengths, tasks

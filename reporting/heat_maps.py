@@ -15,7 +15,7 @@ import evals
 from data.figures import Grid
 from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
-from evals.rows import TRAINED
+from experiment.config import TRAINED
 from reporting.looks import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK
 from reporting.measurements import Measurement
 from reporting.members import Member, at_several_lengths, task_order, tasks

@@ -10,8 +10,8 @@ from evals import rows as rows_lib
 from evals.estimate import effective_context
 from evals.estimate.effective_context import Estimate
 from evals.kinds import KINDS, Kind
-from evals.rows import TRAINED, Rows
-from experiment.config import ExperimentConfig
+from evals.rows import Rows
+from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib
 from theory.predictions import Predictions, predict

@@ -9,9 +9,8 @@ import numpy as np
 import evals
 from evals import rows as rows_lib
 from evals.estimate.effective_context import NOT_LEARNED, Estimate
-from evals.rows import TRAINED
 from experiment import stages
-from experiment.config import ExperimentConfig
+from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
 from model.rotary.rope import Rope
 from reporting.forecasts import forecast

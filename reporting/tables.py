@@ -9,8 +9,8 @@ from rich import box
 from rich.table import Table
 
 from evals.estimate import summaries
-from evals.rows import TRAINED, Rows
-from experiment.config import ExperimentConfig
+from evals.rows import Rows
+from experiment.config import TRAINED, ExperimentConfig
 from experiment.run import RunDirectory
 from reporting.labels import seeds_said
 from reporting.measurements import Measurement, before_divergence, measurements

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import jax
 
+from experiment.compiled import keep_programs
 from studies import rows
 from studies.piece import Piece, clean, work
 from studies.queue import Job, Queue
@@ -85,10 +86,7 @@ def main() -> int:
     signals = Signals()
     record = json.loads(sys.argv[1])
     job = Job(**record | {name: Path(record[name]) for name in ("workdir", "rows")})
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        jax.config.update("jax_compilation_cache_dir", str(job.workdir / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    keep_programs()
     try:
         work_off(Queue(job), signals)
     except ValueError as error:

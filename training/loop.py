@@ -30,7 +30,7 @@ from training.members import (
     with_fresh_moments,
 )
 from training.plan import Plan, write_records
-from training.step import compile_step, is_lone_cpu
+from training.step import compile_step, is_unsplit_cpu
 from training.trace import Trace
 from training.validation import Ask, Validation
 
@@ -107,7 +107,7 @@ def _train(plan: Plan, command: str, ask: Ask | None) -> bool:
             validation = Validation(stages, data, mesh, shardings, ask) if every else None
             trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
             with StageLog(console, name, stage, logs, divergence) as log, trace:
-                if not is_lone_cpu(mesh):
+                if not is_unsplit_cpu(mesh):
                     rows = batch_size // config.train.accumulate
                     log.announce(kernels.check(config.model, rows, length))
 

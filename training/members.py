@@ -155,7 +155,8 @@ def first_state(
     """The state before the first update: fresh, or with the parameters of other runs."""
     seeds = stack([np.uint32(config.seed) for config in configs])
     # Made where it will lie: no host ever holds parameters that only fit on all devices together.
-    make_state = program(_init, program_of(configs[0]), len(configs), out_shardings=shardings)
+    first = program_of(configs[0])
+    make_state = program(_init, first, len(configs), out_shardings=shardings, runs_once=True)
     state = make_state(seeds)
     return state._replace(params=put(stack(params), shardings.params)) if params else state
 
@@ -187,6 +188,11 @@ def unstack(tree: Any, num_members: int, shardings: Any) -> Iterator[Any]:
     """Each member's part, as a copy: the next step donates the state while a save still reads."""
     if num_members == 1:
         yield jax.tree.map(jnp.copy, tree)
+        return
+    if jax.process_count() == 1 and jax.default_backend() == "cpu":
+        whole = jax.device_get(tree)  # in its own memory already: no program needs to be compiled
+        for index in range(num_members):
+            yield jax.tree.map(lambda x, index=index: x[index].copy(), whole)
         return
     one = jax.tree.map(lambda x: NamedSharding(x.mesh, PartitionSpec(*x.spec[1:])), shardings)
     # One program per member, waited for: apart, the slices of many arrays may meet in another order

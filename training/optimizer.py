@@ -22,9 +22,10 @@ def direction(config: TrainConfig) -> optax.GradientTransformation:
 
 
 def _is_matrix(params: Params) -> Params:
-    # Norm scales and gates are vectors; those of blocks carry the layer axis in front.
+    # Norm scales and gates are vectors; those of blocks carry the layer axis in front. Biases are
+    # vectors too, written head by head.
     def decayed(path, leaf):
-        return leaf.ndim - (path[0].key == "blocks") >= 2
+        return not path[-1].key.endswith("_bias") and leaf.ndim - (path[0].key == "blocks") >= 2
 
     return jax.tree_util.tree_map_with_path(decayed, params)
 

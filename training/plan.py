@@ -178,7 +178,8 @@ def write_records(plan: Plan, command: str) -> None:
                 run.write_config(config, own, sha256)
             if command:
                 run.record_command(command)
-            _copy(tokenizer_path, run.tokenizer_path)
+            if tokenizer_path:
+                _copy(tokenizer_path, run.path / tokenizer_path.name)
             # Stages of several texts: none of them is the run's.
             if len(held_out := {data.held_out for data in plan.data}) == 1:
                 _copy(held_out.pop(), run.held_out_path)

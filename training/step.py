@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from experiment.config import ExperimentConfig
 from model import transformer
@@ -135,11 +135,9 @@ def over_members(function: Callable, num_members: int, mesh: Mesh) -> Callable:
     """
     if num_members == 1:
         return function
-    if is_lone_cpu(mesh):
+    if is_unsplit_cpu(mesh):
         # XLA's batched matrix products are slower on a CPU than one after another (benchmarks/).
-        return lambda state, member, *shared: jax.lax.map(
-            lambda one: function(*one, *shared), (state, member)
-        )
+        return _one_after_another(function, mesh)
     # The name puts the members' axis into every sharding constraint inside `function`, which was
     # written for one member: without it each device would hold, and compute, all of them.
     return lambda state, member, *shared: jax.vmap(
@@ -147,9 +145,30 @@ def over_members(function: Callable, num_members: int, mesh: Mesh) -> Callable:
     )(state, member)
 
 
-def is_lone_cpu(mesh: Mesh) -> bool:
-    """Whether all there is is one CPU device."""
-    return mesh.size == 1 and mesh.devices.flat[0].platform == "cpu"
+def is_unsplit_cpu(mesh: Mesh) -> bool:
+    """Whether each device is a CPU that has members whole: nothing of one lies on another."""
+    return mesh.size == mesh.shape.get("sweep") and mesh.devices.flat[0].platform == "cpu"
+
+
+def _one_after_another(function: Callable, mesh: Mesh) -> Callable:
+    """Each device takes its own members, one after another, and waits for no other device."""
+
+    def in_turn(state, member, *shared):
+        # A device is alone with its members: to what `function` calls, there is no mesh.
+        with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
+            return jax.lax.map(lambda one: function(*one, *shared), (state, member))
+
+    if mesh.size == 1:
+        return in_turn
+    own, everywhere = PartitionSpec("sweep"), PartitionSpec()
+
+    def spread(state, member, *shared):
+        specs = (own, own, *(everywhere for _ in shared))
+        return jax.shard_map(in_turn, in_specs=specs, out_specs=own, mesh=mesh, check_vma=False)(
+            state, member, *shared
+        )
+
+    return spread
 
 
 def compile_step(
@@ -163,8 +182,10 @@ def compile_step(
       mesh: that is set where the program is called.
       shardings: of the state.
     """
-    # Scalars go everywhere: a host can only read what its own devices hold.
-    everywhere = NamedSharding(mesh, PartitionSpec())
+    # Scalars go everywhere, since a host can only read what its own devices hold; a lone host can
+    # read all, and devices that need nothing of one another do not wait for one another.
+    alone = jax.process_count() == 1 and num_members > 1
+    scalars = NamedSharding(mesh, PartitionSpec(*(["sweep"] if alone else [])))
     # The state is donated: the new one is written over the old one, or both would have to fit into
     # memory, parameters and two moments each. Whoever needs it later copies it first.
     return program(
@@ -172,7 +193,7 @@ def compile_step(
         program_of(config),
         num_members,
         mesh,
-        out_shardings=(shardings, everywhere),
+        out_shardings=(shardings, scalars),
         donate=0,
     )
 

@@ -108,7 +108,9 @@ def train_sweep(
         )
     num_diverged = 0
     for plan, ask in zip(plans, asks, strict=True):
-        console.print(f"training {', '.join(run.name for run in plan.runs)}", highlight=False)
+        names, num_parts = ", ".join(run.name for run in plan.runs), plan.mesh.shape["sweep"]
+        spread = f" (over {num_parts} devices)" if num_parts > 1 else ""
+        console.print(f"training {names}{spread}", highlight=False)
         try:
             if not loop.train(plan, command=command, ask=ask):
                 return False

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 import evals
 from evals.estimate import fall
@@ -443,13 +443,13 @@ def _mean_and_interval(
     seeds = random.integers(num_seeds, size=resampled.shape)
     means = np.take_along_axis(resampled, seeds, axis=0).mean(0)
     level = half / means.std() if means.std() else 0
-    low, high = np.quantile(means, stats.norm.cdf([-level, level]))
+    low, high = np.quantile(means, special.ndtr([-level, level]))
     return centre, float(low), float(high)
 
 
 def _t_half(values: np.ndarray, shared: float = 0.0) -> float:
     """Half of the 95% t interval of the mean of `[seeds]`, which share a variance."""
-    reach = stats.t.ppf(0.975, len(values) - 1)
+    reach = special.stdtrit(len(values) - 1, 0.975)
     return float(reach * np.sqrt(values.var(ddof=1) / len(values) + shared))
 
 

@@ -10,7 +10,7 @@ regression) is fitted up to there, and what lies beyond does not move it.
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from evals.estimate.limits import Limits, Runs, of_runs, quantile
 from evals.estimate.trials import Trials
@@ -148,8 +148,8 @@ def expanded(num_units: int) -> np.ndarray:
     they are moved out by as much (the expanded percentile interval of Hesterberg, "What teachers
     should know about the bootstrap", 2015, section 5.2).
     """
-    reach = stats.t.ppf(0.975, num_units - 1) * np.sqrt(num_units / (num_units - 1))
-    return stats.norm.cdf([-reach, reach])
+    reach = special.stdtrit(num_units - 1, 0.975) * np.sqrt(num_units / (num_units - 1))
+    return special.ndtr([-reach, reach])
 
 
 def _first_doubtful(trials: Trials, level: float, error: float) -> float:

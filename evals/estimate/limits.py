@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from evals.estimate.trials import Trials
 
@@ -44,7 +44,7 @@ def quantile(share: float, num_tests: int = 1) -> float:
 
     Bonferroni's bound, which holds however the tests depend on each other.
     """
-    return float(stats.norm.isf(share / num_tests))
+    return float(-special.ndtri(share / num_tests))
 
 
 def of_runs(trials: Trials, runs: Runs, z: float) -> Limits:

@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from evals.estimate.effective_context import MEASURED, Estimate
 
@@ -132,13 +132,14 @@ def regress(points: Sequence[Point], predictor: str) -> Regression:
     leverage = 1 / n + (x - centre) ** 2 / spread
     missed = residual / (1 - leverage)
     # 95% intervals reach so many standard deviations of a residual.
-    reach = stats.t.ppf(0.975, n - 2) * np.sqrt(residual @ residual / (n - 2))
+    reach = special.stdtrit(n - 2, 0.975) * np.sqrt(residual @ residual / (n - 2))
     offset = y - x
+    half = special.stdtrit(n - 1, 0.975) * offset.std(ddof=1) / np.sqrt(n)
     return Regression(
         predictor=predictor,
         **_around("slope", slope, reach / np.sqrt(spread)),
         **_around("intercept", intercept, reach * np.sqrt(1 / n + centre**2 / spread)),
-        **_around("offset", offset.mean(), stats.t.ppf(0.975, n - 1) * stats.sem(offset)),
+        **_around("offset", offset.mean(), half),
         error=float(np.sqrt(np.mean(missed**2))),
         as_is=float(np.sqrt(np.mean(offset**2))),
         num_bases=n,

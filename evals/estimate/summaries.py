@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from evals.rows import Rows
 
@@ -38,7 +38,7 @@ def over_seeds(values: np.ndarray, *, ratios: bool = False) -> Interval:
     values = np.log(values) if ratios else values
     mean, low, high = values.mean(), np.nan, np.nan
     if len(values) > 1:
-        half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+        half = special.stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / np.sqrt(len(values))
         low, high = mean - half, mean + half
     ends = np.exp([mean, low, high]) if ratios else (mean, low, high)
     return Interval(*map(float, ends))

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from model import axes
 from model.axes import HEADS, TOKENS
-from model.kernels import blocks, cudnn, ring, splash, xla
+from model.kernels import blocks, cudnn, ring, xla
 
 
 class Choice(NamedTuple):
@@ -45,8 +46,7 @@ def choose(
       kernel: "xla" for plain XLA on any platform.
     """
     mesh = jax.sharding.get_abstract_mesh()
-    device = getattr(mesh, "abstract_device", None)  # also of a chip that is only compiled for
-    platform = getattr(device, "platform", jax.default_backend())  # jax 0.7's devices have none
+    platform = axes.platform()
     num_devices = mesh.shape.get("sequence", 1)
     on_tpu, on_gpu = platform == "tpu", platform in ("gpu", "cuda")
     if kernel == "xla":
@@ -57,6 +57,8 @@ def choose(
         why = "keys that travel between devices meet XLA's kernel"
     else:
         why = _cudnn_cannot(B, T, H, U, dtype) if on_gpu else ""
+    if on_tpu:
+        from model.kernels import splash  # Pallas takes a while to import
     if num_devices > 1:
         parts = splash.PARTS if on_tpu and not why else blocks.PARTS
         attend = functools.partial(ring.attention, parts=parts, axis="sequence")
@@ -69,6 +71,8 @@ def choose(
 
 
 def _splash_cannot(T: int, num_devices: int) -> str:
+    from model.kernels import splash
+
     if -(-T // num_devices) <= splash.MAX_LENGTH:
         return ""
     return (

@@ -42,38 +42,84 @@ def reference(
 
 
 def _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
-    """Up to eight blocks of queries, each with no more keys than its last query sees."""
+    """Up to eight blocks of queries, each with no more keys than its last query sees.
+
+    The queries of all heads that share a key stand together, as rows of one product: Q is T * G.
+    """
     B, T, N, H = q_BTNH.shape
     K, U = k_BSKH.shape[2], v_BSKU.shape[3]
-    q_BTKGH = q_BTNH.reshape(B, T, K, N // K, H)
+    q_BKQH = q_BTNH.reshape(B, T, K, N // K, H).swapaxes(1, 2).reshape(B, K, -1, H)
+    k_BKSH, v_BKSU = k_BSKH.swapaxes(1, 2), v_BSKU.swapaxes(1, 2)
+    out_BKQU = _by_key(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window)
+    return out_BKQU.reshape(B, K, T, N // K, U).swapaxes(1, 2).reshape(B, T, N, U)
+
+
+@jax.custom_vjp
+def _by_key(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window) -> jax.Array:
+    """`_unrolled` with keys' heads in front, as XLA's products on a CPU take them: no copies."""
+    return _forward(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window)[0]
+
+
+def _product(equation: str, *factors) -> jax.Array:
+    return jnp.einsum(equation, *factors, preferred_element_type=jnp.float32)
+
+
+def _cut(q_BKQH, T: int) -> list[tuple[slice, slice, int]]:
+    """Of each block its tokens, its rows of `q_BKQH`, and how many keys it may see."""
+    length, G = max(128, -(-T // 8)), q_BKQH.shape[2] // T
+    ends = [(i, min(i + length, T)) for i in range(0, T, length)]
+    return [(slice(i, j), slice(i * G, j * G), j) for i, j in ends]
+
+
+def _forward(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window):
+    T = k_BKSH.shape[2]
     indices_T = jnp.arange(T)
-
-    def attend(q_BTKGH, indices_T, segments_BT, S):
-        """These queries over the first S keys."""
-        logits_BKGTS = jnp.einsum(
-            "BTKGH,BSKH->BKGTS", q_BTKGH, k_BSKH[:, :S], preferred_element_type=jnp.float32
-        )
-        distance_TS = indices_T[:, None] - jnp.arange(S)
+    kept = []
+    for tokens, rows, S in _cut(q_BKQH, T):
+        logits_BKQS = _product("BKQH,BKSH->BKQS", q_BKQH[:, :, rows], k_BKSH[:, :, :S])
+        distance_TS = indices_T[tokens, None] - indices_T[:S]
         near_TS = (distance_TS >= 0) & (distance_TS < window)
-        same_BTS = segments_BT[:, :, None] == segment_ids_BT[:, None, :S]
-        # Added, and the sum divided out after the product with v: the gradient needs no mask and
-        # no sum over [T, S].
-        logits_BKGTS += jnp.where(near_TS & same_BTS, 0.0, -1e30)[:, None, None]
-        top_BKGT1 = jax.lax.stop_gradient(logits_BKGTS.max(axis=-1, keepdims=True))
-        weights_BKGTS = jnp.exp(logits_BKGTS - top_BKGT1)
-        total_BKGT1 = weights_BKGTS.sum(axis=-1, keepdims=True)
-        weights_BKGTS = weights_BKGTS.astype(v_BSKU.dtype)
-        out_BKGTU = jnp.einsum(
-            "BKGTS,BSKU->BKGTU", weights_BKGTS, v_BSKU[:, :S], preferred_element_type=jnp.float32
-        )
-        return jnp.moveaxis(out_BKGTU / total_BKGT1, 3, 1).astype(v_BSKU.dtype)
+        same_BTS = segment_ids_BT[:, tokens, None] == segment_ids_BT[:, None, :S]
+        # Added, not selected: it is made in the loop that finds the largest logit.
+        bias_BTS = jnp.where(near_TS & same_BTS, 0.0, -1e30)
+        logits_BKQS += jnp.repeat(bias_BTS, q_BKQH.shape[2] // T, axis=1)[:, None]
+        weights_BKQS = jnp.exp(logits_BKQS - logits_BKQS.max(axis=-1, keepdims=True))
+        total_BKQ1 = weights_BKQS.sum(axis=-1, keepdims=True)
+        # Divided by their sum after the product with v, which has fewer entries.
+        weights_BKQS = weights_BKQS.astype(v_BKSU.dtype)
+        sum_BKQU = _product("BKQS,BKSU->BKQU", weights_BKQS, v_BKSU[:, :, :S])
+        kept.append((weights_BKQS, total_BKQ1, sum_BKQU))
+    out_BKQU = jnp.concatenate([sum_BKQU / total for _, total, sum_BKQU in kept], axis=2)
+    return out_BKQU.astype(v_BKSU.dtype), (q_BKQH, k_BKSH, v_BKSU, kept)
 
-    block = max(128, -(-T // 8))
-    out_BTKGU = jnp.concatenate(
-        [
-            attend(q_BTKGH[:, i:j], indices_T[i:j], segment_ids_BT[:, i:j], S=j)
-            for i, j in ((i, min(i + block, T)) for i in range(0, T, block))
-        ],
-        axis=1,
-    )
-    return out_BTKGU.reshape(B, T, N, U)
+
+def _backward(residuals, g_BKQU):
+    """Softmax's gradient from the weights that are at hand: no mask, and no exponentials."""
+    q_BKQH, k_BKSH, v_BKSU, kept = residuals
+    dq, dk, dv = [], [], []
+    for (_, rows, S), block in zip(_cut(q_BKQH, k_BKSH.shape[2]), kept, strict=True):
+        weights_BKQS, total_BKQ1, sum_BKQU = block
+        g_block_BKQU = g_BKQU[:, :, rows].astype(jnp.float32) / total_BKQ1
+        mean_BKQ1 = jnp.sum(g_block_BKQU * sum_BKQU, axis=-1, keepdims=True) / total_BKQ1
+        g_block_BKQU = g_block_BKQU.astype(v_BKSU.dtype)
+        # The largest logit that came off stays out of it: weights and their sum fell by one factor.
+        dweights_BKQS = _product("BKQU,BKSU->BKQS", g_block_BKQU, v_BKSU[:, :, :S])
+        dlogits_BKQS = (weights_BKQS * (dweights_BKQS - mean_BKQ1)).astype(q_BKQH.dtype)
+        dq.append(_product("BKQS,BKSH->BKQH", dlogits_BKQS, k_BKSH[:, :, :S]))
+        dk.append(_product("BKQS,BKQH->BKSH", dlogits_BKQS, q_BKQH[:, :, rows]))
+        dv.append(_product("BKQS,BKQU->BKSU", weights_BKQS, g_block_BKQU))
+    gradients = jnp.concatenate(dq, axis=2), _added(dk), _added(dv)
+    inputs = q_BKQH, k_BKSH, v_BKSU
+    return *(dx.astype(x.dtype) for dx, x in zip(gradients, inputs, strict=True)), None, None
+
+
+def _added(parts: list[jax.Array]) -> jax.Array:
+    """The sum of gradients of the first keys, of more of them, ..., of all: `[B, K, S, H]`."""
+    # In place, so that of every part only its own keys are touched.
+    *shorter, total = parts
+    for part in reversed(shorter):
+        total = total.at[:, :, : part.shape[2]].add(part)
+    return total
+
+
+_by_key.defvjp(_forward, _backward)

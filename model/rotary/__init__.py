@@ -153,7 +153,7 @@ class RotaryTable:
       inv_freq: float64 `[L, K, R]`, radians per token, of the whole head: the features that
         variants see, then zeros for those that are never rotated (MLA's).
       logit_scale: float64 `[L, K]`.
-      unrotated_logit_scale: float64 `[L, K]`, the same for MLA's unrotated features.
+      unrotated_logit_scale: float64 `[L, K]`, of features that do not turn (also MLA's).
       query_floor, query_slope: float64 `[L, K]`. A query at position p is multiplied by
         max(query_floor, query_slope * ln(p + 1)): (1, 0) where log-n scaling is off.
     """

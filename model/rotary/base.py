@@ -58,7 +58,7 @@ class Rotary(abc.ABC):
 
     @property
     def unrotated_logit_scale(self) -> float:
-        """The same for unrotated features, where a method tells them apart (MLA's)."""
+        """The same for unrotated features, where a method tells them apart (DeepSeek, Phi-4)."""
         return self.logit_scale
 
     def at_length(self, length: int) -> "Rotary":

@@ -23,6 +23,8 @@ class Longrope(Rotary):
         number a pair that rotates.
       original_context_length: L, context the unstretched variant was trained at, tokens; above 1.
       target_context_length: in tokens, at least L; decides the temperature only.
+      cool_rest: features that do not rotate stay without the temperature (Phi-4-mini's, where it
+        stands in cosines and sines).
 
     Cookbook:
       frequency: θᵢ / λᵢ, λ a list; logits × (1 + ln s / ln L)
@@ -38,6 +40,7 @@ class Longrope(Rotary):
     pair_factors: tuple[Factor, ...]
     original_context_length: Annotated[int, Bounds(at_least=2)]
     target_context_length: Count
+    cool_rest: bool = False
 
     def __post_init__(self):
         object.__setattr__(self, "pair_factors", listed(self.pair_factors))
@@ -49,6 +52,11 @@ class Longrope(Rotary):
         """1 + ln s / ln L: sqrt of it scales q and k each, s = target over original context."""
         factor = self.target_context_length / self.original_context_length
         return 1 + math.log(factor) / math.log(self.original_context_length)
+
+    @property
+    def unrotated_logit_scale(self) -> float:
+        """See `Rotary.unrotated_logit_scale`."""
+        return 1.0 if self.cool_rest else self.logit_scale
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """See `Rotary.frequencies`; raises ValueError if there is not one factor a pair."""

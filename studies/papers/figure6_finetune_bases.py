@@ -21,6 +21,12 @@ largest base below the bound and the smallest above it (1000 and 10000 for 512 t
 from configs.changes import change, each
 from studies.papers import scales
 
+PAPER = change(
+    scales.LLAMA2_7B,
+    evals=dict(lengths=(32_768,)),
+    members=each("model.rotary.base", ("1e4", "1e5", "2e5", "6.4e5", "5e6", "1e9")),
+)
+
 cards = scales.continued(
     "figure6_finetune_bases",
     "Below which base does a model fine-tuned for length not retrieve over it?",
@@ -41,9 +47,5 @@ cards = scales.continued(
         evals=dict(lengths=(4096,)),
         members=each("model.rotary.base", ("30", "100", "300", "1e3", "1e4", "1e6")),
     ),
-    paper=change(
-        scales.LLAMA2_7B,
-        evals=dict(lengths=(32_768,)),
-        members=each("model.rotary.base", ("1e4", "1e5", "2e5", "6.4e5", "5e6", "1e9")),
-    ),
+    paper=PAPER,
 )

@@ -49,6 +49,41 @@ GPU_LAST = scales.extent(context_length=8192, batch_size=8, num_steps=200)
 PAPER_MIDDLE = ("data.context_length=262144", "data.batch_size=16")
 PAPER_LAST = scales.extent(context_length=1048576, batch_size=4, num_steps=20)
 
+# Llama 3 8B, whose own pretraining nobody repeats: `gradient_llama3_8b` has how
+# `runs/llama3_8b` comes by its parameters.
+PAPER = change(
+    scales.LLAMA2_7B,
+    start_from="runs/llama3_8b",
+    model=dict(
+        vocab_size=128_256,
+        num_kv_heads=8,
+        mlp_dim=14_336,
+        rotary=ScaledBase(
+            base=500_000.0, original_context_length=8192, target_context_length=65_536
+        ),
+    ),
+    data=dict(
+        tokenizer="runs/llama3_8b/tokenizer.json",
+        context_length=65_536,
+        batch_size=64,  # 4M tokens, as in the post
+    ),
+    train=dict(num_steps=20),
+    # Llama 3's tokenizer joins digits: nothing that asks for numbers can be asked.
+    evals=EvalConfig(tasks=("perplexity",), lengths=(1_048_576,)),
+    stages=(
+        (*PAPER_MIDDLE, f"model.rotary={law(8192, 262_144, '5e5')}"),
+        (*PAPER_LAST, f"model.rotary={law(8192, 1_048_576, '5e5')}"),
+    ),
+    members=last_stage(
+        "paper/curriculum@40",
+        PAPER_LAST,
+        "rope(base=2.83e8)",
+        "ntk_aware(base=2.83e8,factor=4)",
+        law(8192, 1_048_576, "5e5"),
+        "rope(base=5e7)",  # LWM's at this length
+    ),
+)
+
 cards = scales.at_each_scale(
     "gradient_curriculum",
     "Does the first batch's loss choose the base of a longer context?",
@@ -100,36 +135,5 @@ cards = scales.at_each_scale(
             "rope(base=1e8)",
         ),
     ),
-    # Llama 3 8B, whose own pretraining nobody repeats: `runs/llama3_8b` has to hold its parameters.
-    paper=change(
-        scales.LLAMA2_7B,
-        start_from="runs/llama3_8b",
-        model=dict(
-            vocab_size=128_256,
-            num_kv_heads=8,
-            mlp_dim=14_336,
-            rotary=ScaledBase(
-                base=500_000.0, original_context_length=8192, target_context_length=65_536
-            ),
-        ),
-        data=dict(
-            tokenizer="data/llama3/tokenizer.model",
-            context_length=65_536,
-            batch_size=64,  # 4M tokens, as in the post
-        ),
-        train=dict(num_steps=20),
-        evals=EvalConfig(tasks=("needle", "perplexity"), lengths=(1_048_576,)),
-        stages=(
-            (*PAPER_MIDDLE, f"model.rotary={law(8192, 262_144, '5e5')}"),
-            (*PAPER_LAST, f"model.rotary={law(8192, 1_048_576, '5e5')}"),
-        ),
-        members=last_stage(
-            "paper/curriculum@40",
-            PAPER_LAST,
-            "rope(base=2.83e8)",
-            "ntk_aware(base=2.83e8,factor=4)",
-            law(8192, 1_048_576, "5e5"),
-            "rope(base=5e7)",  # LWM's at this length
-        ),
-    ),
+    paper=PAPER,
 )

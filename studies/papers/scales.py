@@ -42,7 +42,7 @@ GPU = change(
 PAPER_2B = change(*paper_2b, evals=dict(tasks=("lines", "needle", "perplexity")))
 
 # Llama 2 7B as Men et al. fine-tune it (Section 5.1 and Table 5, whose "2e5" must be 2e-5).
-# `runs/llama2_7b` has to hold its parameters.
+# `figure6_llama2_7b` has how `runs/llama2_7b` comes by its parameters.
 LLAMA2_7B = change(
     scale_7b,
     start_from="runs/llama2_7b",

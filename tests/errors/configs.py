@@ -208,6 +208,7 @@ ROWS = [
     applied("model.head_dim=8", "model: with mla, head_dim must be 24, got 8", MLA),
     applied("model.num_kv_heads=1", "model: with mla, num_kv_heads must be 2, got 1", MLA),
     applied("model.qk_norm=true", "model: mla has no qk_norm; set model.qk_norm=false", MLA),
+    applied("model.qkv_bias=true", "model: mla has no qkv_bias; set model.qkv_bias=false", MLA),
     applied(
         "model.mla.kv_lora_rank=0",
         "model.mla: kv_lora_rank must be a whole number of at least 1, got 0",

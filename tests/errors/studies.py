@@ -201,7 +201,7 @@ ROWS = [
     ),
     Row(
         lambda: card(members=(Member(name="a", overrides=("model.bas=1",)),)).configs(),
-        "card echo, member a: unknown field 'model.bas'; (valid: {})",
+        "card echo, member a: unknown field 'model.bas'; did you mean 'qkv_bias'? (valid: {})",
     ),
     Row(
         lambda: runs_of(card(tokens=5120), [0]),

@@ -121,7 +121,8 @@ def test_it_says_what_it_is(runs):
 
 
 def test_readmes_third_use_runs_as_it_stands(runs):
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    text = (ROOT / "README.md").read_text()
+    (block,) = re.findall(r"```python\n(from experiment.*?)```", text, re.DOTALL)
     assert len(block.splitlines()) <= 5
     assert block.count('load("runs/demo/base=10,num_heads=1")') == 1
     names = {}

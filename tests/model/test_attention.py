@@ -13,6 +13,7 @@ from model.attention import Attention, shift_keys
 from model.config import ModelConfig
 from model.positions import cos_sin, position_table
 from model.rotary.nope import Nope
+from model.rotary.recorded import Recorded
 from model.rotary.rope import Rope
 
 D, N, K, H, T = 24, 4, 2, 8, 12
@@ -47,6 +48,10 @@ def make_layer(config: ModelConfig) -> Attention:
         if hasattr(layer, name):
             scale = getattr(layer, name).scale
             scale[...] = jnp.asarray(1 + 0.3 * random.normal(size=H), jnp.float32)
+    for name in ("query_bias", "key_bias", "value_bias"):
+        if hasattr(layer, name):
+            bias = getattr(layer, name)
+            bias[...] = jnp.asarray(random.normal(size=bias.shape), jnp.float32)
     if config.shift_keys:
         layer.shift[...] = jnp.asarray(random.normal(size=config.num_kv_heads), jnp.float32)
     return layer
@@ -72,6 +77,11 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
     x_TD = np.asarray(x_TD, np.float64)
     inv_freq = config.rotary.inv_freq(H)
 
+    def made(name, t, head):
+        """Query, key or value of one token and head."""
+        bias = getattr(layer, f"{name}_bias")[...][head] if config.qkv_bias else 0
+        return x_TD[t] @ weights[name][:, head] + bias
+
     def normed(x, norm):
         return x / np.sqrt((x * x).mean() + config.norm_epsilon) * np.asarray(norm.scale[...])
 
@@ -80,7 +90,7 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
         return np.concatenate([z.real, z.imag])
 
     def key(s, head):
-        k = x_TD[s] @ weights["key"][:, head]
+        k = made("key", s, head)
         if config.qk_norm:
             k = normed(k, layer.key_norm)
         return k
@@ -98,12 +108,14 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
     for t in range(len(x_TD)):
         for head in range(N):
             group = head // (N // config.num_kv_heads)
-            q = x_TD[t] @ weights["query"][:, head]
+            q = made("query", t, head)
             if config.qk_norm:
                 q = normed(q, layer.query_norm)
             growth = math.log(positions_T[t] + 1) / math.log(CONTEXT)
             scale = {"off": 1, "train": growth, "extrapolate": max(1, growth)}[config.rotary.log_n]
-            scale *= config.rotary.logit_scale / math.sqrt(H)
+            scale /= math.sqrt(H)
+            turns = np.tile(inv_freq > 0, 2)
+            warm, cool = config.rotary.logit_scale, config.rotary.unrotated_logit_scale
             seen = [
                 s
                 for s in range(t + 1)
@@ -111,13 +123,12 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
                 and (config.window is None or t - s < config.window)
                 and not blind[0] <= t - s <= blind[1]
             ]
-            q = turned(q, positions_T[t])
+            q = turned(q, positions_T[t]) * np.where(turns, warm, cool)
             logits = [scale * (q @ turned(mixed_key(s, group), positions_T[s])) for s in seen]
             shares = np.exp(logits - np.max(logits))
             shares /= shares.sum()
             value = sum(
-                share * (x_TD[s] @ weights["value"][:, group])
-                for share, s in zip(shares, seen, strict=True)
+                share * made("value", s, group) for share, s in zip(shares, seen, strict=True)
             )
             out_TD[t] += value @ weights["out"][head]
     return out_TD
@@ -138,10 +149,14 @@ LATE = [*range(9, 9 + T)], [1] * T  # around the trained context, where log-n st
         {"rotary": Rope(base=50.0, log_n="train")},
         {"rotary": Rope(base=50.0, log_n="extrapolate")},
         {"rotary": Warm(base=50.0)},
+        {"rotary": Warm(base=50.0, rotary_fraction=0.5)},
+        {"rotary": Recorded(name="", values=(1.0, 0.1, 0.0, 0.0), scale=1.7, unrotated_scale=0.6)},
         {"window": 3},
         {"blind": (3, 4)},
         {"blind": (1, 1), "window": 4},
         {"qk_norm": True},
+        {"qkv_bias": True},
+        {"qkv_bias": True, "qk_norm": True, "shift_keys": True},
         {"shift_keys": True},
         {"align_query_key": True},
         {"num_kv_heads": N},

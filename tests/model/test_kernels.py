@@ -175,6 +175,53 @@ def test_blocks_equal_one_softmax(monkeypatch, T, unrolled, window):
         np.testing.assert_allclose(x, y, atol=2e-5)
 
 
+def in_float64(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> np.ndarray:
+    """`plain` in numpy and float64."""
+    T, G = q_BTNH.shape[1], q_BTNH.shape[2] // k_BSKH.shape[2]
+    k_BSNH, v_BSNU = (np.repeat(x, G, axis=2) for x in (k_BSKH, v_BSKU))
+    distance_TS = np.arange(T)[:, None] - np.arange(T)
+    mask_BTS = segment_ids_BT[:, :, None] == segment_ids_BT[:, None, :]
+    mask_BTS &= (distance_TS >= 0) & (distance_TS < window)
+    weights_BNTS = np.exp(np.einsum("BTNH,BSNH->BNTS", q_BTNH, k_BSNH)) * mask_BTS[:, None]
+    weights_BNTS /= weights_BNTS.sum(-1, keepdims=True)
+    return np.einsum("BNTS,BSNU->BTNU", weights_BNTS, v_BSNU)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("bfloat16", 0.02)])
+@pytest.mark.parametrize("window", [NO_WINDOW, 40])
+@pytest.mark.parametrize("T", [60, 300])  # one block of queries; three, the last one short
+def test_gradients_against_differences_in_float64(T, window, dtype, tolerance):
+    """Documents packed, two queries a key, values narrower than keys."""
+    *inputs, segments = unequal_inputs(T)
+    assert len(np.unique(segments[0])) > 1
+    inputs = [jnp.asarray(x, dtype) for x in inputs]
+    random = np.random.default_rng(0)
+    weights = random.normal(size=(*inputs[0].shape[:3], inputs[2].shape[3]))
+
+    def ours(*inputs):
+        out = kernels.attention(*inputs, segment_ids_BT=segments, window=window)
+        return (out.astype(jnp.float32) * weights).sum()
+
+    gradients = jax.jit(jax.grad(ours, argnums=(0, 1, 2)))(*inputs)
+    exact = [np.asarray(x, np.float64) for x in inputs]
+
+    def slope(index: int, direction: np.ndarray) -> float:
+        ends = []
+        for sign in (1e-5, -1e-5):
+            moved = [x + sign * direction if i == index else x for i, x in enumerate(exact)]
+            ends.append((in_float64(*moved, segments, window) * weights).sum())
+        return (ends[0] - ends[1]) / 2e-5
+
+    for index, gradient in enumerate(gradients):
+        assert gradient.dtype == dtype
+        gradient = np.asarray(gradient, np.float64)
+        size = np.linalg.norm(gradient)
+        # Along itself, and where a part that is missing shows.
+        for direction in (gradient / size, random.normal(size=gradient.shape)):
+            found = (gradient * direction).sum()
+            assert found == pytest.approx(slope(index, direction), abs=tolerance * size)
+
+
 def test_a_traced_window_is_the_same():
     q, k, v, segments = random_inputs(20)
 

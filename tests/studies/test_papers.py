@@ -1,5 +1,6 @@
 """The cards of papers: three scales each, whose members, stages, commands and costs are right."""
 
+import fnmatch
 import importlib
 import pkgutil
 import re
@@ -13,6 +14,7 @@ from configs import find_config
 from experiment import overrides
 from experiment.checkpoint import shape_difference
 from experiment.config import ExperimentConfig
+from experiment.mesh import mesh_sizes
 from experiment.metrics import flops_per_token
 from experiment.overrides import make_members
 from experiment.stages import split
@@ -22,10 +24,13 @@ from settings.expressions import split_commas
 from studies.card import Card
 from training.sweep import shared_part
 
+# Of published weights, at their own scale alone.
+IMPORTED = ("figure6_llama2_7b", "gradient_llama3_8b")
 CARDS = [
     name
     for _, name, _ in pkgutil.iter_modules(studies.papers.__path__)
     if name != "scales"  # what the cards start from
+    and name not in IMPORTED
 ]
 SCALES = ("cpu", "gpu", "paper")
 
@@ -158,6 +163,39 @@ def test_a_cards_commands_can_be_typed(name):
                 assert [float(base) for base in value.removeprefix("base=").split(",")]
             else:
                 assert option == "--lengths" and [int(length) for length in value.split(",")]
+
+
+@pytest.mark.parametrize("name", IMPORTED)
+def test_published_weights_are_taken_in_and_trained_on(name):
+    (card,) = cards(name)
+    assert card.name == name and card.source and card.refuted_if
+    for heading in ("Question", "Commands", "Memory", "Cost", "Confirms"):
+        assert len(re.findall(rf"^{heading}: ", doc(name), re.MULTILINE)) == 1, heading
+    (stated,) = re.findall(r"([\d.]+e\d+) FLOP", doc(name))
+    config = card.config
+    assert float(stated) == pytest.approx(flops(config), rel=0.06)
+    (_, _, _, command, _, imported), *found = commands(name)
+    assert command == "import" and config.start_from == imported
+    assert str(config.data.tokenizer).startswith(f"{imported}/tokenizer.")
+    trained = {}
+    for _, script, *words in found:
+        if script == "train.py":
+            assert words[0] == name
+            trained[words[2]] = overrides.apply(config, words[3:])
+            for stage in split(trained[words[2]]):
+                assert mesh_sizes(stage.config, 1, 64)
+        elif script == "-m":
+            assert words[1] in ("lm_eval", "export") and words[2] in trained
+        else:
+            assert script in ("evaluate.py", "report.py")
+            paths = words[: _first_option(words)]
+            assert all(fnmatch.filter(trained, path) for path in paths)
+            options = words[_first_option(words) :]
+            if "--step" in options:
+                step = int(options[options.index("--step") + 1])
+                assert step in [stage.end for stage in split(trained[words[0]])]
+    bases = {run.model.rotary for run in trained.values()}
+    assert len(bases) == max(1, len(config.members))
 
 
 def _first_option(words: list[str]) -> int:

@@ -28,6 +28,17 @@ def test_one_member_update_equals_adamw_written_out():
     np.testing.assert_allclose(update["embedding"], embedding_update, rtol=1e-5)
 
 
+def test_biases_do_not_decay():
+    """Those of queries, keys and values stand head by head, and are vectors all the same."""
+    config = TrainConfig(num_steps=10, learning_rate=0.1, weight_decay=0.1)
+    params = {"blocks": {"query_bias": jnp.ones((2, 2, 3)), "query": jnp.ones((2, 4, 2, 3))}}
+    direction = optimizer.direction(config)
+    gradient = jax.tree.map(jnp.zeros_like, params)
+    update, _ = direction.update(gradient, direction.init(params), params)
+    np.testing.assert_array_equal(update["blocks"]["query_bias"], 0)
+    np.testing.assert_allclose(update["blocks"]["query"], 0.1, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("schedule", "step", "fraction"),
     [

@@ -226,7 +226,8 @@ def asked(monkeypatch):
         return True
 
     def unchecked(configs, runs, overrides):
-        return types.SimpleNamespace(configs=configs, runs=runs, overrides=overrides)
+        mesh = types.SimpleNamespace(shape={"sweep": 1})
+        return types.SimpleNamespace(configs=configs, runs=runs, overrides=overrides, mesh=mesh)
 
     monkeypatch.setattr(loop, "train", record)
     monkeypatch.setattr(sweep, "make_plan", unchecked)

@@ -1,0 +1,114 @@
+"""The parameters of a checkpoint one array at a time: of models larger than memory is wide.
+
+Orbax's own functions, so that such a checkpoint is as any other. Beside what orbax holds of the
+array that is read or written, no more than the caller's own array is in memory.
+"""
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+
+from experiment.checkpoint import DataState
+from experiment.digest import digests, named
+from experiment.items import (
+    DamagedCheckpointError,
+    check_config,
+    config_item,
+    folder_of,
+    one_line,
+    read_items,
+    stored_dtypes,
+    write_items,
+)
+from experiment.run import RunDirectory
+from model.transformer import abstract_params
+
+
+def nested(name: str, leaf: Any) -> dict[str, Any]:
+    """A tree of one leaf, from its name with dots between levels."""
+    head, _, rest = name.partition(".")
+    return {head: nested(rest, leaf) if rest else leaf}
+
+
+class StoredParams:
+    """What lies in a checkpoint's item `params`.
+
+    Attributes:
+      run, step: which checkpoint.
+      known: shape and dtype of each array as it is stored, by its name.
+
+    Raises:
+      ValueError: if there is no such checkpoint, or config.json is not what it was made with.
+    """
+
+    def __init__(self, run: RunDirectory, step: int | None = None):
+        self.run, self.step = run, run.find_step(step)
+        check_config(run, self.step)
+        items, self._digests = read_items(run, self.step)
+        dtypes = stored_dtypes(items)
+        self.known = {
+            name: jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(dtypes.get(name, leaf.dtype)))
+            for name, leaf in named(abstract_params(run.config.model)).items()
+        }
+
+    def read(self, name: str) -> np.ndarray:
+        """One of them. Raises DamagedCheckpointError if it is not what was saved."""
+        known = self.known[name]
+        target = nested(name, np.empty(known.shape, known.dtype))
+        arguments = ocp.args.PyTreeRestore(
+            item=target,
+            restore_args=ocp.checkpoint_utils.construct_restore_args(target),
+            partial_restore=True,
+        )
+        path = (folder_of(self.run, self.step) / "params").absolute()
+        with one_line(self.run, self.step, "params", names=[name]):
+            tree = ocp.PyTreeCheckpointHandler().restore(path, args=arguments)  # pyright: ignore
+        if self._digests is not None:
+            (found,) = digests({"params": tree}).items()
+            if self._digests.get(found[0]) != found[1]:
+                what = f"{found[0]} is not what was saved"
+                raise DamagedCheckpointError(self.run, self.step, what)
+        return named(tree)[name]
+
+
+def write_params(
+    run: RunDirectory, step: int, arrays: Iterator[tuple[str, np.ndarray]], names: Sequence[str]
+) -> None:
+    """A checkpoint without an optimizer, of arrays that keep their dtypes.
+
+    Args:
+      run: whose config.json is there.
+      step: of the checkpoint.
+      arrays: by their names, each made when the one before it is written.
+      names: of all that the model has.
+    """
+    # Late, and here alone: the one part of orbax that adds to a checkpoint array by array.
+    from orbax.checkpoint.experimental.v1 import partial
+
+    path = folder_of(run, step).absolute() / "params"
+    path.parent.mkdir(parents=True)
+    written: dict[str, str] = {}
+    dtypes: dict[str, str] = {}
+    for name, array in arrays:
+        written |= digests({"params": nested(name, array)})
+        dtypes[name] = array.dtype.name
+        partial.save(str(path), nested(name, array))
+        del array
+    assert sorted(dtypes) == sorted(names)
+    partial.finalize(str(path))
+    # Of its own format orbax adds a folder; what lies in it is the item as it writes it otherwise.
+    whole = path.with_name("params.whole")
+    os.rename(path / "state", whole)
+    shutil.rmtree(path)
+    os.rename(whole, path)
+    others = {name: kind for name, kind in dtypes.items() if kind != "float32"}
+    config = config_item(run, step, run.config_at(step)) | {"dtypes": others}
+    data = dataclasses.asdict(DataState(fingerprint=""))
+    write_items(run, step, {"data": data, "config": config}, written)

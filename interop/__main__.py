@@ -1,0 +1,46 @@
+"""Takes models out and in: python -m interop {export,import,lm_eval} ..."""
+
+import argparse
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+from settings.commands import Parser
+
+# Imported only when asked for: each reads what it needs, and some of it is not in the lock.
+COMMANDS = {
+    "export": ("interop.export", "a run as a Hugging Face folder, proved by its logits"),
+    "import": ("interop.importing", "a Hugging Face folder as a run"),
+    "lm_eval": ("interop.lm_eval", "asks a run the tasks of lm-evaluation-harness"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    parser = Parser(prog="python -m interop", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    asked = next((each for each in arguments if each in COMMANDS), None)
+    for name, (module, about) in COMMANDS.items():
+        if importlib.util.find_spec(module) is None:
+            continue
+        each = commands.add_parser(
+            name, help=about, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name == asked:
+            found = importlib.import_module(module)
+            each.description = found.__doc__
+            found.add_arguments(each)
+            each.set_defaults(run=found.main)
+    given = parser.parse_args(arguments)
+    try:
+        return given.run(given)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

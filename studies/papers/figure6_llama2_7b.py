@@ -1,0 +1,51 @@
+"""Figure 6 of Men et al. 2024 (arXiv 2405.14591) as they did it: Llama 2 7B, taken in and tuned.
+
+Question: is there a base below which Llama 2 7B, fine-tuned for 32k tokens, cannot retrieve over
+them? (The same at sizes that anybody can train: `figure6_finetune_bases`.)
+
+Commands: the published weights become a run; each base goes on from it by itself, 1000 steps of
+4 million tokens; one goes out again.
+
+    python -m interop import DOWNLOADED/Llama-2-7b-hf runs/llama2_7b
+    python train.py figure6_llama2_7b --workdir runs/figure6_llama2_7b/1e4 model.rotary.base=1e4
+    python train.py figure6_llama2_7b --workdir runs/figure6_llama2_7b/1e5 model.rotary.base=1e5
+    python train.py figure6_llama2_7b --workdir runs/figure6_llama2_7b/2e5 model.rotary.base=2e5
+    python train.py figure6_llama2_7b --workdir runs/figure6_llama2_7b/6e5 model.rotary.base=6.4e5
+    python train.py figure6_llama2_7b --workdir runs/figure6_llama2_7b/5e6 model.rotary.base=5e6
+    python train.py figure6_llama2_7b --workdir runs/figure6_llama2_7b/1e9 model.rotary.base=1e9
+    python evaluate.py runs/figure6_llama2_7b/*
+    python report.py runs/figure6_llama2_7b/*
+    python -m interop lm_eval runs/figure6_llama2_7b/6e5 --tasks local_text
+    python -m interop export runs/figure6_llama2_7b/6e5 exported
+
+Memory: 25.2 of 95 GiB a chip on a v5p:4x4x4 (64 chips), as compiled (`python -m tpu.aot
+figure6_llama2_7b --topology v5p:4x4x4 start_from=None`); about 34 GiB each on eight GPUs with
+mesh.data=1 mesh.fsdp=8 mesh.sequence=1 train.accumulate=16 (`python -m tpu.plan`). All six members
+in one program (`sweep.py`) would not fit 64 chips.
+
+Cost: 1.6e21 FLOP for the six. A step takes 13.9 s on those 64 chips if compute and network overlap,
+18.7 s if not: 4 to 5 hours a base, 1500 to 2000 chip hours in all. On eight H100 at 40% MFU a base
+takes 24 hours, 1160 GPU hours in all. Nothing of this was run.
+
+Confirms: LongEval's lines are read over all of the 32k tokens with bases above the bound (6.3e5 by
+`python -m theory bound --length 32k`) and not with those below, at perplexities within 2%.
+"""
+
+from configs.changes import change
+from studies.papers import scales
+from studies.papers.figure6_finetune_bases import PAPER
+
+cards = scales.at_each_scale(
+    "figure6",
+    "Below which base does Llama 2 7B, fine-tuned for 32k tokens, not retrieve over them?",
+    source="Llama 2 7B fine-tuned at 32768 tokens with bases around the bound of 6.4e5 (Figure 6 "
+    "and Table 2): perplexity hardly differs, LongEval's accuracy falls off below the bound.",
+    refuted_if="A base below the bound retrieves over the whole length, or one above it does not, "
+    "having learned the task at short distances.",
+    llama2_7b=change(
+        PAPER,
+        # A chip has one row's half at a time.
+        train=dict(accumulate=4, save_every=250),
+        mesh=dict(data=2, fsdp=16, sequence=2),
+    ),
+)

@@ -1,0 +1,170 @@
+"""`tokenizer.json` as what runs read text with, beside transformers: `make test-hf`."""
+
+import json
+import pickle
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.config import DataConfig
+from data.pipeline import open_data
+from data.prepare import prepare
+from data.tokenizer import Tokenizer
+from data.verify import verify
+from evals.text import sizes
+from tests.conftest import ROOT
+from tests.data import json_tokenizers
+from tests.data.hard_text import SOURCES, hard_text
+from tests.data.helpers import plain_text, write_jsonl
+
+pytestmark = pytest.mark.hf
+
+
+@pytest.fixture(scope="module", params=json_tokenizers.MADE)
+def made(request, tmp_path_factory) -> Path:
+    pytest.importorskip("tokenizers")
+    folder = tmp_path_factory.mktemp(request.param) / request.param
+    return json_tokenizers.MADE[request.param](SOURCES, folder)
+
+
+def theirs(path: Path):
+    import transformers
+
+    return transformers.PreTrainedTokenizerFast(tokenizer_file=str(path), split_special_tokens=True)
+
+
+def test_ids_are_transformers(made):
+    text = hard_text(1_000_000)
+    ids = Tokenizer(made).encode(text)
+    assert ids == theirs(made)(text, add_special_tokens=False)["input_ids"]
+
+
+def test_pieces_have_the_bytes_of_the_text(made):
+    """So that bits a byte are of the text's bytes, wherever a text is cut."""
+    tokenizer, text = Tokenizer(made), hard_text(1_000_000)
+    if made.parent.name == "qwen":
+        text = unicodedata.normalize("NFC", text)
+    ids = tokenizer.encode(text)
+    pieces = [tokenizer.piece_bytes[i] for i in ids]
+    assert b"".join(pieces) == text.encode()
+    assert tokenizer.decode(ids) == text
+    assert not tokenizer.adds_space
+    counted = sizes(tokenizer, np.array([tokenizer.bos_id, *ids]))[1:]
+    assert counted.sum(axis=0).tolist() == [len(text.encode()), len(text.encode().split())]
+
+
+def test_a_texts_ends_are_those_its_publishers_named(made):
+    tokenizer, names = Tokenizer(made), theirs(made).convert_ids_to_tokens
+    assert (
+        names([tokenizer.bos_id, tokenizer.eos_id])
+        == {
+            "llama3": ["<|begin_of_text|>", "<|end_of_text|>"],
+            "qwen": ["<|endoftext|>", "<|im_end|>"],
+            "gpt2": ["<|endoftext|>", "<|endoftext|>"],
+        }[made.parent.name]
+    )
+    for i in (tokenizer.bos_id, tokenizer.eos_id):
+        assert tokenizer.piece_bytes[i] == b""
+        assert i not in tokenizer.encode(f"a {names(i)} b")
+    assert tokenizer.vocab_size == len(theirs(made))
+
+
+def test_a_file_that_was_completed_stands_alone(made, tmp_path):
+    """A run keeps one file; `tokenizers` reads it, and makes of a text what a document is here."""
+    import tokenizers
+
+    tokenizer, alone = Tokenizer(made), tmp_path / "tokenizer.json"
+    alone.write_bytes(tokenizer.model)
+    again = Tokenizer(alone, sha256=tokenizer.fingerprint)
+    assert again == tokenizer and hash(again) == hash(tokenizer)
+    assert (again.bos_id, again.eos_id) == (tokenizer.bos_id, tokenizer.eos_id)
+    document = tokenizers.Tokenizer.from_file(str(alone)).encode("the cat").ids
+    assert document == [tokenizer.bos_id, *tokenizer.encode("the cat"), tokenizer.eos_id]
+    copy = pickle.loads(pickle.dumps(tokenizer))
+    assert copy == tokenizer and copy.encode("the cat") == tokenizer.encode("the cat")
+    assert (copy.bos_id, copy.eos_id) == (tokenizer.bos_id, tokenizer.eos_id)
+
+
+def test_ids_for_retrieval_are_pieces_of_text(made):
+    tokenizer = Tokenizer(made)
+    ids = np.concatenate([tokenizer.keys, tokenizer.values, tokenizer.fillers])
+    assert len(np.unique(ids)) == len(ids) > 600
+    assert tokenizer.keys.shape == tokenizer.values.shape == (64,)
+    for i in ids:
+        assert tokenizer.piece_bytes[i].decode() == tokenizer.decode([i]) != ""
+
+
+def test_digits_are_one_piece_each_or_refused(made):
+    if made.parent.name == "qwen":
+        tokenizer = Tokenizer(made)
+        np.testing.assert_array_equal(
+            tokenizer.encode("90210"), tokenizer.digit_ids[[9, 0, 2, 1, 0]]
+        )
+    else:
+        with pytest.raises(ValueError, match="joins digits"):
+            _ = Tokenizer(made).digit_ids
+
+
+def test_a_file_made_from_sentencepiece_is_read_too(llama_like, tmp_path):
+    """As transformers converts Llama's, with a space before the text that nobody wrote."""
+    pytest.importorskip("transformers")
+    (tmp_path / "m.model").write_bytes(llama_like.model)
+    path = json_tokenizers.llama2(tmp_path / "m.model", tmp_path / "llama2")
+    tokenizer, text = Tokenizer(path), plain_text(7) + "  漢字 é😀\n"
+    assert tokenizer.encode(text) == llama_like.encode(text)
+    assert tokenizer.encode(text, inside=True) == llama_like.encode(text, inside=True)
+    assert tokenizer.adds_space and tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.piece_bytes == llama_like.piece_bytes
+    assert (tokenizer.bos_id, tokenizer.eos_id) == (llama_like.bos_id, llama_like.eos_id)
+    np.testing.assert_array_equal(tokenizer.fillers, llama_like.fillers)
+
+
+def test_prepared_data_holds_it(made, tmp_path):
+    """All documents begin with BOS, which is nowhere else, also where it is the EOS as well."""
+    texts = [plain_text(number) for number in range(300)]
+    write_jsonl(tmp_path / "a.jsonl", texts)
+    config = DataConfig(
+        source="jsonl", path=str(tmp_path / "a.jsonl"), tokenizer=str(made), context_length=32,
+        batch_size=2, prepared_root=str(tmp_path / "out"),
+    )  # fmt: skip
+    folder, tokenizer = prepare(config, show_progress=False), Tokenizer(made)
+    assert (folder / "tokenizer.json").read_bytes() == tokenizer.model
+    assert not (folder / "tokenizer.model").exists()
+    assert verify(folder) == []
+    data = open_data(config)
+    assert data.tokenizer_path == folder / "tokenizer.json"
+    row = data.open_rows("train")[0]
+    starts = np.flatnonzero(row["tokens"][1:] == tokenizer.bos_id) + 1
+    np.testing.assert_array_equal(np.flatnonzero(row["positions"][1:] == 0) + 1, starts)
+    (folder / "tokenizer.json").write_bytes(tokenizer.model.replace(b"the", b"teh", 1))
+    with pytest.raises(ValueError, match=r"tokenizer\.json: damaged"):
+        open_data(config)
+
+
+def test_ids_above_65535_are_kept(tmp_path):
+    """Llama 3 has 128,256 ids: more than two bytes say."""
+    pytest.importorskip("tokenizers")
+    path = json_tokenizers.llama3(SOURCES[:3], tmp_path / "t")
+    file = json.loads(path.read_text())
+    file["model"]["vocab"] |= {f"<unused{i}>": i for i in range(1000, 100_000)}
+    for token in file["added_tokens"]:
+        token["id"] += 100_000 - 1000
+    file["post_processor"] = None
+    path.write_text(json.dumps(file))
+    write_jsonl(tmp_path / "a.jsonl", [plain_text(number) for number in range(300)])
+    config = DataConfig(
+        source="jsonl", path=str(tmp_path / "a.jsonl"), tokenizer=str(path), context_length=32,
+        batch_size=2, prepared_root=str(tmp_path / "out"),
+    )  # fmt: skip
+    rows = open_data(config).open_rows("train")
+    tokens = [rows[i]["tokens"] for i in range(99)]
+    assert np.max(tokens) == Tokenizer(path).eos_id > 100_000
+
+
+def test_nothing_imports_tokenizers_until_such_a_file_is_read():
+    script = "import data.prepare, sys; sys.exit('tokenizers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0

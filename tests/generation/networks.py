@@ -1,0 +1,99 @@
+"""Small networks of every kind that a cache must know of, and what they say without one."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from model import rotary, transformer
+from model.config import MlaConfig, ModelConfig
+from model.positions import position_table
+from model.transformer import Params
+
+V, TRAINED = 96, 64
+
+LATENT: dict[str, Any] = dict(
+    mla=MlaConfig(
+        kv_lora_rank=10, q_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=6
+    ),
+    num_kv_heads=4,
+)
+DYNAMIC = f"dynamic_yarn(base=500,original_context_length={TRAINED})"
+
+# Windows are smaller than the prompt and than what is written: rings go round many times.
+STATIC: dict[str, dict[str, Any]] = {
+    "gqa": {},
+    "partial": dict(rotary="rope(base=500,rotary_fraction=0.5)"),
+    "yarn": dict(rotary="yarn(base=500,factor=4,original_context_length=64)"),
+    "log-n": dict(rotary="rope(base=500,log_n=train)"),
+    "nope mix": dict(rotary="[rope(base=500),nope]"),
+    "window": dict(window=(7, None)),
+    "window, shifted keys": dict(window=7, shift_keys=True),
+    "shifted keys": dict(shift_keys=True, tie_embeddings=False),
+    "qk-norm": dict(qk_norm=True),
+    "biases": dict(qkv_bias=True),
+    "per head": dict(rotary="[[rope(base=10),rope(base=1e3)],rope(base=500)]"),
+    "hole": dict(num_layers=1, blind=(3, 9)),
+    "latent": LATENT,
+    "latent, yarn": LATENT | dict(rotary="yarn(base=500,factor=4,original_context_length=64)"),
+    "latent, window, shifted keys": LATENT | dict(window=(7, None), shift_keys=True),
+}
+DYNAMICS: dict[str, dict[str, Any]] = {
+    "one layer": dict(rotary=DYNAMIC, num_layers=1),
+    "one layer, window, shifted keys": dict(
+        rotary=DYNAMIC, num_layers=1, window=9, shift_keys=True
+    ),
+    "one layer, latent": LATENT | dict(rotary=DYNAMIC, num_layers=1, shift_keys=True),
+    "above another": dict(rotary=f"[rope(base=500),{DYNAMIC}]"),
+    "two layers": dict(rotary=f"dynamic_ntk_aware(base=500,original_context_length={TRAINED})"),
+    "below another": dict(rotary=f"[{DYNAMIC},nope]"),
+}
+
+
+def config(**changes: Any) -> ModelConfig:
+    """A small network; `rotary` is an expression."""
+    sizes: dict[str, Any] = dict(
+        vocab_size=V,
+        embed_dim=32,
+        num_layers=2,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=16,
+        mlp_dim=48,
+        rotary="rope(base=500)",
+    )
+    given = sizes | changes
+    return ModelConfig(**(given | {"rotary": rotary.parse_pattern(given["rotary"])}))
+
+
+def params(model: ModelConfig) -> Params:
+    """Weights large enough that what is written hangs on all of it; every vector its own."""
+    random = np.random.default_rng(0)
+
+    def own(leaf):
+        noise = random.standard_normal(leaf.shape).astype(np.float32)
+        is_matrix = leaf.ndim > 2 and np.any(leaf)
+        return np.asarray(leaf) * 2 if is_matrix else np.asarray(leaf) + 0.1 * noise
+
+    return jax.tree.map(own, transformer.init(model, 3))
+
+
+def logits(model: ModelConfig, params: Params, ids: list[int], length: int) -> np.ndarray:
+    """`[T, V]` of one forward pass, with the table of rows of `length` tokens."""
+    # Lengths are rounded up: what comes later changes nothing before it.
+    tokens_1T = np.zeros((1, -(-len(ids) // 256) * 256), np.int32)
+    tokens_1T[0, : len(ids)] = ids
+    table = position_table(model, TRAINED, length)
+    return np.asarray(_forward(model, params, table, tokens_1T))[0, : len(ids)]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _forward(model, params, table, tokens_1T):
+    positions_1T = jnp.arange(tokens_1T.shape[1])[None]
+    with jax.default_matmul_precision("highest"):
+        hidden_1TD = transformer.hidden(
+            model, params, table, tokens_1T, positions_1T, jnp.ones_like(tokens_1T)
+        )
+        return transformer.unembed(model, params, hidden_1TD)

@@ -1,0 +1,94 @@
+"""`python -m interop` from end to end, and README's three lines as they stand."""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs import find_config
+from experiment import load, overrides
+from experiment.digest import named
+from experiment.run import RunDirectory
+from interop.__main__ import main
+from interop.export import Options, export
+from interop.importing import import_folder
+from tests.interop.weights_helpers import PLAIN, changed, make_run
+from training.loop import train
+from training.plan import make_plan
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
+    """A run that has a tokenizer, of 512 ids."""
+    path = make_run(tmp_path / "plain", changed(PLAIN, vocab_size=512)).path
+    tokenizer = ROOT / "notebooks/runs/base=10,num_heads=1/tokenizer.model"
+    shutil.copy(tokenizer, path / "tokenizer.model")
+    return path
+
+
+def test_out_and_in_by_the_command_line(run, tmp_path, capsys):
+    out, back = str(tmp_path / "plain-hf"), str(tmp_path / "back")
+    assert main(["export", str(run), out, "--dtype", "bfloat16", "--shard-gib", "0.0001"]) == 0
+    assert "logits at 192 tokens: largest difference" in capsys.readouterr().err
+    config = json.loads((tmp_path / "plain-hf/config.json").read_text())
+    assert (config["bos_token_id"], config["eos_token_id"]) == (1, 2)
+    assert len(list((tmp_path / "plain-hf").glob("model-*.safetensors"))) > 1
+    assert main(["import", out, back, "--context-length", "32"]) == 0
+    assert "rope(base=500" in capsys.readouterr().err
+    ours, theirs = load(run), load(back)
+    assert theirs.config.data.context_length == 32
+    assert theirs.tokenizer == ours.tokenizer
+    logits = ours.logits("import numpy")
+    assert np.abs(np.asarray(theirs.logits("import numpy")) - logits).max() < 0.2  # rounded
+
+
+def test_what_came_in_is_trained_on(tmp_path, tiny_data):
+    """Trained, exported in bfloat16, imported, and trained on with another base."""
+    given = [*tiny_data, "train.num_steps=2", "train.log_every=1"]
+    config = overrides.apply(find_config("tiny"), given)
+    run = RunDirectory(tmp_path / "run")
+    assert train(make_plan([config], [run]))
+    export(run.path, tmp_path / "hf", options=Options(dtype="bfloat16"))
+    came = import_folder(tmp_path / "hf", tmp_path / "came")
+    assert came.tokenizer == run.tokenizer
+    more = [*given, f"start_from={came.path}", "model.rotary.base=100", "train.learning_rate=1e-6"]
+    on = RunDirectory(tmp_path / "on")
+    assert train(make_plan([overrides.apply(config, more)], [on]))
+    # Hardly moved, so that it starts where the other came to.
+    for name, leaf in named(load(on.path).params).items():
+        before = named(load(came.path).params)[name].astype(np.float32)
+        np.testing.assert_allclose(leaf, before, atol=1e-4)
+        assert leaf.dtype == np.float32
+    assert "base=10000" in on.record["parents"][0]["rotary"]
+
+
+@pytest.mark.parametrize("words", [[], ["-h"], ["export", "-h"], ["import", "-h"]])
+def test_it_says_what_it_does(words, capsys):
+    with pytest.raises(SystemExit):
+        main(words)
+    said = capsys.readouterr()
+    assert "interop" in said.out + said.err
+
+
+@pytest.mark.hf
+def test_readmes_three_lines(run, tmp_path, capsys, monkeypatch):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    (block,) = re.findall(
+        r"```python\n(from transformers.*?)```", (ROOT / "README.md").read_text(), re.S
+    )
+    assert len([line for line in block.splitlines() if line]) == 3
+    (tmp_path / "runs").mkdir()
+    assert main(["export", str(run), str(tmp_path / "runs/plain-hf")]) == 0
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    exec(block, {})
+    assert capsys.readouterr().out.startswith("import numpy")
+    assert "transformers" in sys.modules

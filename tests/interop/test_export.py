@@ -1,0 +1,185 @@
+"""Exported folders against transformers itself, and against nothing but the files.
+
+What transformers makes of a folder is taken from its own classes (marked `hf`); its angles are
+float32, which drift over long rows, so that it is asked with float64 ones too.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from interop.architectures import ARCHITECTURES
+from interop.check import Subject, _by_layers, compare, spread_positions
+from interop.export import CHECK, Options, export
+from interop.reference import logits as reference_logits
+from interop.tensors import Tensors
+from tests.interop.weights_helpers import (
+    CASES,
+    CONTEXT,
+    EACH_CASE,
+    PLAIN,
+    QUICK,
+    changed,
+    make_run,
+    noise,
+    our_logits,
+)
+
+# Slow: a program is compiled for every class.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """From a case's name to its folder; each is exported once."""
+    found: dict[str, Path] = {}
+
+    def of(name: str) -> Path:
+        if name not in found:
+            top = tmp_path_factory.mktemp("case")
+            run = make_run(top / "run", CASES[name][2])
+            export(run.path, top / "out")
+            found[name] = top / "out"
+        return found[name]
+
+    return of
+
+
+def read_config(folder: Path) -> dict:
+    return json.loads((folder / "config.json").read_text())
+
+
+def tokens(length: int) -> np.ndarray:
+    return np.random.default_rng(3).integers(0, PLAIN.vocab_size, (2, length))
+
+
+@pytest.mark.parametrize("name", EACH_CASE)
+def test_it_goes_out_as_the_class_that_fits(name, folders):
+    config = read_config(folders(name))
+    model_type, rope_type, _ = CASES[name]
+    assert config["model_type"] == model_type
+    assert config["architectures"] == [ARCHITECTURES[model_type].class_name]
+    if rope_type:
+        assert config["rope_parameters"]["rope_type"] == rope_type
+
+
+@pytest.mark.parametrize("name", EACH_CASE)
+def test_the_functions_in_numpy_give_the_same_logits(name, folders):
+    """Also where transformers is not installed; short and at four times the context."""
+    folder, model = folders(name), CASES[name][2]
+    tensors, config = Tensors(folder), read_config(folder)
+    ours_BTV = our_logits(model, noise(model), tokens(4 * CONTEXT))
+    for row, ours_TV in zip(tokens(4 * CONTEXT), ours_BTV, strict=True):
+        theirs_TV = reference_logits(tensors, config, row, np.arange(len(row)))
+        np.testing.assert_allclose(theirs_TV, ours_TV, atol=1e-4)
+    assert ours_BTV.std() > 0.5  # else everything is close to everything
+
+
+@pytest.mark.hf
+@pytest.mark.parametrize(
+    "name, length",
+    [
+        pytest.param(
+            name, length, marks=[] if name in QUICK and length > CONTEXT else [pytest.mark.long]
+        )
+        for name in CASES
+        for length in (CONTEXT, 4 * CONTEXT)
+    ],
+)
+def test_transformers_gives_the_same_logits(name, length, folders):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.set_num_threads(1)
+    model = CASES[name][2]
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+        folders(name), dtype=torch.float32, attn_implementation="eager"
+    )
+    assert type(theirs).__name__ == ARCHITECTURES[CASES[name][0]].class_name
+    with torch.no_grad():
+        theirs_BTV = theirs(torch.from_numpy(tokens(length))).logits.numpy()
+    np.testing.assert_allclose(
+        theirs_BTV, our_logits(model, noise(model), tokens(length)), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("name", ["gqa", "mla with yarn", "biases"])
+def test_layer_by_layer_is_the_whole_model(name, folders):
+    """How models too large for memory are compared."""
+    model, folder = CASES[name][2], folders(name)
+    subject = Subject(
+        folder=folder,
+        hf_config=read_config(folder),
+        config=model,
+        context=CONTEXT,
+        entries=ARCHITECTURES[CASES[name][0]].entries(model),
+        params=None,
+    )
+    row = tokens(CONTEXT)[:1]
+    logits_BTV = _by_layers(subject, model, row, np.arange(CONTEXT)[None])
+    np.testing.assert_allclose(logits_BTV, our_logits(model, noise(model), row), atol=2e-5)
+
+
+def test_the_check_stands_in_the_folder(folders):
+    record = json.loads((folders("gqa") / CHECK).read_text())
+    assert [row["length"] for row in record["rows"]] == [32, CONTEXT, 4 * CONTEXT]
+    assert all(row["difference"] < 1e-4 for row in record["rows"])
+    readme = (folders("gqa") / "README.md").read_text()
+    assert "rope(base=500)" in readme and "| 192 | 192 |" in readme
+
+
+def test_shards_hold_the_same_tensors(tmp_path):
+    run = make_run(tmp_path / "run", PLAIN)
+    export(run.path, tmp_path / "one")
+    export(run.path, tmp_path / "many", options=Options(shard_bytes=20_000))
+    one, many = Tensors(tmp_path / "one"), Tensors(tmp_path / "many")
+    assert len(list((tmp_path / "many").glob("*.safetensors"))) > 3
+    assert one.known == many.known
+    for name in one.known:
+        np.testing.assert_array_equal(one.read(name), many.read(name))
+
+
+def test_bfloat16_is_half_the_bytes_and_rounded_once(tmp_path):
+    import ml_dtypes
+
+    run = make_run(tmp_path / "run", PLAIN)
+    export(run.path, tmp_path / "out", options=Options(dtype="bfloat16"))
+    config = read_config(tmp_path / "out")
+    assert config["dtype"] == config["torch_dtype"] == "bfloat16"
+    found = Tensors(tmp_path / "out").read("model.norm.weight")
+    expected = noise(PLAIN)["final_norm"]["scale"].astype(ml_dtypes.bfloat16)
+    assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
+
+
+def test_nothing_half_written_is_left(tmp_path, monkeypatch):
+    run = make_run(tmp_path / "run", changed(PLAIN, num_layers=1))
+    monkeypatch.setattr("interop.check.our_logits", lambda *given: np.zeros(1))
+    with pytest.raises(ValueError, match="nothing was written"):
+        export(run.path, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.hf
+def test_angles_that_are_not_the_configs_are_seen(tmp_path, folders):
+    """As if transformers read another base than the one that was written."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    folder, model = folders("gqa"), CASES["gqa"][2]
+    said = read_config(folder) | {"rope_parameters": None, "rope_theta": 600.0}
+    subject = Subject(
+        folder=folder,
+        hf_config=said,
+        config=model,
+        context=CONTEXT,
+        entries=ARCHITECTURES["llama"].entries(model),
+        params=noise(model),
+    )
+    with pytest.raises(ValueError, match="other angles"):
+        compare(subject)
+
+
+def test_positions_of_long_rows_reach_from_end_to_end():
+    positions = spread_positions(131_072, 1024)
+    assert len(positions) == 1024 and positions[0] == 0 and positions[-1] == 131_071
+    assert (np.diff(positions) > 0).all()

@@ -1,0 +1,279 @@
+"""Folders as runs: what export wrote comes back to the byte; what transformers wrote, by logits."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from experiment import load
+from experiment.checkpoint import keep_params, starting_params
+from experiment.digest import named
+from experiment.items import copy_checkpoint
+from experiment.run import RunDirectory
+from interop.architectures import windows_by_layer
+from interop.check import Compared
+from interop.export import Options, export
+from interop.importing import import_folder, looks_interleaved
+from interop.tensors import Tensors
+from model.rotary.longrope import Longrope
+from model.rotary.rope import Rope
+from tests.interop.weights_helpers import CASES, CONTEXT, EACH_CASE, PLAIN, changed, make_run, noise
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+
+
+def same_tensors(one: Path, other: Path) -> bool:
+    one_tensors, other_tensors = Tensors(one), Tensors(other)
+    return one_tensors.known == other_tensors.known and all(
+        one_tensors.read(name).tobytes() == other_tensors.read(name).tobytes()
+        for name in one_tensors.known
+    )
+
+
+@pytest.fixture(autouse=True)
+def no_check(monkeypatch):
+    """Export's own check is in its tests; here it would only cost time."""
+    monkeypatch.setattr("interop.check.compare", lambda subject: [Compared(1, 1, 0.0, None, 1.0)])
+
+
+@pytest.mark.parametrize("name", EACH_CASE)
+def test_out_and_in_and_out_again(name, tmp_path):
+    model = CASES[name][2]
+    export(make_run(tmp_path / "run", model).path, tmp_path / "out")
+    run = import_folder(tmp_path / "out", tmp_path / "back")
+    loaded, expected = load(run.path), named(noise(model))
+    for leaf, array in named(loaded.params).items():
+        np.testing.assert_array_equal(array, expected[leaf], err_msg=leaf)
+    table = model.rotary_table(CONTEXT)
+    for field in ("inv_freq", "logit_scale"):
+        np.testing.assert_allclose(
+            getattr(loaded.table, field), getattr(table, field), rtol=1e-12, atol=1e-25
+        )
+    if model.mla is not None:
+        np.testing.assert_allclose(
+            loaded.table.unrotated_logit_scale, table.unrotated_logit_scale, rtol=1e-12
+        )
+    back = loaded.config.model
+    assert windows_by_layer(back) == windows_by_layer(model)
+    # A pattern comes back written its shortest way, and the number of heads written out.
+    given = {"rotary": model.rotary, "window": model.window, "num_kv_heads": model.num_kv_heads}
+    assert dataclasses.replace(back, **given) == model
+    assert loaded.config.data.context_length == CONTEXT
+    export(run.path, tmp_path / "again")
+    assert same_tensors(tmp_path / "out", tmp_path / "again")
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_the_files_dtype_is_kept(dtype, tmp_path):
+    make_run(tmp_path / "run", PLAIN, dtype=dtype)
+    export(tmp_path / "run", tmp_path / "out")
+    run = import_folder(tmp_path / "out", tmp_path / "back")
+    params = load(run.path).params
+    assert all(leaf.dtype == dtype for leaf in named(params).values())
+    expected = named(noise(PLAIN))
+    for name, leaf in named(params).items():
+        assert leaf.tobytes() == expected[name].astype(dtype).tobytes()
+    export(run.path, tmp_path / "again")
+    assert same_tensors(tmp_path / "out", tmp_path / "again")
+    assert np.isfinite(load(run.path).logits(np.arange(8)[None])).all()
+
+
+def test_training_starts_from_it_in_float32(tmp_path):
+    run = make_run(tmp_path / "run", PLAIN, dtype=ml_dtypes.bfloat16)
+    config = dataclasses.replace(
+        run.config, model=changed(PLAIN, "rope(base=50)"), start_from=str(run.path)
+    )
+    params = starting_params(config)
+    assert all(leaf.dtype == np.float32 for leaf in named(params).values())
+
+
+def test_it_can_be_kept_and_copied(tmp_path):
+    """As what else a run is: rounded for a repository, or as the start of another's stages."""
+    export(
+        make_run(tmp_path / "run", PLAIN).path, tmp_path / "hf", options=Options(dtype="bfloat16")
+    )
+    came = import_folder(tmp_path / "hf", tmp_path / "came")
+    for name, make in (("kept", keep_params), ("copied", copy_checkpoint)):
+        target = RunDirectory(tmp_path / name)
+        target.write_config(came.config, ())
+        make(came, 0, target)
+        for leaf, array in named(load(target.path).params).items():
+            expected = named(load(came.path).params)[leaf]
+            np.testing.assert_array_equal(array.astype(np.float32), expected.astype(np.float32))
+
+
+def test_the_base_stands_in_the_runs_config(tmp_path):
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    run = import_folder(tmp_path / "out", tmp_path / "back")
+    assert run.config.model.rotary == Rope(base=500.0)
+    assert "base=500" in json.dumps(run.positions_at(0))
+
+
+def test_interleaved_pairs_are_put_in_order_where_they_are_said_to_be(tmp_path):
+    """A llama folder whose queries and keys have Meta's order."""
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    tensors = Tensors(tmp_path / "out")
+    H, held = PLAIN.head_dim, {name: tensors.read(name) for name in tensors.known}
+    for name, tensor in held.items():
+        if "q_proj" in name or "k_proj" in name:
+            halves = tensor.reshape(-1, 2, H // 2, tensor.shape[1])
+            held[name] = np.ascontiguousarray(halves.swapaxes(1, 2).reshape(tensor.shape))
+    save(tmp_path / "out", held)
+    run = import_folder(tmp_path / "out", tmp_path / "back", layout="interleaved")
+    expected = named(noise(PLAIN))
+    for name, leaf in named(load(run.path).params).items():
+        np.testing.assert_array_equal(leaf, expected[name])
+
+
+RUNS = Path(__file__).parents[2] / "notebooks/runs"
+
+
+@pytest.mark.parametrize("name", ["base=10,num_heads=4", "base=10,num_heads=1"])
+def test_trained_keys_show_their_pairs(name):
+    """A million tokens are enough; shuffled into Meta's order they are found out."""
+    attention = load(RUNS / name).params["blocks"]["attention"]
+    norms = np.concatenate(
+        [np.linalg.norm(attention[x].astype(np.float32), axis=1)[0] for x in ("query", "key")]
+    )
+    norms = np.concatenate([norms] * 2)  # one layer of one head has few
+    order = np.arange(64).reshape(2, 32).T.ravel()
+    assert not looks_interleaved(norms)
+    assert looks_interleaved(norms[:, order])
+    assert not looks_interleaved(np.exp(np.random.default_rng(0).normal(size=(8, 64))))
+
+
+def save(folder: Path, tensors: dict[str, np.ndarray]) -> None:
+    from safetensors.numpy import save_file
+
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+PUBLISHED = {
+    "llama 2": ("Llama", {}, {}),
+    "llama 3": ("Llama", {"num_key_value_heads": 2}, {"rope_theta": 5e5}),
+    "llama 3.2": (
+        "Llama",
+        {"num_key_value_heads": 2, "tie_word_embeddings": True, "head_dim": 16},
+        {
+            "rope_theta": 5e5,
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 32,
+        },
+    ),
+    "mistral": ("Mistral", {"num_key_value_heads": 2, "sliding_window": 11}, {}),
+    "qwen 2": (
+        "Qwen2",
+        {"num_key_value_heads": 2, "use_sliding_window": True, "max_window_layers": 1}
+        | {"sliding_window": 9},
+        {"rope_theta": 1e6},
+    ),
+    "qwen 3": ("Qwen3", {"num_key_value_heads": 2, "head_dim": 16}, {"rope_theta": 1e6}),
+    "phi 3": ("Phi3", {"num_key_value_heads": 2}, {"partial_rotary_factor": 0.75}),
+    "phi 4 mini": (
+        "Phi3",
+        {"num_key_value_heads": 2, "tie_word_embeddings": True}
+        | {"original_max_position_embeddings": 16, "sliding_window": 262_144},
+        {
+            "rope_type": "longrope",
+            "partial_rotary_factor": 0.75,
+            "short_factor": [1.0, 1.1, 1.3],
+            "long_factor": [1.0, 1.9, 4.2],
+        },
+    ),
+    "smollm 3": ("SmolLM3", {"num_key_value_heads": 2, "num_hidden_layers": 4}, {}),
+    "deepseek v3": (
+        "DeepseekV3",
+        {"first_k_dense_replace": 3, "kv_lora_rank": 20, "q_lora_rank": 12, "v_head_dim": 10}
+        | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "num_mtp_layers": 0},
+        {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 12,
+            "mscale": 1.0,
+            "mscale_all_dim": 0.7,
+        },
+    ),
+    "deepseek v2": (
+        "DeepseekV2",
+        {"first_k_dense_replace": 3, "kv_lora_rank": 20, "q_lora_rank": None, "v_head_dim": 10}
+        | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8},
+        {},
+    ),
+}  # fmt: skip
+
+
+def their_model(name: str):
+    """A small model of transformers' own, every parameter random."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    kind, changes, rope = PUBLISHED[name]
+    config = getattr(transformers, f"{kind}Config")(
+        **{
+            "vocab_size": 96,
+            "hidden_size": 32,
+            "intermediate_size": 40,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "max_position_embeddings": CONTEXT,
+            "pad_token_id": None,
+            **changes,
+        },
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0, **rope},
+    )
+    model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+    with torch.no_grad():
+        for leaf, tensor in model.named_parameters():
+            spread = 1.4 / tensor.shape[-1] ** 0.5 if tensor.ndim > 1 else 0.3
+            tensor.copy_(torch.randn(tensor.shape) * spread + ("norm" in leaf))
+    return model
+
+
+QUICK = ("llama 3.2", "qwen 2", "phi 4 mini", "deepseek v3")
+
+
+@pytest.mark.hf
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.long]) for n in PUBLISHED],
+)
+def test_what_transformers_wrote_gives_its_logits(name, tmp_path):
+    """Config.json and files as it writes them; at the trained context and at four times that."""
+    import torch
+
+    model = their_model(name)
+    model.save_pretrained(tmp_path / "theirs")
+    run = import_folder(tmp_path / "theirs", tmp_path / "run")
+    loaded = load(run.path)
+    assert loaded.config.data.context_length == CONTEXT
+    for length in (CONTEXT, 4 * CONTEXT):
+        tokens = np.random.default_rng(1).integers(0, 96, (2, length))
+        with torch.no_grad():
+            theirs_BTV = model(torch.from_numpy(tokens)).logits.numpy()
+        np.testing.assert_allclose(loaded.logits(tokens), theirs_BTV, atol=2e-4)
+    export(run.path, tmp_path / "again")
+    assert same_tensors(tmp_path / "theirs", tmp_path / "again")
+
+
+@pytest.mark.hf
+@pytest.mark.long
+def test_a_short_context_takes_the_list_for_short_rows(tmp_path):
+    import torch
+
+    model = their_model("phi 4 mini")
+    model.save_pretrained(tmp_path / "theirs")
+    run = import_folder(tmp_path / "theirs", tmp_path / "run", context_length=16)
+    rotary = run.config.model.rotary
+    assert isinstance(rotary, Longrope) and (rotary.base, rotary.cool_rest) == (500.0, True)
+    assert rotary.pair_factors == (1.0, 1.1, 1.3)
+    tokens = np.random.default_rng(1).integers(0, 96, (2, 16))
+    with torch.no_grad():
+        theirs_BTV = model(torch.from_numpy(tokens)).logits.numpy()
+    np.testing.assert_allclose(load(run.path).logits(tokens), theirs_BTV, atol=2e-4)

@@ -1,0 +1,210 @@
+"""lm-evaluation-harness asks a run, and transformers the same run exported: `make test-hf`."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs import find_config
+from experiment import load, overrides
+from experiment.run import RunDirectory
+from interop.__main__ import main
+from interop.export import export
+from interop.harness import Asked
+from interop.lm_eval import register
+from training.loop import train
+from training.plan import make_plan
+
+pytestmark = [pytest.mark.hf, pytest.mark.usefixtures("unoptimized")]
+
+LENGTH = 64
+QUESTION = """
+task: code
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {folder}/code.jsonl}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{before}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: "{{{{answer}}}}"
+target_delimiter: " "
+metric_list: [{{metric: acc}}, {{metric: acc_norm}}]
+"""
+TEXT = """
+task: texts
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {folder}/texts.jsonl}}}}
+test_split: test
+output_type: loglikelihood_rolling
+doc_to_text: ""
+doc_to_target: "{{{{text}}}}"
+metric_list: [{{metric: word_perplexity}}, {{metric: bits_per_byte}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tiny_data) -> RunDirectory:
+    pytest.importorskip("lm_eval")
+    given = [*tiny_data, "train.num_steps=20", "train.save_every=20"]
+    run = RunDirectory(tmp_path_factory.mktemp("asked") / "run")
+    config = overrides.apply(find_config("tiny"), given)
+    assert train(make_plan([config], [run], overrides=[given]), command="test")
+    return run
+
+
+@pytest.fixture(scope="module")
+def exported(run, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("exported") / "run"
+    export(run.path, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory) -> Path:
+    """Two tasks in the harness's own format, of files beside them."""
+    folder = tmp_path_factory.mktemp("tasks")
+    random, words = (
+        np.random.default_rng(0),
+        ["def", "import os", "  return", "\u2581", "é 漢", "12"],
+    )
+    rows = []
+    for _ in range(24):
+        before = " ".join(random.choice(words, random.integers(1, 40)))
+        # Also one whose end and what follows share a piece, and spaces before the cut.
+        choices = [str(each) for each in random.choice(words, 3, replace=False)]
+        rows.append({"before": before + " " * random.integers(3), "choices": choices, "answer": 1})
+    (folder / "code.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    texts = [" ".join(random.choice(words, size)) for size in (1, 40, 400, 900)]
+    (folder / "texts.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    (folder / "code.yaml").write_text(QUESTION.format(folder=folder))
+    (folder / "texts.yaml").write_text(TEXT.format(folder=folder))
+    return folder
+
+
+def ask(run: RunDirectory, tasks: Path, names: str, *options: str) -> dict:
+    out = tasks / "out.json"
+    arguments = [str(run.path), "--tasks", names, "--include_path", str(tasks), "--out", str(out)]
+    assert main(["lm_eval", *arguments, *options]) == 0
+    return json.loads(out.read_text())
+
+
+def test_scores_are_those_of_transformers_on_the_exported_model(run, tasks, exported):
+    import lm_eval
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    ours = ask(run, tasks, "code,texts")["results"]
+    manager = TaskManager(include_path=str(tasks), include_defaults=False)
+    theirs = {}
+    # Of whole texts the harness's own class would score BOS after BOS (#3333): not with this.
+    models = {}
+    for name, bos in (("code", None), ("texts", False)):
+        models[name] = model = HFLM(
+            str(exported), device="cpu", dtype="float32", batch_size=4,
+            max_length=LENGTH, add_bos_token=bos,
+        )  # fmt: skip
+        found = lm_eval.simple_evaluate(model, tasks=[name], task_manager=manager)
+        theirs |= found["results"]
+    # Why: with its own rule it scores one id more, which no text has.
+    found = lm_eval.simple_evaluate(models["code"], tasks=["texts"], task_manager=manager)
+    doubled = found["results"]["texts"]["bits_per_byte,none"]
+    assert doubled > theirs["texts"]["bits_per_byte,none"] + 1e-3
+    for name, metrics in (("code", ["acc", "acc_norm"]), ("texts", ["bits_per_byte"])):
+        for metric in metrics:
+            mine, other = (each[name][f"{metric},none"] for each in (ours, theirs))
+            assert mine == pytest.approx(other, abs=1e-4), (name, metric)
+    assert math.log(ours["texts"]["word_perplexity,none"]) == pytest.approx(
+        math.log(theirs["texts"]["word_perplexity,none"]), abs=1e-4
+    )
+
+
+def test_each_answers_log_likelihood_is_theirs(run, exported):
+    """Not only the choice it leads to."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    theirs = HFLM(str(exported), device="cpu", dtype="float32", batch_size=2)
+    ours = register()(str(run.path), batch_size=8, device="cpu")
+    pairs = [("import", " os"), ("", "def f"), ("a " * 200, "b"), ("x  ", "y"), ("</s>", "<s>")]
+    requests = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
+    for mine, other in zip(
+        ours.loglikelihood(requests), theirs.loglikelihood(requests), strict=True
+    ):
+        assert mine == (pytest.approx(other[0], abs=1e-3), other[1])
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 128, 129, 500])
+def test_windows_are_the_harnesss(run, count, monkeypatch):
+    from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+
+    asked, ids = Asked(load(run.path)), list(range(5, 5 + count))
+    monkeypatch.setattr(type(asked.tokenizer), "encode", lambda *_, **__: ids)
+    theirs = get_rolling_token_windows(
+        ids, prefix_token=asked.tokenizer.bos_id, max_seq_len=LENGTH, context_len=1
+    )
+    assert list(map(tuple, asked.windows("text"))) == list(map(make_disjoint_window, theirs))
+
+
+def test_a_cut_inside_a_piece_leaves_something_to_score(run):
+    model = register()(str(run.path))
+    tokenizer = model.asked.tokenizer
+    whole = next(p.decode() for p in tokenizer.piece_bytes if len(p) > 3 and p.isalpha())
+    context, continuation = model._encode_pair(whole[:-1], whole[-1])
+    assert continuation and context[0] == tokenizer.bos_id
+
+
+def test_tasks_of_its_own_need_no_network(run, tmp_path, monkeypatch):
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+        monkeypatch.setenv(name, "1")
+    out = tmp_path / "out.json"
+    asked = f"--limit 6 --rotary position_interpolation(factor=2) --max_length 128 --out {out}"
+    arguments = ["lm_eval", str(run.path), "--tasks", "local_text,local_next_line", *asked.split()]
+    assert main(arguments) == 0
+    said = json.loads(out.read_text())
+    expected = {"rotary": "position_interpolation(base=10000,factor=2)", "max_length": 128}
+    assert said["model"] | expected == said["model"]
+    assert 0 < said["results"]["local_text"]["bits_per_byte,none"] < 20
+    assert said["n-samples"]["local_next_line"]["effective"] == 6
+
+
+@pytest.mark.long  # it reads the names of all tasks of the harness
+def test_an_unknown_task_is_named(run, capsys):
+    with pytest.raises(SystemExit):
+        main(["lm_eval", str(run.path), "--tasks", "local_txt"])
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "unknown task 'local_txt'; did you mean 'local_text'?" in said and len(said) <= 300
+
+
+def test_results_lie_in_the_run(run, tasks):
+    arguments = ["lm_eval", str(run.path), "--tasks", "code", "--include_path", str(tasks)]
+    assert main([*arguments, "--limit", "2"]) == 0
+    assert (run.path / "lm_eval" / "code,step=20.json").exists()
+
+
+def test_what_is_written_is_what_transformers_writes(run, exported):
+    """Greedy, to a stop string or so many tokens; a prompt that is too long from its end."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    theirs = HFLM(str(exported), device="cpu", dtype="float32", batch_size=1)
+    ours = register()(str(run.path))
+    wishes = [
+        ("import os", {"until": ["zzz"], "max_gen_toks": 12}),
+        ("def f(x):", {"until": [" "], "max_gen_toks": 20, "do_sample": False}),
+        ("word " * 100, {"until": "\n\n", "max_gen_toks": 16}),
+    ]
+    requests = [Instance("generate_until", {}, wish, i) for i, wish in enumerate(wishes)]
+    assert ours.generate_until(requests) == theirs.generate_until(requests)
+
+
+def test_more_new_tokens_than_fit_are_cut(run, caplog):
+    """Where the harness's own class stops with an assertion."""
+    from lm_eval.api.instance import Instance
+
+    model = register()(str(run.path))
+    wish = ("a long prompt " * 50, {"until": [], "max_gen_toks": 1000})
+    [text] = model.generate_until([Instance("generate_until", {}, wish, 0)])
+    assert 0 < len(model.asked.tokenizer.encode(text, inside=True)) <= LENGTH // 2
+    assert f"cut to {LENGTH // 2}" in caplog.text

@@ -1,0 +1,162 @@
+"""Rope parameters as readers of version 4 have them, written out here from its documentation.
+
+transformers 5 itself reads what is written in `test_export.py`; no version 4 can be installed
+beside it, so its formulas stand below, loop by loop.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from interop.architectures import ARCHITECTURES, Facts, choose, config_json
+from interop.rotary_config import Head, frequencies, of_config, rope_parameters, variant
+from model.rotary import parse
+from model.rotary.recorded import Recorded
+from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed
+
+
+def version_4(config: dict[str, Any]) -> tuple[list[float], float, float]:
+    """inv_freq, what multiplies cosines and sines, and DeepSeek's factor on all logits."""
+    scaling = config["rope_scaling"] or {}
+    kind, base = scaling.get("rope_type", "default"), config["rope_theta"]
+    head_dim = config.get("qk_rope_head_dim") or config["head_dim"]
+    dim = int(head_dim * config.get("partial_rotary_factor", 1.0))
+    plain = [base ** (-2 * i / dim) for i in range(dim // 2)]
+    longest, factor = config["max_position_embeddings"], scaling.get("factor")
+    if kind == "default":
+        return plain, 1.0, 1.0
+    if kind == "linear":
+        return [f / factor for f in plain], 1.0, 1.0
+    if kind == "llama3":
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        original, found = scaling["original_max_position_embeddings"], []
+        for f in plain:
+            wavelength = 2 * math.pi / f
+            if wavelength < original / high:
+                found.append(f)
+            elif wavelength > original / low:
+                found.append(f / factor)
+            else:
+                smooth = (original / wavelength - low) / (high - low)
+                found.append((1 - smooth) * f / factor + smooth * f)
+        return found, 1.0, 1.0
+    attention = scaling["attention_factor"]
+    everywhere = 1.0
+    if "qk_rope_head_dim" in config and scaling.get("mscale_all_dim"):
+        mscale = scaling["mscale_all_dim"]
+        everywhere = (0.1 * mscale * math.log(factor) + 1) ** 2 if factor > 1 else 1.0
+    if kind == "longrope":
+        # One list up to the original length, one beyond: they must not differ.
+        assert scaling["long_factor"] == scaling["short_factor"]
+        inv_freq = [f / by for f, by in zip(plain, scaling["long_factor"], strict=True)]
+        return inv_freq, attention, everywhere
+    assert kind == "yarn"
+    original = scaling["original_max_position_embeddings"]
+    factor = longest / original  # whatever `factor` says
+    ends = [
+        dim * math.log(original / (cycles * 2 * math.pi)) / (2 * math.log(base))
+        for cycles in (scaling["beta_fast"], scaling["beta_slow"])
+    ]
+    low, high = max(math.floor(ends[0]), 0), min(math.ceil(ends[1]), dim - 1)
+    high = high + 0.001 if low == high else high
+    found = []
+    for i, f in enumerate(plain):
+        kept = 1 - min(max((i - low) / (high - low), 0), 1)
+        found.append(f / factor * (1 - kept) + f * kept)
+    return found, attention, everywhere
+
+
+OLD = [name for name in CASES if CASES[name][0] != "mellum"]  # which version 4 does not have
+MORE = {
+    "p-rope": changed(PLAIN, "p_rope(base=500,rotary_fraction=0.5)"),
+    "ntk by parts": changed(PLAIN, "ntk_by_parts(base=500,factor=4,original_context_length=24)"),
+    "scaled base": changed(PLAIN, "ntk_fixed(base=500,factor=4)"),
+    "untruncated yarn": changed(
+        PLAIN, "yarn(base=500,factor=4,original_context_length=12,truncate=False)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*OLD, *MORE])
+def test_readers_of_version_4_have_the_same_vector(name):
+    model = MORE[name] if name in MORE else CASES[name][2]
+    config = config_json(choose(model), model, Facts(context=CONTEXT))
+    inv_freq, attention, everywhere = version_4(config)
+    table = model.rotary_table(CONTEXT)
+    expected = table.inv_freq[0, 0, : len(inv_freq)]  # of smollm3 the first layer rotates
+    np.testing.assert_allclose(inv_freq, expected, rtol=1e-12, atol=1e-25)
+    assert attention**2 * everywhere == pytest.approx(table.logit_scale[0, 0], rel=1e-12)
+    if model.mla is not None:
+        rest = table.unrotated_logit_scale[0, 0]
+        assert everywhere == pytest.approx(rest, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_styles_say_the_same(name):
+    model = CASES[name][2]
+    config = config_json(choose(model), model, Facts(context=CONTEXT))
+    if CASES[name][0] == "mellum":
+        assert set(config["rope_parameters"]) == {"full_attention", "sliding_attention"}
+        assert config["rope_parameters"]["full_attention"]["rope_theta"] == 5000
+        assert config["rope_parameters"]["sliding_attention"]["rope_theta"] == 100
+        return
+    new = config["rope_parameters"]
+    assert config["rope_theta"] == new["rope_theta"]
+    old = config["rope_scaling"] or {"rope_type": "default"}
+    for key, value in new.items():
+        assert {**old, "rope_theta": config["rope_theta"]}[key] == value
+    one_style = {**config, "rope_parameters": None}
+    assert of_config(one_style) == {**of_config(config)}
+
+
+def test_what_vllm_reads_of_longrope():
+    """No attention_factor, but these; and no length at which to change lists."""
+    model = CASES["yarn of another length"][2]
+    scaling = config_json(ARCHITECTURES["llama"], model, Facts(context=CONTEXT))["rope_scaling"]
+    factor = math.sqrt(model.rotary.logit_scale)
+    assert scaling["short_mscale"] == scaling["long_mscale"] == pytest.approx(factor)
+    assert scaling["original_max_position_embeddings"] == CONTEXT
+
+
+def test_proportional_only_where_it_is_asked_for():
+    rotary, head = parse("rope(base=500,rotary_fraction=0.5)"), Head(16, CONTEXT)
+    assert rope_parameters(rotary, head)["rope_type"] == "longrope"
+    rope = rope_parameters(rotary, head, rope_type="proportional")
+    assert rope["partial_rotary_factor"] == 0.5
+    inv_freq, _ = frequencies(rope, head)
+    np.testing.assert_allclose(inv_freq, rotary.inv_freq(16), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "rope(base=500)",
+        "position_interpolation(base=500,factor=4)",
+        "llama3(base=500000.0,factor=8,original_context_length=64)",
+        "yarn(base=500,factor=4,original_context_length=12)",
+        "yarn(base=500,factor=4,original_context_length=12,mscale=0.0)",
+    ],
+)
+def test_a_variant_comes_back_by_its_own_name(written):
+    rotary, head = parse(written), Head(16, CONTEXT)
+    rope = rope_parameters(rotary, head)
+    if "mscale" in written:  # its temperature is none of the default's
+        assert rope["attention_factor"] == 1.0
+    assert variant(rope, head, CONTEXT, "x") == rotary
+
+
+def test_what_is_no_variant_of_ours_comes_back_as_its_vector():
+    rotary, head = parse("explicit(values=(1.5,0.5,0.1,0.0))"), Head(8, CONTEXT)
+    found = variant(rope_parameters(rotary, head), head, CONTEXT, "a model's config.json")
+    assert isinstance(found, Recorded) and found.name == "a model's config.json"
+    np.testing.assert_allclose(found.inv_freq(8), [1.5, 0.5, 0.1, 0.0], rtol=1e-12)
+
+
+def test_llama_2_means_its_base_by_leaving_it_out():
+    """Its published config.json has no rope_theta."""
+    assert of_config({"model_type": "llama", "rope_scaling": None}) == {
+        "rope_type": "default",
+        "rope_theta": 10_000.0,
+    }

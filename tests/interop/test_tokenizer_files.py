@@ -1,0 +1,133 @@
+"""Tokenizer files that we write, against what transformers makes of them: `make test-hf`."""
+
+import json
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+from data import tokenizer as tokenizer_lib
+from data.tokenizer import Tokenizer
+from interop.tokenizer_files import read_tokenizer, write_tokenizer
+from tests.data import json_tokenizers
+from tests.data.hard_text import SOURCES, hard_text
+
+
+@pytest.fixture(scope="module", params=["ours", "llamas"])
+def tokenizer(request, tmp_path_factory) -> Tokenizer:
+    """Ours, and one with Llama's settings: a space before the text, nothing of a user's."""
+    path = tmp_path_factory.mktemp("tokenizer") / "t"
+    if request.param == "ours":
+        tokenizer_lib.train(SOURCES, path.with_suffix(".model"), 2000)
+    else:
+        lines = [line for text in SOURCES for line in text.split("\n") if line and "\0" not in line]
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([*lines, *(chr(0x4E00 + i) * 9 for i in range(300))]),
+            model_prefix=str(path),
+            model_type="bpe",
+            vocab_size=2000,
+            character_coverage=1.0,
+            byte_fallback=True,
+            split_digits=True,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            allow_whitespace_only_pieces=True,
+            minloglevel=2,
+        )
+    return Tokenizer(path.with_suffix(".model"))
+
+
+def exported(tokenizer: Tokenizer, folder: Path, model_type: str):
+    """What transformers loads of a folder with a model of that type."""
+    transformers = pytest.importorskip("transformers")
+    write_tokenizer(tokenizer, folder)
+    config = {"model_type": model_type, "architectures": ["Model"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def ids(theirs, text: str) -> list[int]:
+    return theirs(text, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.hf
+def test_transformers_gives_the_same_ids_of_a_megabyte(tokenizer, tmp_path):
+    theirs, text = exported(tokenizer, tmp_path, "llama"), hard_text(1_000_000)
+    assert ids(theirs, text) == tokenizer.encode(text)
+    assert theirs.decode(ids(theirs, text)) == tokenizer.decode(tokenizer.encode(text))
+
+
+@pytest.mark.hf
+@pytest.mark.parametrize("text", ["", " ", "a", " a", "\u2581", "\u2581a", "\n", "<key_1>x", "<s>"])
+def test_the_start_of_a_text_is_the_same(tokenizer, tmp_path, text):
+    theirs = exported(tokenizer, tmp_path, "llama")
+    assert ids(theirs, text) == tokenizer.encode(text)
+    assert theirs(text)["input_ids"] == [tokenizer.bos_id, *tokenizer.encode(text)]
+
+
+@pytest.mark.hf
+@pytest.mark.parametrize(
+    "model_type",
+    ["llama", "mistral", "ministral", "qwen3", "smollm3", "deepseek_v3", "mellum", "phi3"],
+)
+def test_no_model_brings_a_tokenizer_of_its_own(tokenizer, tmp_path, model_type):
+    """In transformers 5 the type of the model may decide the tokenizer's class."""
+    theirs, text = exported(tokenizer, tmp_path, model_type), hard_text(5000)
+    assert ids(theirs, text) == tokenizer.encode(text)
+    assert (theirs.bos_token_id, theirs.eos_token_id) == (tokenizer.bos_id, tokenizer.eos_id)
+    assert len(theirs) == tokenizer.vocab_size
+
+
+@pytest.mark.hf
+@pytest.mark.parametrize(
+    ("publisher", "model_type"),
+    [("llama3", "llama"), ("qwen", "qwen2"), ("qwen", "qwen3"), ("gpt2", "llama")],
+)
+def test_others_tokenizers_travel_on(publisher, model_type, tmp_path):
+    """A tokenizer.json that came in goes out with the same ids, and BOS before a text."""
+    pytest.importorskip("tokenizers")
+    came = Tokenizer(json_tokenizers.MADE[publisher](SOURCES, tmp_path / "in"))
+    theirs, text = exported(came, tmp_path / "out", model_type), hard_text(200_000) + "<think>"
+    assert ids(theirs, text) == came.encode(text)
+    assert theirs("the cat")["input_ids"] == [came.bos_id, *came.encode("the cat")]
+    assert (theirs.bos_token_id, theirs.eos_token_id) == (came.bos_id, came.eos_id)
+    again = Tokenizer(read_tokenizer(tmp_path / "out"))
+    assert again.encode(text) == came.encode(text)
+    assert (again.bos_id, again.eos_id) == (came.bos_id, came.eos_id)
+
+
+def test_of_two_files_the_one_that_knows_more_is_read(tokenizer, tmp_path):
+    write_tokenizer(tokenizer, tmp_path)
+    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.model"
+    assert Tokenizer(read_tokenizer(tmp_path)) == tokenizer
+    file = json.loads((tmp_path / "tokenizer.json").read_text())
+    added = file["added_tokens"][0] | {"id": tokenizer.vocab_size, "content": "<pad>"}
+    file["added_tokens"].append(added)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(file))
+    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.json"
+    (tmp_path / "tokenizer.json").unlink()
+    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.model"
+    (tmp_path / "tokenizer.model").write_text("IQ== 0\n")  # as Llama 3's own
+    (tmp_path / "tokenizer.json").write_text(json.dumps(file))
+    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.json"
+
+
+@pytest.mark.hf
+def test_what_we_write_is_read_back(tokenizer, tmp_path):
+    """Also where only the tokenizer.json was kept."""
+    pytest.importorskip("tokenizers")
+    write_tokenizer(tokenizer, tmp_path)
+    again, text = Tokenizer(tmp_path / "tokenizer.json"), hard_text(100_000)
+    assert again.encode(text) == tokenizer.encode(text)
+    assert again.encode(text, inside=True) == tokenizer.encode(text, inside=True)
+    assert again.piece_bytes == tokenizer.piece_bytes
+    assert again.adds_space == tokenizer.adds_space
+    for name in ("keys", "values", "fillers"):
+        assert getattr(again, name).tolist() == getattr(tokenizer, name).tolist()
+
+
+@pytest.mark.hf
+def test_qwen2_does(tokenizer, tmp_path):
+    """Why it is refused; once it loads ours as it is, the refusal may go."""
+    theirs = exported(tokenizer, tmp_path, "qwen2")
+    assert ids(theirs, "a b") != tokenizer.encode("a b") or ids(theirs, "\n") == [0]

@@ -1,0 +1,177 @@
+"""Runs whose parameters are noise: what a left-out piece would change shows."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import find_config
+from experiment.config import ExperimentConfig
+from experiment.digest import named
+from experiment.run import RunDirectory
+from experiment.streamed import write_params
+from model import transformer
+from model.config import MlaConfig, ModelConfig
+from model.positions import position_table
+from model.rotary import parse_pattern
+
+CONTEXT = 48
+SLOWED = "yarn(base=500,factor=4,original_context_length={},{})"
+PLAIN = ModelConfig(
+    vocab_size=96,
+    embed_dim=32,
+    num_layers=3,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=16,
+    mlp_dim=40,
+    rotary=parse_pattern("rope(base=500)"),
+    tie_embeddings=False,
+)
+MLA = dataclasses.replace(
+    PLAIN,
+    num_kv_heads=None,
+    head_dim=24,
+    norm_epsilon=1e-6,
+    mla=MlaConfig(
+        kv_lora_rank=20, q_lora_rank=12, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=10
+    ),
+)
+EXPLICIT = "explicit(values=(1.7,0.9,0.31,0.2,0.11,0.05,0.013,0.0))"
+TWO_KINDS = "[rope(base=100),rope(base=100),rope(base=5000)]"
+
+
+def changed(config: ModelConfig, rotary: str | None = None, **changes) -> ModelConfig:
+    """A config with some fields, and its variant, changed."""
+    if rotary is not None:
+        changes["rotary"] = parse_pattern(rotary)
+    return dataclasses.replace(config, **changes)
+
+
+# What goes out as which class: (model_type, rope_type or None where it differs by layer, config).
+CASES: dict[str, tuple[str, str | None, ModelConfig]] = {
+    "plain": ("llama", "default", changed(PLAIN, num_kv_heads=None)),
+    "gqa": ("llama", "default", PLAIN),
+    "tied": ("llama", "default", changed(PLAIN, tie_embeddings=True)),
+    "wide head": ("llama", "default", changed(PLAIN, head_dim=20)),
+    "partial": ("llama", "longrope", changed(PLAIN, "rope(base=500,rotary_fraction=0.5)")),
+    "none": ("llama", "longrope", changed(PLAIN, "nope")),
+    "pi": ("llama", "linear", changed(PLAIN, "position_interpolation(base=500,factor=4)")),
+    "ntk": ("llama", "default", changed(PLAIN, "ntk_aware(base=500,factor=4)")),
+    "ntk mixed": ("llama", "longrope", changed(PLAIN, "ntk_mixed(base=500,factor=4)")),
+    "yarn": (
+        "llama",
+        "yarn",
+        changed(PLAIN, SLOWED.format(12, "beta_fast=2,beta_slow=0.25")),
+    ),
+    "yarn of another length": (
+        "llama",
+        "longrope",
+        changed(PLAIN, SLOWED.format(48, "beta_fast=8")),
+    ),
+    "llama 3": (
+        "llama",
+        "llama3",
+        changed(PLAIN, "llama3(base=500,factor=8,original_context_length=24)"),
+    ),
+    "explicit": ("llama", "longrope", changed(PLAIN, EXPLICIT)),
+    "window": ("mistral", "default", changed(PLAIN, window=7)),
+    "window by layer": ("ministral", "default", changed(PLAIN, window=(7, None, 7))),
+    "biases": ("qwen2", "default", changed(PLAIN, qkv_bias=True, window=(None, 9))),
+    "qk-norm": ("qwen3", "default", changed(PLAIN, qk_norm=True)),
+    "qk-norm and windows": (
+        "qwen3",
+        "longrope",
+        changed(PLAIN, EXPLICIT, qk_norm=True, window=(5, None)),
+    ),
+    "nope by layer": (
+        "smollm3",
+        "default",
+        changed(PLAIN, "[rope(base=500),nope]", tie_embeddings=True),
+    ),
+    "nope and windows": (
+        "smollm3",
+        "default",
+        changed(PLAIN, "[rope(base=500),nope]", window=(9, None)),
+    ),
+    "mla": ("deepseek_v3", "default", MLA),
+    "mla without a latent of queries": (
+        "deepseek_v3",
+        "default",
+        changed(MLA, mla=dataclasses.replace(MLA.mla, q_lora_rank=None)),
+    ),
+    "mla with yarn": (
+        "deepseek_v3",
+        "yarn",
+        changed(MLA, SLOWED.format(12, "mscale=0.9,mscale_all_dim=0.5")),
+    ),
+    "mla with a vector": (
+        "deepseek_v3",
+        "longrope",
+        changed(MLA, SLOWED.format(20, "mscale=0.9,mscale_all_dim=0.5")),
+    ),
+    "two bases": (
+        "mellum",
+        None,
+        changed(PLAIN, TWO_KINDS, qk_norm=True, window=(6, 6, None)),
+    ),
+}
+
+
+# One of each class and kind of rotation; the rest is asked with what takes minutes.
+QUICK = ("gqa", "partial", "yarn", "explicit", "window by layer", "biases", "qk-norm")
+QUICK += ("nope by layer", "mla with yarn", "two bases")
+EACH_CASE = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.long]) for name in CASES
+]
+
+
+def noise(config: ModelConfig, seed: int = 0) -> transformer.Params:
+    """Parameters of which none stays where it starts: norms are not 1, biases not 0."""
+    random = np.random.default_rng(seed)
+
+    def of(path, leaf):
+        start = 1.0 if path[-1].key == "scale" else 0.0
+        spread = 1.0 if leaf.ndim < 3 else 2.5 / np.sqrt(leaf.shape[1])
+        drawn = start + 0.3 * random.normal(size=leaf.shape) * spread
+        return np.asarray(drawn, leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(of, transformer.abstract_params(config))
+
+
+def make_run(
+    path: Path, model: ModelConfig, context: int = CONTEXT, seed: int = 0, dtype=np.float32
+) -> RunDirectory:
+    """A run directory with such parameters at step 0."""
+    tiny = find_config("tiny")
+    config: ExperimentConfig = dataclasses.replace(
+        tiny,
+        name="noise",
+        model=model,
+        data=dataclasses.replace(tiny.data, context_length=context, vocab_size=96),
+    )
+    run = RunDirectory(path)
+    run.write_config(config, ())
+    leaves = named(noise(model, seed))
+    arrays = ((name, leaf.astype(dtype)) for name, leaf in leaves.items())
+    write_params(run, 0, arrays, list(leaves))
+    return run
+
+
+def our_logits(model: ModelConfig, params: transformer.Params, tokens_BT, context: int = CONTEXT):
+    """Float32 `[B, T, V]`, compiled whole."""
+    tokens_BT = jnp.asarray(tokens_BT)
+    B, T = tokens_BT.shape
+
+    @jax.jit
+    def logits(params):
+        positions_BT = jnp.tile(jnp.arange(T), (B, 1))
+        table = position_table(model, context)
+        ones_BT = jnp.ones_like(tokens_BT)
+        hidden = transformer.hidden(model, params, table, tokens_BT, positions_BT, ones_BT)
+        return transformer.unembed(model, params, hidden)
+
+    return np.asarray(logits(params))

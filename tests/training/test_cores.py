@@ -1,0 +1,125 @@
+"""Members over the cores of one machine: the numbers of one core, whoever went on from whom."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiment.run import RunDirectory
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.slow
+
+BASES = "model.rotary.base=10,100,1e3,1e4"
+SMALL = ("train.num_steps=6", "train.save_every=2", "train.eval_every=3", "train.keep=3")
+
+
+@pytest.fixture(scope="module")
+def sweep(environment, tiny_data):
+    """Trains four members on some cores; what is said."""
+
+    def train(workdir: Path, cores: int, bases: str = BASES) -> str:
+        command = [sys.executable, "sweep.py", "tiny", "--workdir", workdir, bases]
+        done = subprocess.run(
+            [*command, *SMALL, *tiny_data],
+            cwd=ROOT,
+            env=environment | {"JAX_NUM_CPU_DEVICES": str(cores)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def on_one_core(sweep, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("cores") / "one"
+    assert "over" not in sweep(workdir, cores=1)
+    return workdir
+
+
+def outcome(workdir: Path) -> dict[str, tuple]:
+    """Of each member all rows but what clocks say, and the digests of all its checkpoints."""
+    found = {}
+    for path in sorted(workdir.glob("base=*")):
+        rows = map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
+        clocks = ("seconds", "tokens_per_second")
+        digests = {
+            step: (path / f"checkpoints/{step}/digests/metadata").read_text()
+            for step in RunDirectory(path).steps()
+        }
+        found[path.name] = [{n: x for n, x in r.items() if n not in clocks} for r in rows], digests
+    assert len(found) == 4
+    return found
+
+
+@pytest.mark.parametrize("cores", [2, 4])
+def test_every_core_has_its_members_and_the_numbers_are_those_of_one(
+    sweep, on_one_core, tmp_path, cores
+):
+    said = sweep(tmp_path / "run", cores)
+    assert f"over {cores} devices" in said
+    assert outcome(tmp_path / "run") == outcome(on_one_core)
+
+
+@pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1)])
+def test_what_one_number_of_cores_began_another_ends(sweep, on_one_core, tmp_path, first, then):
+    whole = on_one_core if first == 1 else tmp_path / "whole"
+    if first != 1:
+        sweep(whole, first)
+    begun = tmp_path / "begun"
+    shutil.copytree(whole, begun)
+    for path in begun.glob("base=*/checkpoints/*"):
+        if path.name != "2":
+            shutil.rmtree(path)
+    assert "going on from step 2" in sweep(begun, then)
+    assert outcome(begun) == outcome(on_one_core)
+
+
+def test_what_does_not_divide_stays_together(sweep, tmp_path):
+    assert "over" not in sweep(tmp_path / "run", cores=2, bases="model.rotary.base=10,100,1e3")
+
+
+SIZES = """
+from configs import find_config
+from experiment import overrides
+from experiment.mesh import make_mesh
+
+for members, given in ((8, []), (6, []), (5, []), (1, []), (4, ["mesh.data=2", "mesh.sweep=2"])):
+    print(make_mesh(overrides.apply(find_config("tiny"), given), members).size)
+"""
+
+
+def test_each_core_has_as_many_members_and_a_given_mesh_has_all_devices(environment):
+    assert asked(SIZES, environment | {"JAX_NUM_CPU_DEVICES": "4"}) == ["4", "3", "1", "1", "4"]
+
+
+COUNT = """
+import jax
+from experiment.mesh import device_per_core
+device_per_core()
+print(jax.device_count())
+"""
+
+
+def test_what_the_user_said_of_devices_stays(environment):
+    for given, count in (
+        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, "3"),
+        ({"JAX_NUM_CPU_DEVICES": "5"}, "5"),
+        ({}, str(len(os.sched_getaffinity(0)))),
+    ):
+        assert asked(COUNT, environment | given) == [count]
+
+
+def asked(program: str, environment: dict[str, str]) -> list[str]:
+    """What a process of its own prints."""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
