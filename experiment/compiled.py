@@ -49,8 +49,6 @@ def _clean(folder: Path) -> None:
     JAX writes in place, and never again what is there: half a program would be found, warned of and
     compiled anew at every start.
     """
-    import zstandard  # what JAX packs programs with
-
     checked = folder / "checked"
     since = checked.stat().st_mtime if checked.exists() else 0.0
     checked.touch()
@@ -59,11 +57,13 @@ def _clean(folder: Path) -> None:
             stat = path.stat()
             unused = time.time() - max(stat.st_atime, stat.st_mtime) > _UNUSED_DAYS * 86_400
             # The clock of a file may lag behind the one that `touch` asks.
-            if unused or (stat.st_mtime > since - 5 and not _is_whole(path, zstandard)):
+            if unused or (stat.st_mtime > since - 5 and not _is_whole(path)):
                 path.unlink()
 
 
-def _is_whole(path: Path, zstandard) -> bool:
+def _is_whole(path: Path) -> bool:
+    import zstandard  # what JAX packs programs with
+
     try:
         zstandard.ZstdDecompressor().decompress(path.read_bytes())
     except zstandard.ZstdError:

@@ -24,9 +24,6 @@ from model.positions import PositionTable, cos_sin
 
 Params = dict[str, Any]
 
-# Layers that are compiled one by one, where they are this few: it is faster, and takes longer to
-# compile with every layer.
-
 REMAT_POLICIES = {
     "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
     "full": jax.checkpoint_policies.nothing_saveable,
@@ -125,8 +122,7 @@ class Transformer(nnx.Module):
         if self.config.remat != "none":
             policy = REMAT_POLICIES[self.config.remat]
             layer = jax.checkpoint(layer, policy=policy, prevent_cse=False)
-        layers = (block_params, table, layers_cos_sin)
-        x_BTD, inside = jax.lax.scan(layer, x_BTD, layers)
+        x_BTD, inside = jax.lax.scan(layer, x_BTD, (block_params, table, layers_cos_sin))
         return self.final_norm(x_BTD), inside
 
 
