@@ -74,8 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _write(args: argparse.Namespace, prompts: list[str], options: Options) -> None:
     # Help, and a slip of the hand, do not need it: it takes seconds, and an accelerator.
     from experiment import load
+    from experiment.compiled import keep_programs
     from generation import generate
 
+    keep_programs()
     run = load(args.run, args.step)
     if args.rotary is not None:
         run = run.with_rotary(args.rotary)

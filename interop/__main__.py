@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 
@@ -23,8 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     asked = next((each for each in arguments if each in COMMANDS), None)
     for name, (module, about) in COMMANDS.items():
-        if importlib.util.find_spec(module) is None:
-            continue
         each = commands.add_parser(
             name, help=about, formatter_class=argparse.RawDescriptionHelpFormatter
         )
@@ -34,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found.add_arguments(each)
             each.set_defaults(run=found.main)
     given = parser.parse_args(arguments)
+    from experiment.compiled import keep_programs  # after parsing: help needs none of JAX
+
+    keep_programs()
     try:
         return given.run(given)
     except (ValueError, OSError) as error:
