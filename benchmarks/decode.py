@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks import torch_peer
 from benchmarks.timing import alternate
 from generation.engine import Engine, Prompts
 from generation.options import Options
@@ -134,17 +135,7 @@ def measure(config: ModelConfig, length: int, rounds: int) -> dict[str, list[flo
 
 
 def main(rounds: int) -> None:
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        raise ValueError(
-            f"decode needs {error.name}: run `make test-hf` once, or "
-            "pip install torch==2.13.0 transformers==5.23.0 (a CPU build of torch will do)"
-        ) from None
-    print(
-        f"torch {torch.__version__}, transformers {transformers.__version__}, jax {jax.__version__}"
-    )
+    torch_peer.say_versions("decode")
     for name, config in shapes().items():
         print(f"{name}: {count_params(config)['total'] / 1e6:.1f}M parameters")
         for length in PROMPTS:

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks import torch_peer
 from benchmarks.shapes import on_cpu
 from benchmarks.timing import alternate, compare, one_member, random_batch, updates
 from configs.changes import change
@@ -118,17 +119,7 @@ def measure_all(rounds: int) -> dict[str, dict[str, float]]:
 
 
 def main(rounds: int) -> None:
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        raise ValueError(
-            f"train-step needs {error.name}: run `make test-hf` once, or "
-            "pip install torch==2.13.0 transformers==5.23.0 (a CPU build of torch will do)"
-        ) from None
-    print(
-        f"torch {torch.__version__}, transformers {transformers.__version__}, jax {jax.__version__}"
-    )
+    torch_peer.say_versions("train-step")
     for name, config in shapes().items():
         parameters = count_params(config.model)["total"] / 1e6
         tokens = config.data.batch_size * config.data.context_length

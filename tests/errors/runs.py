@@ -10,7 +10,6 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 import configs
-from benchmarks import train_step
 from configs import find_config
 from data import pipeline
 from data import tokenizer as tokenizer_lib
@@ -297,11 +296,14 @@ ROWS = [
         "out/jsonl-{}/tokenizer.model: damaged: not the tokenizer that was written; {}",
         files={"in/a.jsonl": lines(*TEXTS)},
     ),
-    Row(
-        lambda: train_step.main(1),
-        "train-step needs torch: run `make test-hf` once, or pip install "
-        "torch==2.13.0 transformers==5.23.0 (a CPU build of torch will do)",
-        given=lambda patch: patch.setitem(sys.modules, "torch", None),
+    *(
+        Row(
+            f"-m benchmarks {name}",
+            f"{name} needs torch: run `make test-hf` once, or pip install "
+            "torch==2.13.0 transformers==5.23.0 (a CPU build of torch will do)",
+            given=lambda patch: patch.setitem(sys.modules, "torch", None),
+        )
+        for name in ("train-step", "decode")
     ),
     Row(
         "-m benchmarks viewer",
