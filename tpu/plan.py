@@ -28,7 +28,6 @@ from model.loss import MAX_LOGITS
 from model.transformer import describe_size, parameter_axes
 from settings.commands import Parser
 from tpu import topology as topology_lib
-from tpu.topology import Topology
 from training.members import abstract_state
 
 

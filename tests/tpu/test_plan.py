@@ -9,7 +9,6 @@ from configs import find_config
 from experiment import overrides
 from experiment.mesh import mesh_sizes
 from tpu import plan
-from tpu.topology import find
 
 
 def planned(given, num_devices, num_members=1, config="tiny"):
