@@ -106,7 +106,7 @@ def compile_devices(topology: Topology) -> list[Any]:
     }.items():
         os.environ.setdefault(name, value)
     jax.config.update("jax_platforms", "cpu")
-    # Unless it is told of rings, libtpu takes there to be none, and all-reduces where it could gather.
+    # Not told of rings, libtpu takes there to be none, and all-reduces where it could gather.
     options: dict[str, Any] = {"wrap": (*topology.rings, False)[:3]}
     if topology.num_chips == 1:
         options["chips_per_host_bounds"] = (1, 1, 1)

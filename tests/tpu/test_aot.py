@@ -157,7 +157,7 @@ def test_the_step_compiles_for_chips_that_are_not_here():
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
 def test_a_whole_cube_gathers():
-    """Not told of rings, libtpu adds up mostly empty arrays over all 64 chips, twice the traffic."""
+    """Not told of rings, libtpu adds up mostly empty arrays over all 64 chips."""
     done = run(
         *("tiny", "--topology", "v5p:4x4x4", "mesh.data=1", "mesh.fsdp=64", "model.embed_dim=128"),
         *("data.batch_size=64", "data.context_length=128", "model.compute_dtype=bfloat16"),
