@@ -29,7 +29,7 @@ REV ?= HEAD
 # Tests that need more than the lock has: each has a target that installs it.
 APART := hf or browser or colab or notebook
 
-.PHONY: help setup demo test test-fast test-all test-hf test-tpu test-browser test-notebooks test-colab notebooks compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-bucket test-tpu test-browser test-notebooks test-colab notebooks compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
@@ -58,7 +58,7 @@ test-fast: setup  ## what takes seconds; compiled quickly, not well
 
 test-all: setup  ## the suite, what samples for minutes, then the test-* below
 	$(PY) -m pytest -n 2 --dist loadfile -m "not ($(APART))"
-	$(MAKE) test-hf test-tpu test-browser test-notebooks test-colab
+	$(MAKE) test-hf test-bucket test-tpu test-browser test-notebooks test-colab
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -68,6 +68,16 @@ $(VENV)/.installed-hf: $(VENV)/.installed
 
 test-hf: $(VENV)/.installed-hf  ## compare with transformers itself (installs torch)
 	$(PY) -m pytest -m "$(HF_TESTS)"
+
+$(VENV)-beam/.installed: pyproject.toml
+	@echo "installing the extra beam into $(VENV)-beam"
+	@rm -rf $(VENV)-beam
+	@$(PYTHON) -m venv $(VENV)-beam
+	@$(VENV)-beam/bin/python -m pip install -qq --disable-pip-version-check '.[beam]'
+	@touch $@
+
+test-bucket: setup $(VENV)-beam/.installed  ## RedPajama by Beam (installs apache-beam)
+	BEAM_PYTHON=$(VENV)-beam/bin/python $(PY) -m pytest tests/data/test_redpajama_beam.py
 
 $(VENV)-libtpu/.installed:
 	@echo "installing $(LIBTPU) into $(VENV)-libtpu (0.7 GB)"

@@ -10,7 +10,7 @@ collectives beside the least that the sharding needs, FLOPs, and an estimate of 
                  traced program, recomputation included; kernels by the causal half of their square
     memory       bytes to and from HBM, read off the compiled program, over HBM bandwidth
     network      bytes each chip receives over its links' bandwidth: a group of chips has the links
-                 of as many dimensions of the torus as it spans, both ways where they close a ring
+                 of as many dimensions of the torus as it spans, two of each that closes to a ring
 
 The step takes the longest of the three if they overlap perfectly, and their sum if they do not at
 all; MFU is given for both. Neither knows of input, stragglers, or matrix units that are not full.
@@ -42,7 +42,7 @@ from experiment.stages import split
 from model import sharding
 from tpu import topology as topology_lib
 from tpu.hlo import Collective, Program
-from tpu.plan import amount, command_line, make_table, notes
+from tpu.plan import amount, command_line, make_table
 from tpu.topology import Chip, Topology
 from training.members import abstract_state, member_arrays, shardings_of
 from training.step import compile_step
@@ -106,7 +106,10 @@ def compile_devices(topology: Topology) -> list[Any]:
     }.items():
         os.environ.setdefault(name, value)
     jax.config.update("jax_platforms", "cpu")
-    options = {"chips_per_host_bounds": (1, 1, 1)} if topology.num_chips == 1 else {}
+    # Not told of rings, libtpu takes there to be none, and all-reduces where it could gather.
+    options: dict[str, Any] = {"wrap": (*topology.rings, False)[:3]}
+    if topology.num_chips == 1:
+        options["chips_per_host_bounds"] = (1, 1, 1)
     try:
         return topologies.get_topology_desc(topology.name, platform="tpu", **options).devices
     except (ImportError, OSError, RuntimeError) as error:
@@ -254,15 +257,14 @@ def least_traffic(config: ExperimentConfig, mesh: Mesh, params: Any) -> dict[str
 def bandwidth(topology: Topology, group: int) -> float:
     """Bytes/s that a chip receives from a group of chips laid along as few dimensions as hold it.
 
-    A dimension closes to a ring, and so brings two links, where it is 16 long (v5e, v6e) or made
-    of cubes of 4 (v4, v5p).
+    A dimension brings two links where the group spans all of it and it closes to a ring, else one:
+    the chips at its ends have no more.
     """
-    ring = 16 if topology.chip.links == 4 else 4
     links, held = 0, 1
-    for size in sorted(map(int, topology.shape.split("x")), reverse=True):
-        if held < group and size > 1:
-            held *= size
-            links += 2 if size % ring == 0 else 1
+    for side, ring in sorted(zip(topology.sides, topology.rings, strict=True), reverse=True):
+        if held < group and side > 1:
+            links += 2 if ring and held * side <= group else 1
+            held *= side
     return max(1, links) * topology.chip.link_bandwidth
 
 
@@ -294,8 +296,6 @@ def show(
     sizes = mesh_sizes(config, num_members, topology.num_chips)
     if not report.fits(topology):
         console.print(f"to make it fit: {advice(config, sizes)}")
-    for note in notes(topology, sizes):
-        console.print(f"note: {note}")
     if report.problem is None:
         console.print("", _collectives_table(report), "", sep="\n")
         for line in _times(topology.chip, report):

@@ -28,7 +28,6 @@ from model.loss import MAX_LOGITS
 from model.transformer import describe_size, parameter_axes
 from settings.commands import Parser
 from tpu import topology as topology_lib
-from tpu.topology import Topology
 from training.members import abstract_state
 
 
@@ -136,17 +135,6 @@ def _layer_features(model: ModelConfig) -> tuple[int, int]:
     return products, queries_keys + N * value_dim + F
 
 
-def notes(topology: Topology, sizes: dict[str, int]) -> list[str]:
-    """What a mesh costs beyond what the tables show."""
-    num_chips = topology.num_chips
-    if topology.chip.links == 6 and sizes["fsdp"] == num_chips >= 64:
-        return [
-            f"libtpu gathers over all {num_chips} chips of such a slice by all-reduce, at twice the"
-            f" traffic (docs/scaling.md); with mesh.data=2 mesh.fsdp={num_chips // 2} it gathers"
-        ]
-    return []
-
-
 def make_table(title: str, left: Sequence[str], right: Sequence[str] = ()) -> Table:
     """An empty table without lines: words on the left, numbers on the right."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
@@ -239,8 +227,6 @@ def main() -> int:
         console.print(f"{'about, ' + name:<57} {amount(num_bytes):>12} per device")
     total, memory = state + sum(rough.values()), topology.chip.memory
     console.print(f"{'about, in all':<57} {amount(total):>12} of {amount(memory)}")
-    for note in notes(topology, sizes):
-        console.print(f"note: {note}")
     return 0
 
 

@@ -73,9 +73,25 @@ class Topology:
         return f"{self.chip.name}:{self.shape}"
 
     @property
+    def sides(self) -> tuple[int, ...]:
+        """Chips along each dimension."""
+        return tuple(map(int, self.shape.split("x")))
+
+    @property
+    def rings(self) -> tuple[bool, ...]:
+        """Whether each dimension closes to a ring.
+
+        Where it is 16 long (v5e, v6e), or the slice made of whole cubes of 4 (v4, v5p), whose faces
+        optical switches join: docs.cloud.google.com/tpu/docs/system-architecture-tpu-vm.
+        """
+        if self.chip.links == 4:
+            return tuple(side == 16 for side in self.sides)
+        return (all(side % 4 == 0 for side in self.sides),) * len(self.sides)
+
+    @property
     def num_chips(self) -> int:
         """Chips, each of which is one JAX device."""
-        return math.prod(map(int, self.shape.split("x")))
+        return math.prod(self.sides)
 
     @property
     def chips_per_host(self) -> int:

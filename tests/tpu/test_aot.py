@@ -74,7 +74,12 @@ def test_the_inside_of_a_shard_map_runs_on_every_device():
         ("v5e:16x16", 16, 2),
         ("v5p:4x4x4", 64, 6),
         ("v5p:4x4x4", 16, 4),
+        ("v5p:4x4x4", 8, 3),  # of the second dimension half, which is no ring
         ("v5p:2x2x1", 4, 2),
+        ("v5p:2x4x4", 32, 3),  # no cube, no ring
+        ("v5p:2x4x4", 4, 1),
+        ("v5e:8x16", 128, 3),
+        ("v5e:16x16", 8, 1),
         ("v6e:2x4", 2, 1),
     ],
 )
@@ -147,6 +152,22 @@ def test_the_step_compiles_for_chips_that_are_not_here():
     gathers = next(line.split() for line in lines if line.startswith("all-gather"))
     # q, k, v, out, gate, up and down of two layers, forward and backward, and the embedding's.
     assert 28 <= int(gathers[1]) <= 32
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+def test_a_whole_cube_gathers():
+    """Not told of rings, libtpu adds up mostly empty arrays over all 64 chips."""
+    done = run(
+        *("tiny", "--topology", "v5p:4x4x4", "mesh.data=1", "mesh.fsdp=64", "model.embed_dim=128"),
+        *("data.batch_size=64", "data.context_length=128", "model.compute_dtype=bfloat16"),
+        *("--json", "model.mlp_dim=512"),
+    )
+    assert done.returncode == 0, done.stderr
+    report = aot.Report(**json.loads(done.stdout))
+    gathers = [one for one in report.collectives if one["kind"] == "all-gather"]
+    received = sum(aot.Collective(**one).wire_bytes for one in gathers)
+    assert received > 0.8 * report.bound["all-gather"]
 
 
 @pytest.mark.slow

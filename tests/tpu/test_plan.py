@@ -9,7 +9,6 @@ from configs import find_config
 from experiment import overrides
 from experiment.mesh import mesh_sizes
 from tpu import plan
-from tpu.topology import find
 
 
 def planned(given, num_devices, num_members=1, config="tiny"):
@@ -92,22 +91,6 @@ def test_activations_by_hand(remat):
     wide = dataclasses.replace(config, data=dataclasses.replace(config.data, batch_size=16))
     doubled = plan.activations(wide, sizes, 1)
     assert all(doubled[name] == 2 * estimate[name] for name in estimate)
-
-
-@pytest.mark.parametrize(
-    ("name", "fsdp", "noted"),
-    [  # what libtpu 0.0.42.1 made of a product of sharded weights, mesh by mesh
-        ("v5p:4x4x4", 64, True),
-        ("v5p:4x4x4", 32, False),
-        ("v5e:8x8", 64, False),
-        ("v6e:8x8", 64, False),
-    ],
-)
-def test_gathers_over_a_whole_cube_are_noted(name, fsdp, noted):
-    found = plan.notes(find(name), {"data": 64 // fsdp, "fsdp": fsdp})
-    assert [note.endswith("with mesh.data=2 mesh.fsdp=32 it gathers") for note in found] == (
-        [True] if noted else []
-    )
 
 
 def run(monkeypatch, capsys, *arguments):

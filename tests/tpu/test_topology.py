@@ -41,6 +41,22 @@ def test_no_two_slices_share_an_accelerator_type():
 
 
 @pytest.mark.parametrize(
+    ("name", "rings"),
+    [  # as MaxText's accelerator_to_spec_map.py has it for the compiler
+        ("v5e:8x8", (False, False)),
+        ("v5e:8x16", (False, True)),
+        ("v6e:16x16", (True, True)),
+        ("v4:2x4x4", (False, False, False)),
+        ("v5p:2x2x4", (False, False, False)),
+        ("v5p:4x4x4", (True, True, True)),
+        ("v5p:16x16x24", (True, True, True)),
+    ],
+)
+def test_which_dimensions_close_to_a_ring(name, rings):
+    assert find(name).rings == rings
+
+
+@pytest.mark.parametrize(
     ("name", "nearest"),
     [
         ("v5p-64", "v5p:4x4x4 (64 chips, Google's v5p-128)"),
