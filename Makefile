@@ -27,9 +27,9 @@ export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 
 REV ?= HEAD
 # Tests that need more than the lock has: each has a target that installs it.
-APART := hf or browser or colab or notebook
+APART := hf or browser or colab or notebook or slurm
 
-.PHONY: help setup demo test test-fast test-all test-hf test-bucket test-tpu test-browser test-notebooks test-colab notebooks compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-bucket test-tpu test-browser test-notebooks test-colab test-slurm notebooks compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
@@ -58,7 +58,7 @@ test-fast: setup  ## what takes seconds; compiled quickly, not well
 
 test-all: setup  ## the suite, what samples for minutes, then the test-* below
 	$(PY) -m pytest -n 2 --dist loadfile -m "not ($(APART))"
-	$(MAKE) test-hf test-bucket test-tpu test-browser test-notebooks test-colab
+	$(MAKE) test-hf test-bucket test-tpu test-browser test-notebooks test-colab test-slurm
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -119,6 +119,10 @@ $(COLAB)/.installed: notebooks/colab.lock
 test-colab: $(COLAB)/.installed  ## notebooks and fast tests with the versions that Colab has (installs them)
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(COLAB)/bin/python -m pytest -n 2 --dist loadfile \
 	  -m "colab or notebook or not (slow or long or hf or browser)" $(COLAB_TESTS)
+
+# Debian's packages slurm-wlm and munge; the tests start the daemons on loopback, and end them.
+test-slurm: setup  ## what slurm/ submits, on a SLURM of two nodes here (skipped without Debian's slurm-wlm)
+	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(PY) -m pytest -m slurm tests/slurm
 
 compare: setup  ## train `tiny` with REV's code and with the tree's: bit-equal?
 	$(PY) tests/compare.py $(REV)

@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
-# Submits a run or a sweep to a SLURM cluster with GPUs.
+# Submits a run, a sweep or a study to a SLURM cluster.
 #
 # usage: slurm/submit.sh MODE [options] CONFIG --workdir DIR [dotted.field=value ...]
 #
 #   MODE                members   an array job: each member of the sweep is a task of its own
 #                       sweep     one job for all members, in one program (sweep.py)
 #                       run       one job for one run (train.py)
+#                       study     an array job: each part of a study (python -m studies parts) is a
+#                                 task; CONFIG is the study, and its rows come to studies/CONFIG/rows
 #   --nodes N           of each task or job (default: 1)
-#   --gpus N            of each node (default: 8)
-#   --cpus N            of each GPU's process (default: 8; SLURM gives one to who asks for none)
-#   --at-once N         members: this many tasks at a time (default: all)
+#   --gpus N            of each node (default: 8; study: 1); 0: one process a node, on its CPUs
+#   --cpus N            of each process (default: 8; SLURM gives one to who asks for none)
+#   --at-once N         members, study: this many tasks at a time (default: all)
+#   --report            when all have ended well, evaluate and then report, each in a job that waits
+#                       for the one before; it is taken back if one of those fails
+#   --only CARDS        study: some cards, by commas
+#   --seeds N,N         study: seeds of each member (default: 0)
 #   --time T            limit of one start, as sbatch has it, 5 minutes or more; the job is put back in
 #                       the queue when it is reached (default: 24:00:00)
 #   --partition P       the cluster's words for where and on whose account
@@ -21,9 +27,10 @@
 #   slurm/submit.sh members --gpus 1 base_30m --workdir runs/bases model.rotary.base=1e2,1e4,1e6
 #   slurm/submit.sh sweep --nodes 2 base_125m --workdir runs/bases mesh.sweep=2 \
 #     model.rotary.base=1e2,1e4
+#   slurm/submit.sh study --report --seeds 0,1 capability --workdir runs/capability
 #
-# DIR is to lie on a disk that all nodes see. One process per GPU; jax.distributed finds the others. A job that
-# is preempted or runs out of time saves, goes back to the queue and goes on where it was.
+# DIR is to lie on a disk that all nodes see. One process per GPU (study: per
+# part); jax.distributed finds the others. A job that is preempted or runs out of time saves, goes back to the queue and goes on where it was.
 # Python is .venv/bin/python, or $PYTHON.
 
 set -euo pipefail
@@ -51,12 +58,14 @@ find_margin() { # TIME
   margin=$((seconds / 4 < 600 ? seconds / 4 : 600))
 }
 
-nodes=1 gpus=8 cpus=8 at_once='' time=24:00:00 workdir='' flags=() arguments=()
+nodes=1 gpus='' cpus=8 at_once='' time=24:00:00 workdir='' flags=() report=false cards=()
 while (($#)); do
   case $1 in
     --nodes) value "$@" && nodes=$2 && shift 2 ;;
     --gpus) value "$@" && gpus=$2 && shift 2 ;;
     --cpus) value "$@" && cpus=$2 && shift 2 ;;
+    --report) report=true && shift ;;
+    --only | --seeds) value "$@" && cards+=("$1" "$2") && shift 2 ;;
     --at-once) value "$@" && at_once=%$2 && shift 2 ;;
     --time) value "$@" && time=$2 && shift 2 ;;
     --partition | --account) value "$@" && flags+=("$1=$2") && shift 2 ;;
@@ -68,33 +77,74 @@ done
 set -- ${given[@]+"${given[@]}"}
 (($# >= 2)) && [[ -n $workdir ]] || fail "needs MODE CONFIG --workdir DIR; see --help"
 find_margin "$time"
-mode=$1 && shift
-arguments=("$1" --workdir "$workdir" "${@:2}")
+mode=$1 name=$2
+arguments=("$name" --workdir "$workdir" "${@:3}")
 cd "$folder/.."
 export PYTHON=${PYTHON:-.venv/bin/python}
 
 # What is wrong with the command line is said now, not when the job starts.
-array=() log=slurm-%j.log
+[[ $mode == study ]] || ((${#cards[@]} == 0)) || fail "$mode takes no ${cards[0]}; see --help"
+tasks='' # a name a line
 case $mode in
   members | sweep)
-    members=$("$PYTHON" sweep.py --list-members "${arguments[@]}") || exit 2
+    tasks=$("$PYTHON" sweep.py --list-members "${arguments[@]}") || exit 2
     program=(sweep.py "${arguments[@]}")
+    [[ $mode == sweep ]] || program=(sweep.py --member @ "${arguments[@]}")
     ;;
   run)
     "$PYTHON" train.py --check "${arguments[@]}" || exit 2
     program=(train.py "${arguments[@]}")
     ;;
-  *) fail "unknown mode $mode; one of members, sweep, run" ;;
+  study)
+    arguments+=(${cards[@]+"${cards[@]}"})
+    gpus=${gpus:-1}
+    apart=()
+    ((gpus)) || apart=(--apart)
+    tasks=$("$PYTHON" -m studies parts ${apart[@]+"${apart[@]}"} "${arguments[@]}") || exit 2
+    program=(-m studies run --part @ ${apart[@]+"${apart[@]}"} "${arguments[@]}")
+    ;;
+  *) fail "unknown mode $mode; one of members, sweep, run, study" ;;
 esac
-if [[ $mode == members ]]; then
+gpus=${gpus:-8}
+processes=$((gpus > 1 ? gpus : 1))
+array=() log=slurm-%j.log
+[[ $mode != study ]] || processes=1
+if [[ $mode == members || $mode == study ]]; then
   log=slurm-%A_%a.log
-  array=("--array=0-$(($(wc -l <<<"$members") - 1))$at_once")
-  program=(sweep.py --member @ "${arguments[@]}")
+  array=("--array=0-$(($(wc -l <<<"$tasks") - 1))$at_once")
 fi
 
-# --signal: USR1 to the batch script, before the end, for the last checkpoint.
+# Submits a job and sets `job`, its number. --signal: USR1 to the batch script, before the end, for the
+# last checkpoint.
+submit() { # LOG NODES GPUS PROCESSES PROGRAM... (and `array`)
+  local given_gpus=() answer
+  (($3 == 0)) || given_gpus=("--gpus-per-node=$3")
+  local command=(sbatch "--job-name=ropewalk-$(basename "$workdir")" "--output=$workdir/$1"
+    "--nodes=$2" ${given_gpus[@]+"${given_gpus[@]}"} "--ntasks-per-node=$4" "--cpus-per-task=$cpus"
+    "--time=$time" --requeue --open-mode=append "--signal=B:USR1@$margin"
+    ${array[@]+"${array[@]}"} ${flags[@]+"${flags[@]}"} slurm/job.sh "${@:5}")
+  job=JOB
+  if $dry_run; then
+    run "${command[@]}"
+  else
+    answer=$("${command[@]}")
+    printf '%s\n' "$answer"
+    [[ $answer =~ [0-9]+ ]] && job=${BASH_REMATCH[0]}
+  fi
+}
+
 run mkdir -p "$workdir"
-run sbatch "--job-name=ropewalk-$(basename "$workdir")" "--output=$workdir/$log" \
-  "--nodes=$nodes" "--gpus-per-node=$gpus" "--ntasks-per-node=$gpus" "--cpus-per-task=$cpus" \
-  "--time=$time" --requeue --open-mode=append "--signal=B:USR1@$margin" \
-  ${array[@]+"${array[@]}"} ${flags[@]+"${flags[@]}"} slurm/job.sh "${program[@]}"
+submit "$log" "$nodes" "$gpus" "$processes" "${program[@]}"
+$report || exit 0
+
+# With --requeue a job that saved and came back has not ended: what waits goes on waiting.
+after() { # as `submit`, once the job before has ended well
+  array=("--dependency=afterok:$job" --kill-on-invalid-dep=yes)
+  submit "$@"
+}
+if [[ $mode == study ]]; then
+  after slurm-report-%j.log 1 0 1 -m studies report "${arguments[@]}"
+else
+  after slurm-evaluate-%j.log 1 "$((gpus > 0))" 1 evaluate.py "$workdir"
+  after slurm-report-%j.log 1 0 1 report.py "$workdir"
+fi

@@ -17,7 +17,7 @@ from rich.console import Console
 from data.locks import only_one
 from studies import forecasts
 from studies.piece import expected_seconds
-from studies.queue import Job, Queue
+from studies.queue import Job, Queue, parts
 
 # One thread each: two cores share nothing then, and neither waits for the other.
 _ENVIRONMENT = {
@@ -103,6 +103,16 @@ def run(job: Job, *, num_workers: int | None = None, console: Console | None = N
         available = [None] if has_accelerator() else cores()
         chosen = available[: min(num_workers or len(available), len(pieces))]
         return _Progress(queue, console).follow(chosen)
+
+
+def listed_parts(job: Job, *, apart: bool) -> list[str]:
+    """The parts of a study (`studies.queue.parts`) in words, in order.
+
+    Raises:
+      ValueError: for what each of them would refuse, so that it is said before they are started.
+    """
+    forecasts.check(job, Queue(job))
+    return ["+".join(run.path for run in runs) for runs in parts(job, apart=apart)]
 
 
 def has_accelerator() -> bool:

@@ -36,10 +36,26 @@ class Job(NamedTuple):
     rows: Path
 
 
+def numbers(text: str) -> list[int]:
+    """Seeds as a command line has them.
+
+    Raises:
+      ValueError: if they are no whole numbers between commas.
+    """
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--seeds {text} must be whole numbers, like 0,1,2") from None
+
+
 def make_job(
-    study: str, only: Sequence[str] = (), seeds: Sequence[int] = (0,), workdir: Path | None = None
+    study: str,
+    only: Sequence[str] = (),
+    seeds: Sequence[int] = (0,),
+    workdir: Path | None = None,
+    kept: Path | None = None,
 ) -> Job:
-    """The job that a command line describes.
+    """The job that a command line describes; `kept` is where rows lie, if not with the study.
 
     Raises:
       ValueError: for a study or a card that does not exist, with the nearest name.
@@ -50,23 +66,49 @@ def make_job(
             raise ValueError(f"study {study} has no card {name!r}; {nearest(name, cards)}")
     chosen = tuple(only or cards)
     workdir = Path("runs/studies") / study if workdir is None else workdir
-    return Job(study, chosen, tuple(dict.fromkeys(seeds)), workdir, folder(study) / "rows")
+    kept = folder(study) / "rows" if kept is None else kept
+    return Job(study, chosen, tuple(dict.fromkeys(seeds)), workdir, kept)
+
+
+def every_run(job: Job, cards: dict[str, Card]) -> Iterator[Run]:
+    """The runs of a job, seed by seed and card by card."""
+    for seed in job.seeds:
+        for name in job.cards:
+            yield from runs_of(cards[name], [seed])
+
+
+def parts(job: Job, *, apart: bool) -> list[list[Run]]:
+    """A job's runs as parts that machines can work on without each other, done or not: a part has
+    the same number whenever it is asked for.
+
+    Args:
+      job: what is asked.
+      apart: each run as a part; else those of a card, shape and seed are one, which a GPU or a TPU
+        trains together.
+    """
+    found: dict[Any, list[Run]] = {}
+    for run in every_run(job, load_cards(job.study)):
+        key = run.card.name, run.seed, shared_part(run.levels[0])
+        found.setdefault(run.path if apart else key, []).append(run)
+    return list(found.values())
 
 
 class Queue:
     """The runs of a job, their finished rows, and pieces of what is missing."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: Job, runs: Sequence[Run] | None = None):
         """Reads all rows of the job's cards.
+
+        Args:
+          job: what is asked.
+          runs: some of its runs, to be worked on without the rest; None: all.
 
         Raises:
           ValueError: if a row is damaged or not of its card as it is today.
         """
         cards = load_cards(job.study)
         self.job = job
-        self.runs = [
-            run for seed in job.seeds for name in job.cards for run in runs_of(cards[name], [seed])
-        ]
+        self.runs = [*every_run(job, cards)] if runs is None else list(runs)
         self._rows: dict[Path, Row] = {}
         for name in job.cards:
             self._check_rows(cards[name])

@@ -15,13 +15,14 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
 
 from experiment.compiled import keep_programs
-from studies import rows
-from studies.piece import Piece, clean, work
+from studies import forecasts, rows
+from studies.piece import Piece, Run, clean, work
 from studies.queue import Job, Queue
 
 # Long enough to be worth a start, short enough that little waits for a worker that has too much.
@@ -35,10 +36,14 @@ _PIECES_A_PROGRAM = 10
 class Signals:
     """Why training stops: told to, or for the next piece."""
 
-    def __init__(self):
+    def __init__(self, *, driven: bool = True):
+        """`driven`: by `studies.driver`, at the other end of stdin."""
         self.told, self.over = False, False
         signal.signal(signal.SIGTERM, self._note_told)
         signal.signal(signal.SIGALRM, self._note_over)
+        if not driven:
+            signal.signal(signal.SIGINT, self._note_told)
+            return
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's: it tells all
         threading.Thread(target=self._watch_stdin, daemon=True).start()
 
@@ -96,6 +101,24 @@ def main() -> int:
         say(error=f"{error}; what is finished is kept")
         return 1
     return 0
+
+
+def work_here(job: Job, runs: Sequence[Run]) -> bool:
+    """Works in this process on some runs of a study, a part of it that a cluster's job was given.
+
+    Returns:
+      Whether nothing is missing of them; False if a signal stopped it.
+
+    Raises:
+      ValueError: for anything to be mended.
+    """
+    queue = Queue(job, runs)
+    forecasts.check(job, queue)
+    signals = Signals(driven=False)
+    keep_programs()
+    job.workdir.mkdir(parents=True, exist_ok=True)
+    work_off(queue, signals)
+    return all(map(queue.is_done, queue.runs))
 
 
 def work_off(queue: Queue, signals: Signals) -> None:

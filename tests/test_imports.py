@@ -59,7 +59,8 @@ ALLOWED = {
     "sweep": {"training", "evals", "experiment", "configs"},
     "evaluate": {"numpy", "rich", "evals", "reporting", "model", "data", "experiment"},
     "report": {"reporting", "experiment"},
-    "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"},
+    "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"}
+    | {"studies"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "playwright", "training"}
     | {"theory", "scipy", "evaluate", "evals", "probes", "generation", "interop"}
     | {"model", "data", "experiment", "configs"},

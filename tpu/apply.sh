@@ -4,13 +4,18 @@
 # usage: tpu/apply.sh CONFIG --workdir /runs/DIR --topology KIND:SHAPE --image IMAGE [options]
 #
 #   --mode M            members (default): a JobSet for each member of the sweep, on its own slice;
-#                       sweep: one for all members, in one program; run: one for a single run
+#                       sweep: one for all members, in one program; run: one for a single run;
+#                       study: one for each part of the study CONFIG, on slices of one host
+#   --report            then wait here until all have ended, evaluate and report, each on a slice of
+#                       one host (--report-topology; default: the topology given)
 #   ...                 the rest of tpu.jobset's arguments: python -m tpu.jobset --help
 #   -n, --dry-run       print the manifests and the command they would go to, and start nothing
 #   -h, --help          this text
 #
 #   tpu/apply.sh base_30m --workdir /runs/bases --topology v5e:4x4 --image IMAGE \
 #     model.rotary.base=1e2,1e4,1e6
+#
+#   tpu/apply.sh capability --mode study --report --workdir /runs/c --topology v5e:2x2 --image IMAGE
 #
 # The cluster is kubectl's current one, with JobSet installed and node pools of the slice's shape; xpk
 # makes such clusters. Look: kubectl get jobsets; logs: kubectl logs -f jobs/NAME-slice-0;
@@ -21,15 +26,38 @@ folder=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=common.sh
 source "$folder/common.sh"
 
-arguments=()
-for argument in "$@"; do
-  case $argument in
+arguments=() report=false mode=members report_topology=()
+while (($#)); do
+  case $1 in
     -h | --help) usage && exit 0 ;;
-    -n | --dry-run) dry_run=true ;;
-    *) arguments+=("$argument") ;;
+    -n | --dry-run) dry_run=true && shift ;;
+    --report) report=true && shift ;;
+    --report-topology) value "$@" && report_topology=(--topology "$2") && shift 2 ;;
+    --mode) value "$@" && mode=$2 && arguments+=("$1" "$2") && shift 2 ;;
+    *) arguments+=("$1") && shift ;;
   esac
 done
 cd "$folder/.."
-manifests=$("${PYTHON:-.venv/bin/python}" -m tpu.jobset ${arguments[@]+"${arguments[@]}"}) || exit 2
-! $dry_run || printf '%s\n' "$manifests"
-run kubectl apply -f - <<<"$manifests"
+
+jobs='' # by name
+apply() { # FLAG...
+  local manifests
+  manifests=$("${PYTHON:-.venv/bin/python}" -m tpu.jobset ${arguments[@]+"${arguments[@]}"} "$@") || exit 2
+  jobs=$(sed -n 's|^  name: "\(.*\)"$|jobset/\1|p' <<<"$manifests")
+  ! $dry_run || printf '%s\n' "$manifests"
+  run kubectl apply -f - <<<"$manifests"
+}
+
+then_apply() { # MODE
+  local names
+  mapfile -t names <<<"$jobs"
+  # However they end, up to a week from now; then whether they ended well.
+  run kubectl wait --timeout=-1s '--for=jsonpath={.status.terminalState}' "${names[@]}"
+  run kubectl wait --timeout=0 --for=condition=Completed "${names[@]}"
+  apply --mode "$1" ${report_topology[@]+"${report_topology[@]}"}
+}
+
+apply
+$report || exit 0
+[[ $mode == study ]] || then_apply evaluate
+then_apply report

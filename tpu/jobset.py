@@ -2,11 +2,14 @@
 
     python -m tpu.jobset demo --workdir /runs/demo --topology v5e:4x4 --image IMAGE
     python -m tpu.jobset paper_2b --mode run --workdir /runs/paper_2b --topology v5p:4x4x4 ...
+    python -m tpu.jobset capability --mode study --workdir /runs/c --topology v5e:2x2 --image IMAGE
 
 The manifests go to standard output; tpu/apply.sh hands them to kubectl. --workdir lies under /runs,
 where the claim is mounted: a volume that all pods see (Filestore, or a bucket through GCS FUSE).
 """
 
+import argparse
+import dataclasses
 import json
 import re
 import string
@@ -14,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import studies
 from configs import argument_parser, find_config
 from experiment import overrides
 from experiment.overrides import make_members
@@ -84,9 +88,13 @@ def job_name(workdir: str, number: int | None = None) -> str:
 def make_jobs(mode: str, config_name: str, workdir: str, given: list[str]) -> list[Job]:
     """The jobs of a run or a sweep.
 
+    In the modes `evaluate` and `report` it is what follows them, when all have ended.
+
     Raises:
       ValueError: for a config, an override or a sweep that `train.py` or `sweep.py` would refuse.
     """
+    if mode in ("evaluate", "report"):
+        return [Job(f"{job_name(workdir)}-{mode}", config_name, ["python", f"{mode}.py", workdir])]
     config = find_config(config_name)
     arguments = [config_name, "--workdir", workdir, *given]
     if mode == "run":
@@ -102,18 +110,68 @@ def make_jobs(mode: str, config_name: str, workdir: str, given: list[str]) -> li
     ]
 
 
+def study_jobs(mode: str, study: str, workdir: str, only: str, seeds: str) -> list[Job]:
+    """A job for each part of a study, or the one that reports what became of them.
+
+    Rows go to the folder `rows` of `workdir`: a pod keeps nothing of its own.
+
+    Raises:
+      ValueError: for a study, a card or a seed that there is not, or that has no forecast.
+    """
+    arguments = [study, "--workdir", workdir, "--rows", f"{workdir}/rows", "--seeds", seeds]
+    arguments += ["--only", only] if only else []
+    program = ["python", "-m", "studies"]
+    if mode == "report":
+        return [Job(f"{job_name(workdir)}-report", study, [*program, "report", *arguments])]
+    # Late: `--help`, and a slip of the hand, need none of JAX.
+    from studies import driver, queue
+
+    cards = [card for card in only.split(",") if card]
+    asked = queue.make_job(study, cards, queue.numbers(seeds), Path(workdir))
+    return [
+        Job(job_name(workdir, number), name, [*program, "run", "--part", str(number), *arguments])
+        for number, name in enumerate(driver.listed_parts(asked, apart=False))
+    ]
+
+
+def _jobs(arguments: argparse.Namespace) -> list[Job]:
+    """What the command line asks for."""
+    mode, config, workdir = arguments.mode, arguments.config, arguments.workdir
+    if mode == "study" or (mode == "report" and config in studies.names()):
+        return study_jobs(mode, config, workdir, arguments.only, arguments.seeds)
+    return make_jobs(mode, config, workdir, arguments.overrides)
+
+
+def check_alone(mode: str, topology: Topology) -> None:
+    """Raises ValueError if one process, on one host, would have a slice of several."""
+    if mode in ("study", "evaluate", "report") and topology.num_hosts > 1:
+        one = next(s for s in reversed(topology.chip.shapes) if _hosts(topology, s) == 1)
+        raise ValueError(
+            f"--mode {mode} is one process a job, and {topology.name} has {topology.num_hosts} "
+            f"hosts; use {topology.chip.name}:{one}"
+        )
+
+
+def _hosts(topology: Topology, shape: str) -> int:
+    return dataclasses.replace(topology, shape=shape).num_hosts
+
+
 def main() -> int:
     """Command line; exit status 2 after one line for a user's mistake."""
     parser = argument_parser("python -m tpu.jobset", __doc__, overrides.SWEEP_HELP)
     add = parser.add_argument
     add(
         "--mode",
-        choices=("members", "sweep", "run"),
+        choices=("members", "sweep", "run", "study", "evaluate", "report"),
         default="members",
         help="members: a JobSet for each member of the sweep, each on a slice of its own\n"
         "sweep: one for all members, in one program on one slice (sweep.py)\n"
-        "run: one for a single run (train.py)",
+        "run: one for a single run (train.py)\n"
+        "study: a JobSet for each part of the study CONFIG, on a slice of one host\n"
+        "evaluate, report: of what lies in DIR, when it is done",
     )
+    add("--only", default="", metavar="CARDS", help="study: some cards, by commas")
+    add("--seeds", default="0", metavar="N,N", help="study: seeds of each member (%(default)s)")
     add("--topology", required=True, metavar="T", help="v5e:4x4, v5p:4x4x4 ...")
     add("--image", required=True, help="container image, repository in /ropewalk")
     add("--claim", default="runs", help="persistentVolumeClaim of /runs (%(default)s)")
@@ -122,7 +180,8 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     try:
         topology = topology_lib.find(arguments.topology)
-        jobs = make_jobs(arguments.mode, arguments.config, arguments.workdir, arguments.overrides)
+        check_alone(arguments.mode, topology)
+        jobs = _jobs(arguments)
     except ValueError as error:
         parser.error(str(error))
     cluster = {name: getattr(arguments, name) for name in ("image", "claim", "spot", "restarts")}

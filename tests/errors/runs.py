@@ -167,6 +167,10 @@ ROWS = [
     ),
     Row(refused_by_one, "process 1: no disk here", given=second_of_two),
     Row(
+        "-m tpu.jobset capability --mode study --workdir /runs/c --topology v5p:4x4x4 --image i",
+        "--mode study is one process a job, and v5p:4x4x4 has 16 hosts; use v5p:2x2x1",
+    ),
+    Row(
         lambda: hosts.check_alike("new", TINY),
         "process 1 has code other than process 0; put the same commit on every host",
         given=second_of_two,

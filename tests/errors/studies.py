@@ -96,6 +96,9 @@ class Dying:
 
 ROWS = [
     Row(
+        "-m studies run capability --only C1 --part 99", "no part 99: capability has parts 0 to {}"
+    ),
+    Row(
         "-m studies status capabilty",
         "unknown study 'capabilty'; did you mean 'capability'? (valid: capability, papers)",
     ),

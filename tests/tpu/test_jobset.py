@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from experiment import distributed
+from studies import load_cards
+from tests.tpu import crd
 from tpu import jobset
 from tpu.topology import find
 
@@ -108,6 +110,65 @@ def test_names_are_dns_labels_with_room_for_the_pods(workdir):
     name = jobset.job_name(workdir, 1234)
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
     assert len(name) <= 63 - len("-slice-0-999-abcde")
+
+
+@pytest.mark.parametrize("schema", crd.schemas(), ids=["fields", "whole CRD"][: len(crd.schemas())])
+@pytest.mark.parametrize("changes", [{}, {"spot": True}], ids=["", "spot"])
+def test_kubernetes_knows_every_field(schema, changes):
+    job = read(**changes)
+    assert crd.problems(job, schema) == []
+    # And would say so of a field with another name, a missing one, or another type.
+    rules = job["spec"]["failurePolicy"]["rules"]
+    rules[0]["onJobFailureReason"] = rules[0].pop("onJobFailureReasons")
+    del rules[0]["name"]
+    job["spec"]["replicatedJobs"][0]["replicas"] = "1"
+    assert len(crd.problems(job, schema)) == 3
+
+
+def test_a_job_for_each_part_of_a_study():
+    """Runs of one shape and seed are one job."""
+    command = ("python", "-m", "studies")
+    jobs = jobset.study_jobs("study", "capability", "/runs/c", "C1", "0,1")
+    number = len(jobs)
+    assert [job.name for job in jobs] == [f"ropewalk-c-{index}" for index in range(number)]
+    given = ("capability", "--workdir", "/runs/c", "--rows", "/runs/c/rows", "--seeds", "0,1")
+    for index, job in enumerate(jobs):
+        part = ("run", "--part", str(index))
+        assert job.command == [*command, *part, *given, "--only", "C1"]
+    members = [member for job in jobs for member in job.member.split("+")]
+    assert len(set(members)) == len(members) == len(load_cards("capability")["C1"].members) * 2
+    (last,) = jobset.study_jobs("report", "capability", "/runs/c", "", "0")
+    assert last.command == [*command, "report", *given[:-1], "0"]
+
+
+@pytest.mark.slow
+def test_apply_waits_evaluates_and_reports():
+    given = ["tiny", "--workdir", "/runs/t", "--topology", "v5e:4x4", "--image", "repo/image:1"]
+    done = subprocess.run(
+        ["tpu/apply.sh", *given, "--report", "--report-topology", "v5e:1x1", "seed=0,1", "-n"],
+        env={"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("kubectl")]
+    apply, ended = "kubectl apply -f -", "kubectl wait --timeout=-1s '--for=jsonpath="
+    ended += "{.status.terminalState}'"
+    well = "kubectl wait --timeout=0 --for=condition=Completed"
+    members, evaluate = "jobset/ropewalk-t-0 jobset/ropewalk-t-1", "jobset/ropewalk-t-evaluate"
+    assert lines == [
+        *(apply, f"{ended} {members}", f"{well} {members}"),
+        *(apply, f"{ended} {evaluate}", f"{well} {evaluate}", apply),
+    ]
+    manifests = "".join(f"{line}\n" for line in done.stdout.splitlines() if line not in lines)
+    jobs = [job for job in yaml.safe_load_all(manifests) if job]
+    pods = [
+        job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"] for job in jobs
+    ]
+    commands = [pod["containers"][0]["command"] for pod in pods]
+    assert commands[2:] == [["python", f"{name}.py", "/runs/t"] for name in ("evaluate", "report")]
+    shapes = [pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"] for pod in pods]
+    assert shapes == ["4x4", "4x4", "1x1", "1x1"]
 
 
 @pytest.mark.slow

@@ -93,6 +93,30 @@ PRINTED = {
 }
 
 
+def test_a_study_and_what_waits_for_it(tmp_path):
+    python = executable(tmp_path / "python", "printf 'C1/a,seed=0\\nC1/b,seed=0\\n'")
+    given = ("study", "-n", "--report", "capability", "--workdir", "runs/c", "--only", "C1")
+    make, parts, report = run("slurm/submit.sh", *given, PYTHON=str(python)).splitlines()
+    every = "--cpus-per-task=8 --time=24:00:00 --requeue --open-mode=append --signal=B:USR1@600"
+    words = "capability --workdir runs/c --only C1"
+    assert make == "mkdir -p runs/c"
+    assert parts == (
+        "sbatch --job-name=ropewalk-c --output=runs/c/slurm-%A_%a.log --nodes=1 "
+        f"--gpus-per-node=1 --ntasks-per-node=1 {every} --array=0-1 "
+        f"slurm/job.sh -m studies run --part @ {words}"
+    )
+    assert report == (
+        "sbatch --job-name=ropewalk-c --output=runs/c/slurm-report-%j.log --nodes=1 "
+        f"--ntasks-per-node=1 {every} --dependency=afterok:JOB --kill-on-invalid-dep=yes "
+        f"slurm/job.sh -m studies report {words}"
+    )
+    # Without GPUs each run is a part; and an array may be throttled.
+    given = (*given, "--gpus", "0", "--at-once", "1")
+    parts = run("slurm/submit.sh", *given, PYTHON=str(python)).splitlines()[1]
+    assert "--gpus-per-node" not in parts and "--array=0-1%1 " in parts
+    assert parts.endswith(f"slurm/job.sh -m studies run --part @ --apart {words}")
+
+
 @pytest.mark.parametrize("command", PRINTED)
 def test_dry_run(command):
     script, *arguments = command.split(" ")
@@ -150,7 +174,10 @@ def test_setup_goes_to_every_host():
         ("tpu/delete.sh a b", "delete.sh: error: needs one NAME, got a b; see --help"),
         ("tpu/status.sh pod --wit", "status.sh: error: unknown option --wit; see --help"),
         ("tpu/run.sh pod", "run.sh: error: needs a program after --"),
-        ("slurm/submit.sh each tiny --workdir d", "unknown mode each; one of members, sweep, run"),
+        (
+            "slurm/submit.sh each tiny --workdir d",
+            "unknown mode each; one of members, sweep, run, study",
+        ),
         # A typo is not submitted, to be found in a log.
         ("slurm/submit.sh run tinny --workdir d", "unknown config 'tinny'; did you mean 'tiny'?"),
         (
@@ -170,6 +197,9 @@ def test_setup_goes_to_every_host():
             "unknown field 'model.rotary.bass'; did you mean 'base'?",
         ),
         ("slurm/submit.sh sweep tiny --workdir d", "nothing varies"),
+        ("slurm/submit.sh study capabilty --workdir d", "unknown study 'capabilty'; did you mean"),
+        ("slurm/submit.sh study capability --only C0 --workdir d", "has no card 'C0'"),
+        ("slurm/submit.sh run tiny --workdir d --seeds 0", "run takes no --seeds; see --help"),
         ("slurm/submit.sh run tiny --workdir d --time 4", "--time is shorter than 5 minutes"),
         ("slurm/submit.sh run tiny --workdir d --time 00:04:59", "--time is shorter than 5 min"),
         ("slurm/submit.sh run tiny --workdir d --time 1h", "--time 1h is no limit that sbatch"),

@@ -1,0 +1,168 @@
+"""A SLURM of two nodes on this machine, of Debian's packages: its daemons and commands."""
+
+import getpass
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+DAEMONS = ("munged", "slurmctld", "slurmd")
+# Nobody has to know the nodes' names: each is an address, and all of 127.0.0.0/8 is this machine.
+NODES = ("127.0.0.1", "127.0.0.2")
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+
+# Each node says that it has 64 CPUs and eight GPUs: submit.sh asks for them, JAX takes the CPU.
+CONFIG = """\
+ClusterName=ropewalk
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+SlurmctldPort={ctld_port}
+FirstJobId={first_job}
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+ReturnToService=2
+GresTypes=gpu
+{nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=64 Gres=gpu:8"
+
+
+def missing() -> list[str]:
+    """Programs that are not installed."""
+    return [name for name in (*DAEMONS, "sbatch", "srun") if not shutil.which(name, path=PATH)]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} seconds: {what}"
+        time.sleep(0.2)
+
+
+class Cluster:
+    """The daemons, in the foreground of this process: they end when `stop` is called."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]):
+        self.folder = folder
+        self.environment = {
+            **{k: v for k, v in environment.items() if not k.startswith("SLURM_")},
+            "SLURM_CONF": str(folder / "slurm.conf"),
+            "PATH": PATH,
+            "JAX_PLATFORMS": "cpu",
+        }
+        host = socket.gethostname().partition(".")[0]
+        nodes = [NODE.format(name=name, host=host, port=free_port()) for name in NODES]
+        for name in ("state", *(f"spool-{node}" for node in NODES)):
+            (folder / name).mkdir()
+        text = CONFIG.format(
+            host=host,
+            user=getpass.getuser(),
+            folder=folder,
+            ctld_port=free_port(),
+            # JAX makes the coordinator's port of it, which nobody else's may be.
+            first_job=1 + secrets.randbelow(4000),
+            nodes="\n".join(nodes),
+        )
+        (folder / "slurm.conf").write_text(text)
+        for gpu in range(8):
+            (folder / f"gpu{gpu}").touch()
+        (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu[0-7]\n")
+        key = folder / "munge.key"
+        key.write_bytes(secrets.token_bytes(1024))
+        key.chmod(0o600)
+        self._running: list[subprocess.Popen] = []
+
+    def start(self) -> None:
+        munge = [f"--{each}-file={self.folder}/munge.{each}" for each in ("key", "pid", "log")]
+        munge += [f"--seed-file={self.folder}/munge.seed", "--foreground", "--force"]
+        self._daemon("munged", *munge, f"--socket={self.folder}/munge.socket")
+        wait_for((self.folder / "munge.socket").exists, 20, "munged's socket")
+        self._daemon("slurmctld", "-D")
+        for node in NODES:
+            self._daemon("slurmd", "-D", "-N", node)
+        idle = ["idle"] * len(NODES)
+        wait_for(lambda: self.ask("sinfo", "-hNo", "%T").split() == idle, 60, "idle nodes")
+
+    def _daemon(self, *command: str) -> None:
+        with (self.folder / f"{command[0]}-{len(self._running)}.out").open("w") as out:
+            self._running.append(
+                subprocess.Popen(command, env=self.environment, stdout=out, stderr=out)
+            )
+
+    def stop(self) -> None:
+        """Ends all jobs, then the daemons, in turn."""
+        if len(self._running) > 1:
+            self.ask("scancel", "--user", getpass.getuser())
+            try:
+                wait_for(lambda: not self.jobs(), 60, "the end of all jobs")
+            finally:
+                self._end()
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        for daemon in reversed(self._running):
+            daemon.terminate()
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        self._running = []
+
+    def ask(self, *command: str) -> str:
+        """Standard output of one of SLURM's commands; nothing where it fails."""
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
+        return done.stdout if done.returncode == 0 else ""
+
+    def jobs(self) -> list[str]:
+        return self.ask("squeue", "--noheader", "--format=%i").split()
+
+    def submit(self, *words: object) -> str:
+        """The number of the job that slurm/submit.sh submits."""
+        done = subprocess.run(
+            [Path(__file__).parents[2] / "slurm/submit.sh", *map(str, words)],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()[-1]
+
+    def shown(self, job: str) -> dict[str, str]:
+        """What scontrol says of a job."""
+        text = self.ask("scontrol", "show", "job", "--oneliner", job)
+        words = [word.partition("=") for word in text.split()]
+        return {key: value for key, _, value in words}
+
+    def state(self, job: str) -> str:
+        return self.shown(job).get("JobState", "")
+
+    def wait(self, job: str, seconds: float = 300) -> str:
+        """The state in which a job has ended."""
+        over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+        wait_for(lambda: self.state(job) in over, seconds, f"the end of job {job}")
+        return self.state(job)

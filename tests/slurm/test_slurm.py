@@ -1,0 +1,326 @@
+"""slurm/submit.sh and slurm/job.sh on SLURM itself: whatever happens, the same run in the end."""
+
+import dataclasses
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiment.run import RunDirectory
+from studies import load_cards
+from studies import rows as studies_rows
+from studies.piece import Piece
+from studies.piece import work as work_on
+from studies.queue import every_run, make_job
+from tests.slurm.cluster import Cluster, missing, wait_for
+from tests.studies.test_run import CARD
+from tests.tpu.test_docs import ROOT, SLURM
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(bool(missing()), reason=f"not installed: {', '.join(missing())}"),
+]
+STEPS = 150
+ONE = ("--gpus", 1, "--cpus", 1)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory, environment):
+    folder = tmp_path_factory.mktemp("slurm")
+    running = Cluster(folder, {**environment, "PYTHON": sys.executable})
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def arguments(tiny_data):
+    return ["tiny", *tiny_data, f"train.num_steps={STEPS}", "train.save_every=30"]
+
+
+@pytest.fixture(scope="module")
+def whole(arguments, run_script, tmp_path_factory):
+    """The run as one process makes it, without SLURM."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    run_script("train.py", *arguments, "--workdir", run)
+    return run
+
+
+@pytest.fixture
+def study(tmp_path, shared_folder) -> Path:
+    """A folder with one card of two members, each trained once."""
+    folder = tmp_path / "study"
+    folder.mkdir()
+    card = CARD.format(data=shared_folder / "data", steps=80)
+    more = 'Member(name="b30", overrides=("model.rotary.base=30",)),'
+    (folder / "cards.py").write_text(card.replace("members=(", f"members=({more}"))
+    return folder
+
+
+def losses(run: Path) -> list[float]:
+    return [row["loss"] for row in RunDirectory(run).read_metrics()]
+
+
+def data_state(run: Path) -> dict:
+    """Of the last checkpoint; the digest of all rows that were read is in it."""
+    return json.loads((run / f"checkpoints/{STEPS}/data/metadata").read_text())
+
+
+def assert_same(run: Path, whole: Path, *, exactly: bool = True) -> None:
+    assert len(losses(run)) == STEPS
+    assert data_state(run) == data_state(whole) and data_state(run)["digest"]
+    if exactly:
+        assert losses(run) == losses(whole)
+    else:  # sums over several devices are rounded in another order
+        np.testing.assert_allclose(losses(run), losses(whole), rtol=1e-4)
+
+
+def rows(run: Path) -> int:
+    metrics = run / "metrics.jsonl"
+    return metrics.read_text().count("\n") if metrics.exists() else 0
+
+
+def said(run: Path) -> str:
+    """What its jobs wrote, of which each line is broken where a terminal would end."""
+    text = " ".join(path.read_text(errors="replace") for path in run.glob("slurm-*.log"))
+    return " ".join(text.split())
+
+
+def begun(cluster: Cluster, run: Path, job: str, more: int = 5) -> None:
+    """Waits until a job has trained some steps, of which it has the most still to do."""
+    least = rows(run) + more
+    wait_for(lambda: rows(run) >= least, 200, f"step {least} of job {job}: {said(run)[-2000:]}")
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [ONE, ("--gpus", 2, "--cpus", 1), ("--nodes", 2, *ONE)],
+    ids=["one task", "one node of two tasks", "two nodes of one task"],
+)
+def test_tasks_and_nodes(shape, cluster, arguments, whole, tmp_path):
+    run = tmp_path / "run"
+    job = cluster.submit("run", *shape, "--workdir", run, *arguments)
+    assert cluster.wait(job) == "COMPLETED", said(run)
+    assert_same(run, whole, exactly=shape == ONE)
+    # One of them speaks.
+    assert said(run).count("finished. Next: python evaluate.py") == 1
+    assert cluster.shown(job)["CPUs/Task"] == "1"
+
+
+def test_an_array_has_a_task_for_every_member(cluster, arguments, whole, tmp_path):
+    sweep = tmp_path / "sweep"
+    given = (*arguments, "model.rotary.base=10000,100")
+    job = cluster.submit("members", *ONE, "--workdir", sweep, *given)
+    assert [cluster.wait(f"{job}_{task}") for task in (0, 1)] == ["COMPLETED"] * 2, said(sweep)
+    assert_same(sweep / "base=10000", whole)
+    assert data_state(sweep / "base=100") == data_state(whole)
+    assert losses(sweep / "base=100") != losses(whole)
+
+
+def test_out_of_time_it_comes_back_until_it_is_done(cluster, arguments, whole, tmp_path):
+    """Two processes, each of which has the signal that SLURM sends before a limit."""
+    run = tmp_path / "run"
+    job = cluster.submit("run", "--nodes", 2, *ONE, "--workdir", run, *arguments)
+    begun(cluster, run, job)
+    cluster.ask("scancel", "--batch", "--signal=USR1", job)
+    again(cluster, job, 1)
+    assert 0 < RunDirectory(run).steps()[-1] < STEPS
+    assert cluster.wait(job) == "COMPLETED", said(run)
+    assert_same(run, whole, exactly=False)
+    assert "saved. slurm/job.sh says how it goes on." in said(run)
+    assert said(run).count("back to the queue") == 1
+    assert "run the same command again" not in said(run)
+
+
+def again(cluster: Cluster, job: str, restarts: int) -> None:
+    """Waits until a job is back in the queue, where SLURM would have it wait for two minutes."""
+    wait_for(
+        lambda: cluster.state(job) == "PENDING" and cluster.shown(job)["Restarts"] == str(restarts),
+        90,
+        f"job {job} back in the queue",
+    )
+    time.sleep(2)  # in the same second the nodes would take the new start for the old one
+    cluster.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
+
+
+def test_the_limit_itself(cluster, arguments, tmp_path):
+    """SLURM looks at its limits twice a minute: the job has five minutes, and loses four."""
+    run = tmp_path / "run"
+    long = (*arguments, "train.num_steps=1000000", "train.save_every=1000000")
+    job = cluster.submit("run", *ONE, "--time", 5, "--workdir", run, *long)
+    begun(cluster, run, job)
+    cluster.ask("scontrol", "update", f"JobId={job}", "TimeLimit=1")
+    wait_for(lambda: cluster.shown(job)["Restarts"] == "1", 120, f"another start: {said(run)}")
+    cluster.ask("scancel", job)
+    assert "stopped by SIGTERM at step" in said(run) and "back to the queue" in said(run)
+    assert 0 < RunDirectory(run).steps()[-1] < 1_000_000
+
+
+def test_told_before_its_processes_are_there_it_comes_back(cluster, arguments, whole, tmp_path):
+    """scancel of a step that does not exist succeeds, and does nothing."""
+    run = tmp_path / "run"
+    held = tmp_path / "held"
+    held.write_text('#!/usr/bin/env bash\nsleep 5\nexec /usr/bin/srun "$@"\n')
+    held.chmod(0o755)
+    slow = tmp_path / "bin"
+    slow.mkdir()
+    held.rename(slow / "srun")
+    path = cluster.environment["PATH"]
+    try:
+        cluster.environment["PATH"] = f"{slow}:{path}"
+        job = cluster.submit("run", *ONE, "--workdir", run, *arguments)
+    finally:
+        cluster.environment["PATH"] = path
+    wait_for(lambda: cluster.state(job) == "RUNNING", 60, f"the start of job {job}")
+    time.sleep(2)
+    cluster.ask("scancel", "--batch", "--signal=USR1", job)
+    again(cluster, job, 1)
+    assert cluster.wait(job) == "COMPLETED", said(run)
+    assert_same(run, whole)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["while it trains", "while it saves"])
+def test_what_is_cancelled_stays_away_until_it_is_submitted_again(
+    late, cluster, arguments, whole, tmp_path
+):
+    run = tmp_path / "run"
+    command = ("run", *ONE, "--workdir", run, *arguments)
+    job = cluster.submit(*command)
+    begun(cluster, run, job)
+    if late:
+        cluster.ask("scancel", "--batch", "--signal=USR1", job)
+    cluster.ask("scancel", job)
+    wait_for(lambda: job not in cluster.jobs(), 90, f"the end of job {job}")
+    assert cluster.state(job) == "CANCELLED" and cluster.shown(job)["Restarts"] == "0"
+    assert 0 < RunDirectory(run).steps()[-1] < STEPS
+    assert "back to the queue" not in said(run)
+
+    assert cluster.wait(cluster.submit(*command)) == "COMPLETED", said(run)
+    assert_same(run, whole)
+
+
+def test_a_task_that_is_killed_ends_the_job_and_the_run_goes_on(
+    cluster, arguments, whole, tmp_path
+):
+    run = tmp_path / "run"
+    command = ("run", "--nodes", 2, *ONE, "--workdir", run, *arguments)
+    job = cluster.submit(*command)
+    wait_for(lambda: RunDirectory(run).steps(), 200, "a checkpoint")
+    os.kill(process_of(job, "1"), signal.SIGKILL)
+    assert cluster.wait(job) == "FAILED", said(run)
+    assert RunDirectory(run).steps()[-1] < STEPS
+
+    assert cluster.wait(cluster.submit(*command)) == "COMPLETED", said(run)
+    assert_same(run, whole, exactly=False)
+
+
+def process_of(job: str, task: str) -> int:
+    """The Python process that is a task of a job."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            program = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        wanted = {f"SLURM_JOB_ID={job}".encode(), f"SLURM_PROCID={task}".encode()}
+        if wanted <= set(variables) and program[0] == sys.executable.encode():
+            return int(folder.name)
+    raise AssertionError(f"job {job} has no task {task}")
+
+
+def test_a_sweep_is_evaluated_and_reported_when_its_members_have_ended(
+    cluster, arguments, tmp_path
+):
+    """Also if one of them comes back in between: what waits goes on waiting."""
+    sweep = tmp_path / "sweep"
+    given = (*arguments, "model.rotary.base=10000,100", "evals.tasks=[kv]")
+    number = int(cluster.submit("members", *ONE, "--report", "--workdir", sweep, *given))
+    members, evaluated, reported = (str(number + more) for more in range(-2, 1))
+    begun(cluster, sweep / "base=10000", members)
+    cluster.ask("scancel", "--batch", "--signal=USR1", f"{members}_0")
+    again(cluster, f"{members}_0", 1)
+    assert cluster.state(evaluated) == cluster.state(reported) == "PENDING"
+    assert cluster.wait(reported) == "COMPLETED", said(sweep)
+    assert cluster.state(evaluated) == "COMPLETED"
+    assert all((run / "results.jsonl").exists() for run in sweep.glob("base=*"))
+    assert list(sweep.rglob("report.html"))
+
+
+def test_what_waits_for_a_job_that_fails_is_taken_back(cluster, arguments, tmp_path):
+    run = tmp_path / "run"
+    command = ("run", *ONE, "--report", "--workdir", run, *arguments, "start_from=nowhere")
+    reported = cluster.submit(*command)
+    assert cluster.wait(reported) == "CANCELLED"
+    assert "train.py: error: nowhere" in said(run)
+
+
+def test_a_study_over_many_jobs(cluster, study, tmp_path):
+    """Two members, each a job; one is told to stop. Its rows are those of one process."""
+    work = tmp_path / "work"
+    number = int(
+        cluster.submit(
+            *("study", "--gpus", 0, "--cpus", 1, "--report", study, "--workdir", work),
+        )
+    )
+    parts, reported = str(number - 1), str(number)
+    metrics = "echo/ten,seed=0/whole-*/metrics.jsonl"
+    wait_for(lambda: list(work.glob(metrics)), 200, f"training: {said(work)}")
+    cluster.ask("scancel", "--batch", "--signal=USR1", f"{parts}_1")
+    again(cluster, f"{parts}_1", 1)
+    assert cluster.wait(reported) == "COMPLETED", said(work)
+    assert list(work.rglob("report.html"))
+
+    found = studies_rows.read_all(study / "rows")
+    job = make_job(str(study), workdir=tmp_path / "at once")
+    for run in every_run(job, load_cards(job.study)):
+        (row,) = (row for row in found if row.member == run.member)
+        assert row.core_seconds > 0
+        alone = work_on(Piece((run,), 0), job.workdir, [[]])
+        assert alone
+        # As bytes: what says nothing of a task is a NaN, which equals nothing.
+        ours = studies_rows.write(tmp_path / "ours", dataclasses.replace(row, core_seconds=0.0))
+        assert ours.read_bytes() == studies_rows.write(tmp_path / "theirs", alone[0]).read_bytes()
+
+
+def test_what_the_documentation_submits(cluster, tmp_path):
+    """As it stands, in a tree with runs of its own; each program but the checks is played."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for path in ROOT.iterdir():
+        if path.name not in ("runs", ".venv"):
+            (tree / path.name).symlink_to(path)
+    stub, started = tmp_path / "python", tmp_path / "started"
+    stub.write_text(
+        "#!/usr/bin/env bash\n"
+        'case "$*" in *--list-members*|*--check*|*"studies parts"*) '
+        f'exec {sys.executable} "$@" ;; esac\n'
+        f'printf "%s\\n" "$SLURM_JOB_NAME $SLURM_NTASKS $*" >> {started}\n'
+    )
+    stub.chmod(0o755)
+    environment = cluster.environment | {"PYTHON": str(stub)}
+    for command in SLURM:
+        done = subprocess.run(
+            shlex.split(command), cwd=tree, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0 and "Submitted batch job" in done.stdout, done.stderr
+    wait_for(lambda: not cluster.jobs(), 200, f"the end of all jobs: {cluster.jobs()}")
+    lines = started.read_text().splitlines()
+    members = [line for line in lines if "sweep.py --member" in line]
+    bases = "base_30m --workdir runs/bases model.rotary.base=1e2,1e4,1e6"
+    assert sorted(members) == [f"ropewalk-bases 1 sweep.py --member {n} {bases}" for n in range(3)]
+    # Two nodes of eight GPUs each: sixteen processes.
+    one = "sweep.py base_125m --workdir runs/bases mesh.sweep=2 model.rotary.base=1e2,1e4"
+    assert lines.count(f"ropewalk-bases 16 {one}") == 16
+    parts = [line for line in lines if "studies run --part" in line]
+    reports = [line for line in lines if "studies report capability" in line]
+    assert len(parts) == len(set(parts)) > 10 and len(reports) == 1
+    assert lines.index(reports[0]) > max(map(lines.index, parts))
