@@ -34,7 +34,7 @@ def main() -> int:
         return 0
     # After parsing: help, and a slip of the hand, need none of JAX.
     import evals
-    from experiment import distributed
+    from experiment import distributed, hosts
     from experiment.compiled import keep_programs
     from training.divergence import DivergedError
     from training.sweep import train_sweep
@@ -42,6 +42,7 @@ def main() -> int:
     try:
         keep_programs()
         distributed.initialize(arguments, many_members=arguments.member is None)
+        hosts.check_alike(workdir, (arguments.member, members))
         command = shlex.join(["python", *sys.argv])
         finished = train_sweep(
             config,
