@@ -22,7 +22,7 @@ class RunDirectory:
     """One run.
 
     Attributes:
-      path: the directory, of a disk or in a bucket (gs://), with config.json and what is listed here.
+      path: the directory, of a disk or a bucket, with config.json and what is listed here.
       checkpoints_path: where orbax keeps `<step>/`.
       tokenizer_path: the tokenizer the run was trained with, `tokenizer.model` or `.json`.
       held_out_path: the store of held-out documents, of a run whose text is another elsewhere.
