@@ -9,6 +9,7 @@ by gcsfs; what fails after that is an `UnreachableError`. Arrays go through Tens
 so by itself.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -96,7 +97,9 @@ class BucketPath(gpath.PosixGPath):
             return True
         except FileExistsError:
             # Perhaps by this process: a request that was cut is made again.
-            return self.exists() and self.read_bytes() == data
+            with contextlib.suppress(FileNotFoundError):
+                return self.read_bytes() == data
+            return False
 
 
 class _Backend:

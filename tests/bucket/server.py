@@ -200,6 +200,7 @@ class FakeBucket:
         start = max(query.get("startOffset", ""), query.get("pageToken", ""))
         end, most = query.get("endOffset"), min(PAGE, int(query.get("maxResults", PAGE)))
         items, prefixes = [], []
+        listing = {"kind": "storage#objects", "items": items, "prefixes": prefixes}
         for name in self.names(prefix):
             folder = (
                 prefix + name[len(prefix) :].partition(delimiter or "\0")[0] + (delimiter or "")
@@ -209,12 +210,12 @@ class FakeBucket:
             if name < start or (end and name >= end) or key in prefixes or key < start:
                 continue
             if len(items) + len(prefixes) == most:
-                return as_json({"items": items, "prefixes": prefixes, "nextPageToken": key})
+                return as_json(listing | {"nextPageToken": key})
             if is_folder:
                 prefixes.append(folder)
             else:
                 items.append(self._resource(name))
-        return as_json({"kind": "storage#objects", "items": items, "prefixes": prefixes})
+        return as_json(listing)
 
     def _upload(self, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
         kind = query.get("uploadType")

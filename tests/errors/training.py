@@ -58,11 +58,21 @@ def _hold_what_was_trained_meanwhile() -> None:
         pass
 
 
+def _hold_what_another_trains_by_now() -> None:
+    plan = make_plan([find_config("tiny")], [RunDirectory("gs://bucket/new")])
+    with held(plan) as check:
+        check()
+
+
 class _Files:
     """Of a bucket in which nothing lies, and that may be written to or not."""
 
     def __init__(self, refuses: bool):
         self._refuses = refuses
+
+    def cat_file(self, path: str) -> bytes:
+        self.pipe_file()
+        return b"process 7 on elsewhere\n"
 
     def exists(self, path: str) -> bool:
         return False
@@ -73,7 +83,7 @@ class _Files:
         if self._refuses:
             raise OSError("Forbidden: nobody may")
 
-    cat_file = rm = pipe_file
+    rm = pipe_file
 
 
 def _a_bucket(patch: pytest.MonkeyPatch, *, refuses: bool) -> None:
@@ -207,6 +217,12 @@ ROWS = [
         "train.py tiny --workdir gs://bucket/run train.profile_steps=[1,2]",
         "train.profile_steps writes files of a disk, and gs://bucket/run is in a bucket; leave it "
         "out, or use a --workdir of this machine",
+        given=_a_bucket_that_takes_all,
+    ),
+    Row(
+        _hold_what_another_trains_by_now,
+        "gs://bucket/new is being trained by process 7 on elsewhere, which began later; this "
+        "process ends, and what it had not saved is lost",
         given=_a_bucket_that_takes_all,
     ),
     Row(
