@@ -169,11 +169,8 @@ def _train(plan: Plan, command: str, ask: Ask | None) -> bool:
     if str(divergence):
         notice(str(divergence))
     if step < num_steps:
-        again = f"run the same command again{': ' + command if command else '.'}"
-        if jax.process_count() > 1:
-            again = "start all processes again."
         console.print(
             f"stopped by {interrupts.received} at step {step} of {num_steps}; saved. "
-            f"To go on, {again}"
+            f"{distributed.how_to_go_on(command)}"
         )
     return step == num_steps
