@@ -7,6 +7,8 @@ RUN ?= runs/demo
 # torch's default wheels carry CUDA; where a CPU build is configured for pip, it is taken instead.
 HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 \
   lm-eval==0.4.13 datasets==5.2.0 accelerate==1.15.0
+# What reads and writes gs:// (the extra `gcs`), in versions that fit the lock's fsspec.
+GCS_PACKAGES ?= gcsfs==2026.10.1 google-cloud-storage==3.17.1
 # Of test-hf; `.ci/run` leaves out what takes minutes.
 HF_TESTS ?= hf
 PLAYWRIGHT ?= playwright==1.65.2
@@ -29,7 +31,7 @@ REV ?= HEAD
 # Tests that need more than the lock has: each has a target that installs it.
 APART := hf or browser or colab or notebook
 
-.PHONY: help setup demo test test-fast test-all test-hf test-tpu test-browser test-notebooks test-colab notebooks compare lint format lock clean
+.PHONY: help setup demo test test-fast test-all test-hf test-bucket test-tpu test-browser test-notebooks test-colab notebooks compare lint format lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 16
@@ -58,7 +60,7 @@ test-fast: setup  ## what takes seconds; compiled quickly, not well
 
 test-all: setup  ## the suite, what samples for minutes, then the test-* below
 	$(PY) -m pytest -n 2 --dist loadfile -m "not ($(APART))"
-	$(MAKE) test-hf test-tpu test-browser test-notebooks test-colab
+	$(MAKE) test-hf test-bucket test-tpu test-browser test-notebooks test-colab
 
 $(VENV)/.installed-hf: $(VENV)/.installed
 	@echo "installing $(HF_PACKAGES)"
@@ -68,6 +70,21 @@ $(VENV)/.installed-hf: $(VENV)/.installed
 
 test-hf: $(VENV)/.installed-hf  ## compare with transformers itself (installs torch)
 	$(PY) -m pytest -m "$(HF_TESTS)"
+
+$(VENV)-beam/.installed: pyproject.toml
+	@echo "installing the extra beam into $(VENV)-beam"
+	@rm -rf $(VENV)-beam
+	@$(PYTHON) -m venv $(VENV)-beam
+	@$(VENV)-beam/bin/python -m pip install -qq --disable-pip-version-check '.[beam]'
+	@touch $@
+
+$(VENV)/.installed-gcs: $(VENV)/.installed
+	@echo "installing $(GCS_PACKAGES)"
+	@$(PY) -m pip install -qq --disable-pip-version-check $(GCS_PACKAGES)
+	@touch $@
+
+test-bucket: $(VENV)/.installed-gcs $(VENV)-beam/.installed  ## gs:// on a bucket of its own, RedPajama by Beam (installs gcsfs, apache-beam)
+	BEAM_PYTHON=$(VENV)-beam/bin/python $(PY) -m pytest tests/bucket tests/data/test_redpajama_beam.py
 
 $(VENV)-libtpu/.installed:
 	@echo "installing $(LIBTPU) into $(VENV)-libtpu (0.7 GB)"

@@ -12,7 +12,7 @@ import sys
 
 from configs import add_process_arguments, argument_parser, find_config
 from experiment import overrides
-from settings.places import local
+from settings.places import place
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     given = arguments.overrides
     try:
-        workdir = local(arguments.workdir)
+        workdir = place(arguments.workdir)
         config = find_config(arguments.config)
         members = overrides.make_members(config, given)
     except ValueError as error:
@@ -34,7 +34,7 @@ def main() -> int:
         return 0
     # After parsing: help, and a slip of the hand, need none of JAX.
     import evals
-    from experiment import distributed
+    from experiment import distributed, hosts
     from experiment.compiled import keep_programs
     from training.divergence import DivergedError
     from training.sweep import train_sweep
@@ -42,6 +42,7 @@ def main() -> int:
     try:
         keep_programs()
         distributed.initialize(arguments, many_members=arguments.member is None)
+        hosts.check_alike(workdir, (arguments.member, members))
         command = shlex.join(["python", *sys.argv])
         finished = train_sweep(
             config,

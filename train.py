@@ -14,6 +14,7 @@ from experiment.run import RunDirectory
 def main() -> int:
     """Command line of a single run."""
     parser = argument_parser("train.py", __doc__)
+    parser.add_argument("--check", action="store_true", help="read all this, and train nothing")
     add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
     try:
@@ -21,9 +22,11 @@ def main() -> int:
         run = RunDirectory(arguments.workdir)
     except ValueError as error:
         parser.error(str(error))
+    if arguments.check:
+        return 0
     # After parsing: help, and a slip of the hand, need none of JAX.
     import evals
-    from experiment import distributed
+    from experiment import distributed, hosts
     from experiment.compiled import keep_programs
     from training.divergence import DivergedError
     from training.loop import train
@@ -32,6 +35,7 @@ def main() -> int:
     try:
         keep_programs()
         distributed.initialize(arguments)
+        hosts.check_alike(arguments.workdir, config)
         command = shlex.join(["python", *sys.argv])
         plan = make_plan([config], [run], overrides=[arguments.overrides])
         finished = train(plan, command=command, ask=evals.while_training(config))

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import logging
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -39,6 +38,7 @@ from experiment.items import (
 )
 from experiment.run import RunDirectory
 from model.transformer import Params, abstract_params
+from settings.places import in_bucket, remove
 
 # Orbax narrates every save at INFO and warns of settings that are its own business.
 logging.getLogger("absl").setLevel(logging.ERROR)
@@ -90,7 +90,7 @@ class Checkpoints:
         self._run, self._last_good = run, _LastGood()
         kept = [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
         self._manager = ocp.CheckpointManager(
-            run.checkpoints_path.absolute(),
+            str(run.checkpoints_path.absolute()),
             options=ocp.CheckpointManagerOptions(
                 cleanup_tmp_directories=True,  # of saves that were stopped
                 lightweight_initialize=True,  # reads nothing of checkpoints that are there
@@ -247,7 +247,9 @@ def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
     path = folder_of(target, step).absolute() / "params"
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(path, rounded)
-    (path / "commit_success.txt").unlink(missing_ok=True)  # it names folders of this machine
+    # It names folders of this machine; in a bucket it says that the item is whole.
+    if not in_bucket(path):
+        (path / "commit_success.txt").unlink(missing_ok=True)
     write_items(target, step, items, digests({"params": read}))
 
 
@@ -260,7 +262,7 @@ def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]
     skipped = data_state(run, step).get("skipped_in_row", 0)
     good = last_good(steps, step - skipped + 1) if skipped else None
     for each in set(steps[:-keep]) - {*always, good}:
-        shutil.rmtree(folder_of(run, each))
+        remove(folder_of(run, each))
 
 
 def set_aside(run: RunDirectory, step: int) -> Path:

@@ -7,19 +7,28 @@ and speaks to the user. A lone process goes through here unchanged.
 import argparse
 import contextlib
 import os
+import socket
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
+from jax._src.distributed import global_state  # whom it waits for is said nowhere else
 from jax.experimental import multihost_utils
 
 from experiment.mesh import device_per_core
 
 # Bytes of a message that one process tells the others.
 _MESSAGE = 1024
+# Longer than processes that were started together need to find each other.
+_SECONDS_OF_SILENCE = 10.0
+
+# How a process ends of whom another start may have more luck: another process is gone, or a device.
+# xpk's JobSets restart on it, and on what signals leave behind (127 and more).
+ANOTHER_START = 42
 
 
 def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> None:
@@ -39,7 +48,8 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
         if not 0 <= given[2] < given[1]:
             raise ValueError(f"--process-id={given[2]} must lie in 0 ... {given[1] - 1}")
     try:
-        jax.distributed.initialize(*given)
+        with _saying_what_is_awaited():
+            jax.distributed.initialize(*given)
     except ValueError as error:
         if "coordinator_address" not in str(error):
             raise
@@ -51,6 +61,44 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
         device_per_core()
     # Who is late for the first collective by half a minute ends them all, and data take longer.
     barrier("all processes are here")
+
+
+@contextlib.contextmanager
+def _saying_what_is_awaited() -> Iterator[None]:
+    """Says it once, on stderr, if it takes long: JAX waits for five minutes in silence."""
+    timer = threading.Timer(_SECONDS_OF_SILENCE, _say_what_is_awaited)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _say_what_is_awaited() -> None:
+    state = global_state
+    if state.coordinator_address is None or state.num_processes is None:
+        return  # the launcher itself is being asked
+    who = f"process {state.process_id} of {state.num_processes}"
+    if state.process_id == 0:
+        whom = f"for the other processes, at {state.coordinator_address}"
+    else:
+        whom = f"for process 0, at {state.coordinator_address}"
+        host = state.coordinator_address.rpartition(":")[0].strip("[]")
+        try:
+            socket.getaddrinfo(host, None)
+        except OSError:
+            whom += f" ({host} is a name that does not resolve here)"
+    print(f"{who} is waiting {whom}", file=sys.stderr, flush=True)
+
+
+def how_to_go_on(command: str) -> str:
+    """What a person does to go on with a run that was stopped, or who does it instead."""
+    if words := os.environ.get("ROPEWALK_GOES_ON"):  # of slurm/job.sh and tpu/jobset.yaml
+        return words
+    if jax.process_count() > 1:
+        return "To go on, start all processes again."
+    return f"To go on, run the same command again{': ' + command if command else '.'}"
 
 
 def is_primary_host() -> bool:
@@ -113,11 +161,12 @@ def failing_together(advice: str) -> Iterator[None]:
     """Ends this process at once on any error inside: others wait for it, or it for one of them.
 
     They notice within seconds where the network says so, else after 100 seconds without a sign of
-    life (JAX's heartbeat), and end likewise.
+    life (JAX's heartbeat), and end likewise: with status `ANOTHER_START` where the devices or the
+    network say it, with 1 where the program does.
     """
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         if jax.process_count() == 1:
             raise
         traceback.print_exc()
@@ -127,4 +176,6 @@ def failing_together(advice: str) -> Iterator[None]:
             file=sys.stderr,
             flush=True,
         )
-        os._exit(1)  # an orderly exit would wait for the others
+        # Too little memory is of no other start's mending.
+        lost = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXH" not in str(error)
+        os._exit(ANOTHER_START if lost else 1)  # an orderly exit would wait for the others

@@ -22,30 +22,49 @@ for argument in "$@"; do
   program+=("$argument")
 done
 
-# The GPUs stay visible to all processes of a node: JAX gives each the one of its local number.
-step=(srun --kill-on-bad-exit=1 "${PYTHON:-.venv/bin/python}" "${program[@]}")
+# The GPUs stay visible to all processes of a node: JAX gives each the one of its local number. srun
+# takes the CPUs of a task from the job by itself up to SLURM 22.02 only.
+cpus=()
+[[ -z ${SLURM_CPUS_PER_TASK-} ]] || cpus=("--cpus-per-task=$SLURM_CPUS_PER_TASK")
+step=(srun --kill-on-bad-exit=1 ${cpus[@]+"${cpus[@]}"} "${PYTHON:-.venv/bin/python}" "${program[@]}")
 if $dry_run; then
   run "${step[@]}"
   exit
 fi
 
-stopping=false
-# shellcheck disable=SC2329  # the trap calls it
-stop() { # the limit is near: training saves and ends with status 130
-  stopping=true
-  scancel --signal=TERM "$SLURM_JOB_ID.0"
-}
-trap stop USR1
-trap : TERM # preempted or cancelled: the processes have the signal too, and are waited for
+export ROPEWALK_GOES_ON='slurm/job.sh says how it goes on.'
+late=false asked=false told=false
+trap 'late=true' USR1 # the limit is near
+trap 'told=true' TERM # preempted, cancelled or out of time: the processes have the signal too
 
 "${step[@]}" &
 pid=$!
+
+ask() { # the processes to save and end, with status 130; fails where SLURM does not answer
+  local steps
+  steps=$(squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format=%i) || return 1
+  # scancel calls it a success if there is no such step yet: then srun alone is ended.
+  if [[ $steps == *.0* ]]; then scancel --signal=TERM "$SLURM_JOB_ID.0"; else kill "$pid"; fi
+}
+
 while true; do # a signal ends the wait, not the step
-  status=0
-  wait "$pid" || status=$?
+  if $late && ! $asked; then
+    if ask 2> /dev/null; then asked=true; else sleep 1; fi
+  fi
+  if $asked || ! $late; then wait "$pid" || true; fi
   kill -0 "$pid" 2> /dev/null || break
 done
-if $stopping && ((status)); then
-  scontrol requeue "$SLURM_JOB_ID"
+status=0
+wait "$pid" || status=$?
+
+# A run that ended by itself is not begun again: done, or refused, which it would be again.
+if $late && ((status > 2)); then
+  # Who cancels a job while it saves does not want it back. SLURM forgets nothing that it can be asked.
+  if ! $told || [[ $(scontrol show job --oneliner "$SLURM_JOB_ID") == *Reason=TimeLimit* ]]; then
+    echo "back to the queue: the run goes on from where it was saved" >&2
+    scontrol requeue "$SLURM_JOB_ID"
+  fi
+elif ((status == 130)); then
+  echo "saved; submit the same again to go on" >&2
 fi
 exit "$status"

@@ -8,9 +8,10 @@
 #                       run       one job for one run (train.py)
 #   --nodes N           of each task or job (default: 1)
 #   --gpus N            of each node (default: 8)
+#   --cpus N            of each GPU's process (default: 8; SLURM gives one to who asks for none)
 #   --at-once N         members: this many tasks at a time (default: all)
-#   --time T            limit of one start; the job is put back in the queue when it is reached
-#                       (default: 24:00:00)
+#   --time T            limit of one start, as sbatch has it, 5 minutes or more; the job is put back in
+#                       the queue when it is reached (default: 24:00:00)
 #   --partition P       the cluster's words for where and on whose account
 #   --account A
 #   --sbatch FLAG       any other flag of sbatch; may be repeated
@@ -30,11 +31,32 @@ folder=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=../tpu/common.sh
 source "$folder/../tpu/common.sh"
 
-nodes=1 gpus=8 at_once='' time=24:00:00 workdir='' flags=() arguments=()
+# Sets `margin`: how many seconds before the end of a limit, as sbatch reads it, the job is told.
+find_margin() { # TIME
+  local number='([0-9]+)' seconds
+  if [[ $1 =~ ^$number-$number(:$number)?(:$number)?$ ]]; then
+    set -- "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "${BASH_REMATCH[4]:-0}" "${BASH_REMATCH[6]:-0}"
+  elif [[ $1 =~ ^$number:$number:$number$ ]]; then
+    set -- 0 "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "${BASH_REMATCH[3]}"
+  elif [[ $1 =~ ^$number(:$number)?$ ]]; then
+    set -- 0 0 "${BASH_REMATCH[1]}" "${BASH_REMATCH[3]:-0}"
+  elif [[ ${1^^} =~ ^(UNLIMITED|INFINITE)$ ]]; then
+    set -- 1 0 0 0
+  else
+    fail "--time $1 is no limit that sbatch reads, such as 30, 1:00:00 or 2-00:00:00"
+  fi
+  seconds=$((((10#$1 * 24 + 10#$2) * 60 + 10#$3) * 60 + 10#$4))
+  # SLURM tells a job up to a minute early, and a start takes a minute.
+  ((seconds >= 300)) || fail "--time is shorter than 5 minutes: too short to start, train and save"
+  margin=$((seconds / 4 < 600 ? seconds / 4 : 600))
+}
+
+nodes=1 gpus=8 cpus=8 at_once='' time=24:00:00 workdir='' flags=() arguments=()
 while (($#)); do
   case $1 in
     --nodes) value "$@" && nodes=$2 && shift 2 ;;
     --gpus) value "$@" && gpus=$2 && shift 2 ;;
+    --cpus) value "$@" && cpus=$2 && shift 2 ;;
     --at-once) value "$@" && at_once=%$2 && shift 2 ;;
     --time) value "$@" && time=$2 && shift 2 ;;
     --partition | --account) value "$@" && flags+=("$1=$2") && shift 2 ;;
@@ -45,28 +67,34 @@ while (($#)); do
 done
 set -- ${given[@]+"${given[@]}"}
 (($# >= 2)) && [[ -n $workdir ]] || fail "needs MODE CONFIG --workdir DIR; see --help"
+find_margin "$time"
 mode=$1 && shift
 arguments=("$1" --workdir "$workdir" "${@:2}")
 cd "$folder/.."
 export PYTHON=${PYTHON:-.venv/bin/python}
 
+# What is wrong with the command line is said now, not when the job starts.
 array=() log=slurm-%j.log
 case $mode in
-  members)
-    # Says what is wrong with the command line now, not when the tasks start.
+  members | sweep)
     members=$("$PYTHON" sweep.py --list-members "${arguments[@]}") || exit 2
-    log=slurm-%A_%a.log
-    array=("--array=0-$(($(wc -l <<<"$members") - 1))$at_once")
-    program=(sweep.py --member @ "${arguments[@]}")
+    program=(sweep.py "${arguments[@]}")
     ;;
-  sweep) program=(sweep.py "${arguments[@]}") ;;
-  run) program=(train.py "${arguments[@]}") ;;
+  run)
+    "$PYTHON" train.py --check "${arguments[@]}" || exit 2
+    program=(train.py "${arguments[@]}")
+    ;;
   *) fail "unknown mode $mode; one of members, sweep, run" ;;
 esac
+if [[ $mode == members ]]; then
+  log=slurm-%A_%a.log
+  array=("--array=0-$(($(wc -l <<<"$members") - 1))$at_once")
+  program=(sweep.py --member @ "${arguments[@]}")
+fi
 
-# --signal: USR1 to the batch script, ten minutes before the end, for the last checkpoint.
+# --signal: USR1 to the batch script, before the end, for the last checkpoint.
 run mkdir -p "$workdir"
 run sbatch "--job-name=ropewalk-$(basename "$workdir")" "--output=$workdir/$log" \
-  "--nodes=$nodes" "--gpus-per-node=$gpus" "--ntasks-per-node=$gpus" "--time=$time" \
-  --requeue --open-mode=append --signal=B:USR1@600 \
+  "--nodes=$nodes" "--gpus-per-node=$gpus" "--ntasks-per-node=$gpus" "--cpus-per-task=$cpus" \
+  "--time=$time" --requeue --open-mode=append "--signal=B:USR1@$margin" \
   ${array[@]+"${array[@]}"} ${flags[@]+"${flags[@]}"} slurm/job.sh "${program[@]}"

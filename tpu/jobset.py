@@ -22,6 +22,11 @@ from tpu.topology import Topology
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
+# Exit statuses after which another start may help: another process or a device was lost
+# (experiment.distributed.ANOTHER_START), or a signal ended it. Not 1, an error of the program or a
+# run that diverged, and not 2, what a person has to mend.
+RESTART_ON = [42, *range(127, 256)]
+
 
 class Job(NamedTuple):
     """What runs on one slice.
@@ -58,6 +63,7 @@ def manifest(
         selector["cloud.google.com/gke-spot"] = "true"
     values = job._asdict() | {
         "restarts": restarts,
+        "restart_on": RESTART_ON,
         "hosts": topology.num_hosts,
         "node_selector": selector,
         "image": image,

@@ -17,6 +17,7 @@ from experiment import distributed
 from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
 from model import kernels, transformer
+from training import compiling
 from training.divergence import DivergedError, Divergence
 from training.holding import held
 from training.interrupts import Interrupts
@@ -110,6 +111,8 @@ def _train(plan: Plan, command: str, ask: Ask | None) -> bool:
                 if not is_unsplit_cpu(mesh):
                     rows = batch_size // config.train.accumulate
                     log.announce(kernels.check(config.model, rows, length))
+                    if told := compiling.describe(mesh.devices.flat[0].device_kind):
+                        log.announce(told)
 
                 first_step = saved_step = step
                 while True:
@@ -166,11 +169,8 @@ def _train(plan: Plan, command: str, ask: Ask | None) -> bool:
     if str(divergence):
         notice(str(divergence))
     if step < num_steps:
-        again = f"run the same command again{': ' + command if command else '.'}"
-        if jax.process_count() > 1:
-            again = "start all processes again."
         console.print(
             f"stopped by {interrupts.received} at step {step} of {num_steps}; saved. "
-            f"To go on, {again}"
+            f"{distributed.how_to_go_on(command)}"
         )
     return step == num_steps

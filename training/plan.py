@@ -1,7 +1,6 @@
 """What is to be trained: all of it checked before anything is written or compiled."""
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from experiment.run import RunDirectory, common_steps, find_start
 from experiment.stages import Stage, split
 from experiment.tracking import check_trackers
 from model.transformer import Params, abstract_params
+from settings.places import copy, in_bucket, place
 from training.start import starting_params
 
 
@@ -101,6 +101,11 @@ def _checked(
     if distributed.is_primary_host():
         for run in runs:
             check_writable(run.path, "use another --workdir")
+    if configs[0].train.profile_steps and in_bucket(runs[0].path):
+        raise ValueError(
+            f"train.profile_steps writes files of a disk, and {runs[0].path} is in a bucket; leave "
+            "it out, or use a --workdir of this machine"
+        )
     stages = list(zip(*map(split, configs), strict=True))
     shapes = abstract_params(configs[0].model)
     _check_memory(shapes, len(configs))
@@ -133,7 +138,7 @@ def _tokenizers_before(plan: Plan) -> Tokenizers:
         found[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
     for stage, *_ in plan.stages:
         if given := stage.config.data.tokenizer:
-            found[f"stage {stage.number}"] = Path(given), Tokenizer(given)
+            found[f"stage {stage.number}"] = place(given), Tokenizer(given)
     _check_tokenizers(found, plan.configs[0].model.vocab_size)
     return found
 
@@ -210,11 +215,16 @@ def write_records(plan: Plan, command: str) -> None:
 
 def _copy(source: Path | None, target: Path) -> None:
     """A file or a folder, whole or not at all; what is there stays."""
-    if source is None or target.exists():
+    if source is None:
+        return
+    if in_bucket(target):
+        # Without a rename, what makes a folder a store is copied last.
+        mark = target / "store.json" if source.is_dir() else target
+        if not mark.exists():
+            copy(source, target)
+        return
+    if target.exists():
         return
     part = target.with_name(target.name + ".part")
-    if source.is_dir():
-        shutil.copytree(source, part, dirs_exist_ok=True)
-    else:
-        shutil.copyfile(source, part)
+    copy(source, part)
     os.replace(part, target)

@@ -14,72 +14,10 @@ its own: apache-beam wants an older protobuf and pyarrow than the locked ones.
 """
 
 import argparse
-import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import apache_beam as beam  # pyright: ignore[reportMissingImports]
-import tensorflow_datasets as tfds
-from apache_beam.options import pipeline_options  # pyright: ignore[reportMissingImports]
-from tensorflow_datasets.core import registered
-
-from data.redpajama import redpajama_dataset_builder as builder_lib
-from data.redpajama.source import build
-from data.sources import LISTED
 from settings.commands import Parser
-
-# TFDS keeps one builder a name, and this one goes by the other's.
-with registered.skip_registration():
-
-    class BeamBuilder(builder_lib.Builder):
-        """`Builder`, in parallel; what it makes, `Builder` reads."""
-
-        name = "redpajama"
-
-        def _split_generators(self, dl_manager: tfds.download.DownloadManager, pipeline):
-            self._report = Path(self.data_dir) / "skipped.json"
-            generators, problems = {}, []
-            for split, files in self._splits(dl_manager).items():
-                read = (
-                    pipeline
-                    | f"files of {split}" >> beam.Create(files)
-                    | f"spread {split}" >> beam.Reshuffle()
-                    | f"read {split}"
-                    >> beam.FlatMap(_read, skip=self._skip_bad_documents).with_outputs(
-                        "problem", main="example"
-                    )
-                )
-                generators[split] = read.example
-                problems.append(read.problem)
-            problems = problems | "problems" >> beam.Flatten()
-            first = problems | "first" >> beam.combiners.Top.Smallest(LISTED)
-            _ = (
-                problems
-                | "count" >> beam.combiners.Count.Globally()
-                | "report" >> beam.Map(_write_report, beam.pvalue.AsSingleton(first), self._report)
-            )
-            return generators
-
-        def _process_pipeline_result(self, pipeline_result) -> None:
-            report = json.loads(self._report.read_text("utf-8"))
-            self._report.unlink()
-            if report["skipped"]:
-                self.info.metadata.update(report)  # pyright: ignore[reportOptionalMemberAccess]
-
-
-def _read(published: builder_lib.PublishedFile, *, skip: bool) -> Iterator:
-    for key, example, problem in builder_lib.examples(published):
-        if problem is None:
-            yield key, example
-        elif skip:
-            yield beam.pvalue.TaggedOutput("problem", problem)
-        else:
-            raise ValueError(problem)
-
-
-def _write_report(count: int, first: list[str], path: Path) -> None:
-    path.write_text(json.dumps({"skipped": count, "first_skipped": first}), "utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -103,6 +41,17 @@ def main(arguments: list[str] | None = None) -> int:
         help="stop at a broken document, or leave such out and count them (default: %(default)s)",
     )
     options, beam_options = parser.parse_known_args(arguments)
+    # After parsing: --help needs neither Beam nor tensorflow-datasets.
+    try:
+        from apache_beam.options import pipeline_options  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        parser.error(
+            "this needs apache-beam: pip install '.[beam]' in the folder of ropewalk, in an "
+            "environment of its own"
+        )
+    from data.redpajama.in_parallel import BeamBuilder
+    from data.redpajama.source import build
+
     try:
         builder = build(
             BeamBuilder,

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from pathlib import Path
 
 from data.config import DataConfig
@@ -64,7 +65,19 @@ def untokenized(patch):
 
 ANEW = "delete made, and it is prepared anew"
 
+
+def without(name: str):
+    """A machine that lacks a package."""
+    return lambda patch: patch.setitem(sys.modules, name, None)
+
+
 ROWS = [
+    Row(
+        "-m data.redpajama.beam --path in",
+        "this needs apache-beam: pip install '.[beam]' in the folder of ropewalk, in an "
+        "environment of its own",
+        given=without("apache_beam"),
+    ),
     Row("-m data.prepare --verify nowhere", "nowhere: no prepared data there"),
     *(
         Row(

@@ -16,7 +16,7 @@ from data import tokenizer as tokenizer_lib
 from data.prepare import prepare
 from data.store import TokenStore
 from evals import score
-from experiment import distributed, load, overrides
+from experiment import distributed, hosts, load, overrides
 from experiment.run import RunDirectory
 from studies import piece
 from studies.card import Card, Member
@@ -71,6 +71,18 @@ def second_of_two(patch):
     """This process, as the second of two of which the other one refuses."""
     patch.setattr(jax, "process_count", lambda: 2)
     patch.setattr(multihost_utils, "process_allgather", lambda row: np.stack([0 * row, row]))
+
+
+def blind_second(patch):
+    """This process, as the first of two alike, of which the other one has another disk."""
+
+    def gathered(row):
+        return np.stack([row, 0 * row if row.size == 1 else row])
+
+    patch.setattr(jax, "process_count", lambda: 2)
+    patch.setattr(distributed, "broadcast_from_primary", lambda value: value)
+    patch.setattr(distributed, "sum_over_hosts", lambda value: 2 * value)
+    patch.setattr(multihost_utils, "process_allgather", gathered)
 
 
 def refused_by_one():
@@ -154,6 +166,16 @@ ROWS = [
         given=missing,
     ),
     Row(refused_by_one, "process 1: no disk here", given=second_of_two),
+    Row(
+        lambda: hosts.check_alike("new", TINY),
+        "process 1 has code other than process 0; put the same commit on every host",
+        given=second_of_two,
+    ),
+    Row(
+        lambda: hosts.check_alike("new", TINY),
+        "process 1 does not see the new of process 0; use a --workdir on a disk that all hosts see",
+        given=blind_second,
+    ),
     Row(
         "train.py tiny --workdir new[1]",
         "new[1]: orbax takes [] in a path for a pattern and would not find its "

@@ -8,6 +8,7 @@ import sys
 import pytest
 import yaml
 
+from experiment import distributed
 from tpu import jobset
 from tpu.topology import find
 
@@ -28,7 +29,7 @@ def test_a_slice_has_a_pod_on_every_host():
         "alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool",
         "ropewalk/member": "base=1",
     }
-    assert job["spec"]["failurePolicy"] == {"maxRestarts": 3}
+    assert job["spec"]["failurePolicy"]["maxRestarts"] == 3
     (slice_,) = job["spec"]["replicatedJobs"]
     spec = slice_["template"]["spec"]
     assert (slice_["replicas"], spec["parallelism"], spec["completions"]) == (1, 16, 16)
@@ -41,6 +42,27 @@ def test_a_slice_has_a_pod_on_every_host():
     assert container["resources"] == {"limits": {"google.com/tpu": 4}}
     assert container["volumeMounts"] == [{"name": "runs", "mountPath": "/runs"}]
     assert pod["volumes"] == [{"name": "runs", "persistentVolumeClaim": {"claimName": "runs"}}]
+
+
+def test_only_another_start_that_may_help_is_made():
+    """As xpk's JobSets: 42 and 127 to 255 restart, all else but success fails the JobSet.
+
+    2 is what a person has to mend, 1 a run that diverged.
+    """
+    job = read()
+    assert job["spec"]["failurePolicy"]["rules"] == [
+        {"name": "refused", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+    ]
+    spec = job["spec"]["replicatedJobs"][0]["template"]["spec"]
+    (rule,) = spec["podFailurePolicy"]["rules"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert rule["action"] == "FailJob"
+    assert rule["onExitCodes"]["containerName"] == container["name"]
+    assert rule["onExitCodes"]["operator"] == "NotIn"
+    restarting = rule["onExitCodes"]["values"]
+    assert restarting == [42, *range(127, 256)]
+    assert distributed.ANOTHER_START in restarting and 128 + 15 in restarting and 130 in restarting
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"  # which Kubernetes asks for here
 
 
 def test_spot_and_a_single_chip():

@@ -79,13 +79,15 @@ PRINTED = {
     "slurm/submit.sh run tiny --workdir runs/x --partition p --time 1:00:00 --gpus 4": (
         "mkdir -p runs/x\n"
         "sbatch --job-name=ropewalk-x --output=runs/x/slurm-%j.log --nodes=1 --gpus-per-node=4 "
-        "--ntasks-per-node=4 --time=1:00:00 --requeue --open-mode=append --signal=B:USR1@600 "
+        "--ntasks-per-node=4 --cpus-per-task=8 --time=1:00:00 --requeue "
+        "--open-mode=append --signal=B:USR1@600 "
         "--partition=p slurm/job.sh train.py tiny --workdir runs/x\n"
     ),
-    "slurm/submit.sh sweep base_30m --workdir runs/x --nodes 2 model.rotary.base=10,1e4": (
+    "slurm/submit.sh sweep base_30m --workdir runs/x --nodes 2 --cpus 4 model.rotary.base=10,1e4": (
         "mkdir -p runs/x\n"
         "sbatch --job-name=ropewalk-x --output=runs/x/slurm-%j.log --nodes=2 --gpus-per-node=8 "
-        "--ntasks-per-node=8 --time=24:00:00 --requeue --open-mode=append --signal=B:USR1@600 "
+        "--ntasks-per-node=8 --cpus-per-task=4 --time=24:00:00 --requeue "
+        "--open-mode=append --signal=B:USR1@600 "
         "slurm/job.sh sweep.py base_30m --workdir runs/x 'model.rotary.base=10,1e4'\n"
     ),
 }
@@ -94,7 +96,7 @@ PRINTED = {
 @pytest.mark.parametrize("command", PRINTED)
 def test_dry_run(command):
     script, *arguments = command.split(" ")
-    assert run(script, *arguments, "--dry-run") == PRINTED[command]
+    assert run(script, *arguments, "--dry-run", PYTHON=sys.executable) == PRINTED[command]
 
 
 def test_a_program_reaches_the_hosts_word_for_word():
@@ -149,13 +151,36 @@ def test_setup_goes_to_every_host():
         ("tpu/status.sh pod --wit", "status.sh: error: unknown option --wit; see --help"),
         ("tpu/run.sh pod", "run.sh: error: needs a program after --"),
         ("slurm/submit.sh each tiny --workdir d", "unknown mode each; one of members, sweep, run"),
+        # A typo is not submitted, to be found in a log.
+        ("slurm/submit.sh run tinny --workdir d", "unknown config 'tinny'; did you mean 'tiny'?"),
+        (
+            "slurm/submit.sh run tiny --workdir d model.rotary.bass=1",
+            "unknown field 'model.rotary.bass'; did you mean 'base'?",
+        ),
+        (
+            "slurm/submit.sh run tiny --workdir d model.rotary.base=1,2",
+            "model.rotary.base=1,2 lists several values",
+        ),
+        (
+            "slurm/submit.sh sweep tiny --workdir d model.rotary.bass=1,2",
+            "unknown field 'model.rotary.bass'; did you mean 'base'?",
+        ),
+        (
+            "slurm/submit.sh members tiny --workdir d model.rotary.bass=1,2",
+            "unknown field 'model.rotary.bass'; did you mean 'base'?",
+        ),
+        ("slurm/submit.sh sweep tiny --workdir d", "nothing varies"),
+        ("slurm/submit.sh run tiny --workdir d --time 4", "--time is shorter than 5 minutes"),
+        ("slurm/submit.sh run tiny --workdir d --time 00:04:59", "--time is shorter than 5 min"),
+        ("slurm/submit.sh run tiny --workdir d --time 1h", "--time 1h is no limit that sbatch"),
     ],
 )
 def test_mistakes_are_one_line(command, message):
     script, *arguments = command.split(" ")
     command_line = [ROOT / script, "-n", *arguments]
-    done = subprocess.run(command_line, capture_output=True, text=True, env=clean())
-    assert done.returncode == 2
+    environment = clean(PYTHON=sys.executable)
+    done = subprocess.run(command_line, capture_output=True, text=True, env=environment)
+    assert done.returncode == 2 and not done.stdout
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -180,7 +205,8 @@ def test_a_task_for_every_member(tmp_path):
     assert make == "mkdir -p 'runs/a b'"
     assert shlex.split(submit) == [
         *("sbatch", "--job-name=ropewalk-a b", "--output=runs/a b/slurm-%A_%a.log", "--nodes=1"),
-        *("--gpus-per-node=1", "--ntasks-per-node=1", "--time=24:00:00", "--requeue"),
+        *("--gpus-per-node=1", "--ntasks-per-node=1", "--cpus-per-task=8", "--time=24:00:00"),
+        "--requeue",
         *("--open-mode=append", "--signal=B:USR1@600", "--array=0-2%2", "--qos=low"),
         *("slurm/job.sh", "sweep.py", "--member", "@", "base_30m"),
         *("--workdir", "runs/a b", f"{MEMBER},nope", "seed=0,1"),
@@ -199,44 +225,129 @@ def test_a_task_knows_its_member():
 
 
 @pytest.mark.parametrize(
-    ("seconds_to_save", "signals", "status", "requeued"),
+    ("limit", "seconds"),
     [
-        (0.3, [signal.SIGUSR1], 130, True),  # the limit is near: save, and back to the queue
-        (0.3, [signal.SIGTERM], 130, False),  # cancelled, or requeued by SLURM itself
-        (0.0, [], 0, False),
+        # A quarter of the limit, ten minutes at most; sbatch has six ways to write a limit.
+        *(("5", 75), ("10", 150), ("12:30", 187), ("30", 450), ("0-1", 600), ("1:00:00", 600)),
+        *(("0-0:08", 120), ("0-00:08:20", 125), ("08:09:08", 600), ("UNLIMITED", 600)),
     ],
 )
-def test_a_job_out_of_time_saves_and_is_requeued(
-    tmp_path, seconds_to_save, signals, status, requeued
-):
-    """`srun` is played by a process that, like training, saves on SIGTERM and ends with 130."""
-    log, pid = tmp_path / "log", tmp_path / "pid"
-    executable(
-        tmp_path / "srun",
-        f"""
-trap 'sleep {seconds_to_save}; echo saved >> {log}; exit 130' TERM
-echo $$ > {pid}
-for i in $(seq {100 if signals else 1}); do sleep 0.1; done""",
-    )
-    executable(tmp_path / "scancel", f'echo "scancel $*" >> {log}; kill -TERM $(cat {pid})')
-    executable(tmp_path / "scontrol", f'echo "scontrol $*" >> {log}')
-    job = subprocess.Popen(
-        [ROOT / "slurm/job.sh", "train.py", "tiny"],
-        cwd=ROOT,
-        env=clean(SLURM_JOB_ID="77", PATH=f"{tmp_path}:{os.environ['PATH']}"),
-    )
-    while not pid.exists():
-        time.sleep(0.02)
-    for sent in signals:
-        job.send_signal(sent)
-        if sent == signal.SIGTERM:  # SLURM tells the processes, too
-            os.kill(int(pid.read_text()), sent)
-    assert job.wait(timeout=20) == status
-    lines = log.read_text().splitlines() if log.exists() else []
-    expected = ["scancel --signal=TERM 77.0"] if requeued else []
-    expected += ["saved"] if signals else []
-    expected += ["scontrol requeue 77"] if requeued else []
-    assert lines == expected
+def test_how_long_before_its_end_a_job_is_told(limit, seconds, tmp_path):
+    python = executable(tmp_path / "python", "")
+    given = ("run", "-n", "tiny", "--workdir", "runs/x", "--time", limit)
+    text = run("slurm/submit.sh", *given, PYTHON=str(python))
+    assert f"--time={limit} " in text and f"--signal=B:USR1@{seconds} " in text
+
+
+def test_a_task_has_the_cpus_of_its_job():
+    """From 22.05 on srun no longer takes them from the job by itself (SLURM's release notes)."""
+    text = run("slurm/job.sh", "-n", "train.py", "tiny", SLURM_CPUS_PER_TASK="8")
+    assert text == "srun --kill-on-bad-exit=1 --cpus-per-task=8 .venv/bin/python train.py tiny\n"
+
+
+class Played:
+    """SLURM as slurm/job.sh meets it: a step that, like training, saves on SIGTERM, ends with 130.
+
+    tests/slurm does this with SLURM itself, where it is installed.
+    """
+
+    def __init__(self, folder: Path, *, step="1.0", reason="None", refusals=0, seconds=30.0):
+        """`refusals`: how often squeue does not answer; `seconds`: until the step just ends."""
+        self.log, self.pid, left = folder / "log", folder / "pid", folder / "refusals"
+        left.write_text("x" * refusals)
+        executable(
+            folder / "srun",
+            f"""
+trap 'sleep 0.3; echo saved >> {self.log}; exit 130' TERM
+echo $$ > {self.pid}
+for i in $(seq {int(10 * seconds)}); do sleep 0.1; done""",
+        )
+        executable(
+            folder / "squeue",
+            f"""
+if [[ -s {left} ]]; then truncate -s -1 {left}; echo squeue refuses >> {self.log}; exit 1; fi
+echo 1.batch; echo {step}""",
+        )
+        kill = f"kill -TERM $(cat {self.pid})"
+        executable(folder / "scancel", f'echo "scancel $*" >> {self.log}; {kill}')
+        executable(
+            folder / "scontrol",
+            f"""
+case $1 in
+  show) echo "JobId=77 JobState=COMPLETING Reason={reason} Dependency=(null)" ;;
+  *) echo "scontrol $*" >> {self.log} ;;
+esac""",
+        )
+        self.job = subprocess.Popen(
+            [ROOT / "slurm/job.sh", "train.py", "tiny"],
+            cwd=ROOT,
+            env=clean(SLURM_JOB_ID="77", PATH=f"{folder}:{os.environ['PATH']}"),
+        )
+        while not self.pid.exists():
+            time.sleep(0.02)
+
+    def tell(self, number: int) -> None:
+        """What SLURM does: SIGTERM goes to the processes, too."""
+        self.job.send_signal(number)
+        if number == signal.SIGTERM:
+            os.kill(int(self.pid.read_text()), number)
+
+    def ends(self) -> tuple[int, list[str]]:
+        """The job's status, and what was done."""
+        status = self.job.wait(timeout=20)
+        return status, self.log.read_text().splitlines() if self.log.exists() else []
+
+
+TOLD, REQUEUED = "scancel --signal=TERM 77.0", "scontrol requeue 77"
+
+
+@pytest.mark.parametrize(
+    ("signals", "expected"),
+    [
+        ([signal.SIGUSR1], [TOLD, "saved", REQUEUED]),  # the limit is near
+        ([signal.SIGTERM], ["saved"]),  # cancelled, or requeued by SLURM itself
+    ],
+)
+def test_a_job_out_of_time_saves_and_is_requeued(tmp_path, signals, expected):
+    played = Played(tmp_path)
+    for number in signals:
+        played.tell(number)
+    assert played.ends() == (130, expected)
+
+
+def test_a_job_that_is_done_is_not_requeued(tmp_path):
+    assert Played(tmp_path, seconds=0.2).ends() == (0, [])
+
+
+def test_what_is_cancelled_while_it_saves_stays_away(tmp_path):
+    played = Played(tmp_path)
+    played.tell(signal.SIGUSR1)
+    time.sleep(0.15)
+    played.job.send_signal(signal.SIGTERM)
+    assert played.ends() == (130, [TOLD, "saved"])
+
+
+def test_who_saves_past_the_limit_is_requeued(tmp_path):
+    """SLURM sends SIGTERM then as to one that is cancelled, and says by its reason which it is."""
+    played = Played(tmp_path, reason="TimeLimit")
+    played.tell(signal.SIGUSR1)
+    time.sleep(0.15)
+    played.job.send_signal(signal.SIGTERM)
+    assert played.ends() == (130, [TOLD, "saved", REQUEUED])
+
+
+def test_slurm_is_asked_until_it_answers(tmp_path):
+    played = Played(tmp_path, refusals=2)
+    played.tell(signal.SIGUSR1)
+    asked = ["squeue refuses"] * 2
+    assert played.ends() == (130, [*asked, TOLD, "saved", REQUEUED])
+
+
+def test_the_limit_is_near_before_there_is_a_step(tmp_path):
+    """scancel would say nothing, do nothing and succeed: srun is ended, the job comes back."""
+    played = Played(tmp_path, step="")
+    played.tell(signal.SIGUSR1)
+    assert played.ends() == (130, ["saved", REQUEUED])
 
 
 @pytest.mark.slow

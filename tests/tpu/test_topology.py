@@ -20,6 +20,11 @@ from tpu.topology import CHIPS, Topology, find
         ("v5p:16x16x24", 6144, 1536, "v5p-12288"),
         ("v6e:8x8", 64, 16, "v6e-64"),
         ("v4:4x4x4", 64, 16, "v4-128"),
+        # Not a power of two: from xpk's table of what GKE can be asked for.
+        ("v5p:4x4x12", 192, 48, "v5p-384"),
+        ("v5p:8x12x20", 1920, 480, "v5p-3840"),
+        ("v5p:16x20x28", 8960, 2240, "v5p-17920"),
+        ("v4:8x8x12", 768, 192, "v4-1536"),
     ],
 )
 def test_published_slices(name, num_chips, num_hosts, accelerator_type):
@@ -60,7 +65,7 @@ def test_which_dimensions_close_to_a_ring(name, rings):
         ("v5p:4x4", "v5p:2x2x4 (16 chips, Google's v5p-32)"),
         ("v6e:9x9", "v6e:8x8 (64 chips, Google's v6e-64)"),
         ("v6:8x8", "v6e:8x8 (64 chips, Google's v6e-64)"),
-        ("v5p:100x100x100", "v5p:16x16x24 (6144 chips, Google's v5p-12288)"),
+        ("v5p:100x100x100", "v5p:16x20x28 (8960 chips, Google's v5p-17920)"),
         ("", "v6e:1x1 (1 chips, Google's v6e-1)"),
     ],
 )
