@@ -22,7 +22,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import options
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from experiment.config import ExperimentConfig, to_dict
+from experiment.config import ExperimentConfig
 from experiment.digest import digests, named
 from experiment.items import (
     DamagedCheckpointError,
@@ -36,7 +36,7 @@ from experiment.items import (
     stored_dtypes,
     write_items,
 )
-from experiment.run import RunDirectory, find_start, flatten
+from experiment.run import RunDirectory
 from model.transformer import Params, abstract_params
 from settings.places import in_bucket, remove
 
@@ -271,32 +271,6 @@ def set_aside(run: RunDirectory, step: int) -> Path:
     numbered = (folder.with_name(f"{step}.damaged{end}") for end in ("", *range(2, 100)))
     aside = next(path for path in numbered if not path.exists())
     return folder.rename(aside)
-
-
-def starting_params(config: ExperimentConfig) -> Params:
-    """The parameters of the run that `config.start_from` names, as numpy arrays.
-
-    Raises:
-      ValueError: if there is no such checkpoint, or it is of a model of other shapes.
-    """
-    parent, step = find_start(str(config.start_from))
-    theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
-    if difference := shape_difference(theirs, ours):
-        theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))
-        sizes = " ".join(
-            f"model.{name}={str(value).lower()}"
-            for name, value in theirs.items()
-            if isinstance(value, int) and value != ours.get(name)
-        )
-        raise ValueError(
-            f"start_from={config.start_from}: its {difference} in this config's model; "
-            f"give {sizes or 'the sizes that it was trained with'}"
-        )
-    # What is trained is float32, whatever it came as; one array at a time, for there are many.
-    leaves, tree = jax.tree.flatten(restore_params(parent, step)[0])
-    for i in range(len(leaves)):
-        leaves[i] = np.asarray(leaves[i], np.float32)
-    return jax.tree.unflatten(tree, leaves)
 
 
 def shape_difference(params: Params, expected: Params) -> str:

@@ -18,6 +18,7 @@ from experiment import distributed
 from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
 from model import kernels, transformer
+from training import compiling
 from training.divergence import DivergedError, Divergence
 from training.holding import held
 from training.interrupts import Interrupts
@@ -111,6 +112,8 @@ def _train(plan: Plan, command: str, ask: Ask | None, check_held: Callable[[], N
                 if not is_unsplit_cpu(mesh):
                     rows = batch_size // config.train.accumulate
                     log.announce(kernels.check(config.model, rows, length))
+                    if told := compiling.describe(mesh.devices.flat[0].device_kind):
+                        log.announce(told)
 
                 first_step = saved_step = step
                 while True:
