@@ -7,6 +7,8 @@ RUN ?= runs/demo
 # torch's default wheels carry CUDA; where a CPU build is configured for pip, it is taken instead.
 HF_PACKAGES ?= torch==2.13.0 transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 \
   lm-eval==0.4.13 datasets==5.2.0 accelerate==1.15.0
+# What reads and writes gs:// (the extra `gcs`), in versions that fit the lock's fsspec.
+GCS_PACKAGES ?= gcsfs==2026.10.1 google-cloud-storage==3.17.1
 # Of test-hf; `.ci/run` leaves out what takes minutes.
 HF_TESTS ?= hf
 PLAYWRIGHT ?= playwright==1.65.2
@@ -76,8 +78,13 @@ $(VENV)-beam/.installed: pyproject.toml
 	@$(VENV)-beam/bin/python -m pip install -qq --disable-pip-version-check '.[beam]'
 	@touch $@
 
-test-bucket: setup $(VENV)-beam/.installed  ## RedPajama by Beam (installs apache-beam)
-	BEAM_PYTHON=$(VENV)-beam/bin/python $(PY) -m pytest tests/data/test_redpajama_beam.py
+$(VENV)/.installed-gcs: $(VENV)/.installed
+	@echo "installing $(GCS_PACKAGES)"
+	@$(PY) -m pip install -qq --disable-pip-version-check $(GCS_PACKAGES)
+	@touch $@
+
+test-bucket: $(VENV)/.installed-gcs $(VENV)-beam/.installed  ## gs:// on a bucket of its own, RedPajama by Beam (installs gcsfs, apache-beam)
+	BEAM_PYTHON=$(VENV)-beam/bin/python $(PY) -m pytest tests/bucket tests/data/test_redpajama_beam.py
 
 $(VENV)-libtpu/.installed:
 	@echo "installing $(LIBTPU) into $(VENV)-libtpu (0.7 GB)"

@@ -14,11 +14,11 @@ length.
 import argparse
 import shlex
 import sys
-from pathlib import Path
 
 from experiment.run import find_runs
 from reporting.paths import is_page, page_of
 from settings.commands import Parser
+from settings.places import place
 
 
 def main() -> None:
@@ -28,16 +28,17 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("dirs", nargs="+", type=Path, metavar="DIR", help="run or sweep directory")
-    parser.add_argument("--out", type=Path, metavar="FILE.html", help="the page (default: above)")
+    parser.add_argument("dirs", nargs="+", metavar="DIR", help="run or sweep directory")
+    parser.add_argument("--out", metavar="FILE.html", help="the page (default: above)")
     parser.add_argument(
         "--own", action="append", metavar="FILE.py", help="code of yours that tasks in DIR are of"
     )
     args = parser.parse_args()
-    # A pattern like runs/* names the pages of several directories too.
-    dirs = [path for path in args.dirs if not is_page(path)] or args.dirs
-    out = args.out or page_of(dirs)
     try:
+        given = [place(path) for path in args.dirs]
+        # A pattern like runs/* names the pages of several directories too.
+        dirs = [path for path in given if not is_page(path)] or given
+        out = place(args.out) if args.out else page_of(dirs)
         find_runs(dirs)
         # After parsing: help, and a slip of the hand, need none of matplotlib and JAX.
         from reporting.writing import write

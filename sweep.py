@@ -12,7 +12,7 @@ import sys
 
 from configs import add_process_arguments, argument_parser, find_config
 from experiment import overrides
-from settings.places import local
+from settings.places import place
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     given = arguments.overrides
     try:
-        workdir = local(arguments.workdir)
+        workdir = place(arguments.workdir)
         config = find_config(arguments.config)
         members = overrides.make_members(config, given)
     except ValueError as error:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from data import tasks
 from settings.checks import Bounds, Share, check
-from settings.places import local
+from settings.places import check_place
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class DataConfig:
     def __post_init__(self):
         check(self)
         for path in filter(None, (self.path, self.tokenizer, self.prepared_root)):
-            local(path)
+            check_place(path)
         if self.source in ("jsonl", "redpajama") and self.path is None:
             raise ValueError(f"data.source={self.source} needs data.path=FILE_OR_FOLDER")
         if not self.retrieval_tasks:

@@ -3,9 +3,13 @@
 import hashlib
 import json
 import os
+import secrets
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from settings.messages import one_line
+from settings.places import in_bucket
 
 
 class DamagedError(ValueError):
@@ -27,19 +31,29 @@ def check_writable(folder: Path, otherwise: str) -> None:
       folder: where something is to be written, after work that would be lost.
       otherwise: what to do then.
     """
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
+        if in_bucket(folder):
+            probe = folder / f".writable-{secrets.token_hex(4)}"
+            probe.write_bytes(b"")
+            probe.unlink(missing_ok=True)
+            return
+        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        raise ValueError(f"{folder} cannot be written to ({error.strerror}); {otherwise}") from None
+        reason = error.strerror or one_line(str(error.__cause__ or error), 100)
+        raise ValueError(f"{folder} cannot be written to ({reason}); {otherwise}") from None
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """The whole file or nothing, even if the machine stops in between."""
+    content = content.encode() if isinstance(content, str) else content
+    if in_bucket(path):
+        path.write_bytes(content)
+        return
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(part, path)

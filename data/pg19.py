@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.sources import JSONL_SUFFIXES, json_records
+from settings.places import place
 
 _URL = re.compile(r"/(\d+)/?$")
 
@@ -40,7 +41,7 @@ def test_books(path: str | None) -> list[Book]:
     Raises:
       ValueError: if there is none of them, or a book cannot be read; it says which.
     """
-    root = None if path is None else Path(path)
+    root = None if path is None else place(path)
     if root is None or (root / "pg19").is_dir():
         found = _from_tfds(root)
     elif root.is_file():

@@ -55,11 +55,13 @@ from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer, file_in
 from data.verify import SPLITS, check_whole, read_report, read_tokenizer, verify
 from settings.commands import Parser
+from settings.places import copy, in_bucket, local, place
 
 VERSION = 1  # of all that decides ids from text: raise it and everything is prepared anew
 SHARD_TOKENS = 1 << 26
 SLICE = 1 << 20  # characters encoded at a time
 UNIT = 1 << 18  # characters given to a thread at a time
+ON_DISK = "runs/data"  # where text for a bucket is made into ids
 SAMPLE = 16 << 20  # characters a tokenizer is trained on ...
 SAMPLE_DOCUMENT = 1 << 14  # ... of which one document gives at most
 
@@ -74,8 +76,10 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     Raises:
       ValueError: on bad input, as `FILE:LINE: what is wrong`; if what is found is damaged.
     """
-    root = Path(config.prepared_root)
-    source = _source(config, show_progress)
+    root = place(config.prepared_root)
+    # What needs locks and renames happens on a disk; a bucket has the finished folder.
+    on_disk = dataclasses.replace(config, prepared_root=ON_DISK) if in_bucket(root) else config
+    source = _source(on_disk, show_progress)
     given = Tokenizer(config.tokenizer) if config.tokenizer else None
     settings = {
         "version": VERSION,
@@ -93,6 +97,9 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     # Who only reads needs no lock, and may not be allowed to write.
     if not (folder / "prepare.json").exists():
         check_writable(root, "name another data.prepared_root (of data.prepare: --out)")
+        if in_bucket(root):
+            _copy_up(prepare(on_disk, show_progress=show_progress), folder)
+    if not (folder / "prepare.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
         with in_turn(folder / ".lock"):  # a second process waits, and then finds the work done
             if not (folder / "prepare.json").exists():
@@ -105,6 +112,13 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
             "on_bad_document=skip leaves such documents out"
         )
     return folder
+
+
+def _copy_up(made: Path, folder: Path) -> None:
+    """A finished folder into a bucket, what makes it valid last."""
+    splits = [made / split for split in SPLITS if (made / split).exists()]
+    for path in (file_in(made), *splits, made / "prepare.json"):
+        copy(path, folder / path.name)
 
 
 def _make(
@@ -153,7 +167,7 @@ def _source(config: DataConfig, show_progress: bool) -> _Source:
 
         redpajama = RedPajama(
             str(config.path),
-            Path(config.prepared_root) / "tensorflow_datasets",
+            local(config.prepared_root) / "tensorflow_datasets",
             skip=config.on_bad_document == "skip",
             show_progress=show_progress,
         )
@@ -482,7 +496,7 @@ def main(arguments: list[str] | None = None) -> int:
     verified = options.pop("verify")
     try:
         if verified is not None:
-            wrong = verify(Path(verified or options["prepared_root"]))
+            wrong = verify(place(verified or options["prepared_root"]))
             for each in wrong:
                 print(f"{parser.prog}: error: {each}", file=sys.stderr)
             return 2 if wrong else 0

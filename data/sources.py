@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from settings.places import place
+
 JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _KINDS = ", ".join(f"*{suffix}" for suffix in JSONL_SUFFIXES)
 LISTED = 100  # documents left out whose problems are listed; the rest are counted
@@ -67,7 +69,7 @@ def jsonl_files(path: str | Path) -> list[InputFile]:
     Raises:
       ValueError: if there is nothing at `path`, or no such file in it.
     """
-    root = Path(path)
+    root = place(path)
     if root.is_file():
         if not root.name.endswith(JSONL_SUFFIXES):
             raise ValueError(f"{root}: not one of {_KINDS}")

@@ -13,6 +13,7 @@ import bisect
 import dataclasses
 import functools
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -26,6 +27,7 @@ from data.files import DamagedError, read_sealed, write_sealed
 from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer
 from settings.checks import Count, check
+from settings.places import in_bucket, place
 
 FORMAT = 1
 BLOCK = 2048  # ids a record
@@ -46,7 +48,7 @@ class TokenStore:
     """
 
     def __init__(self, path: str | Path):
-        self.path = Path(path)
+        self.path = place(path)
         path = self.path / "store.json"
         try:
             index = self._index = read_sealed(path)
@@ -229,7 +231,11 @@ def _unreadable(path: Path, error: Exception) -> str:
 
 def _open_starts(path: Path) -> np.ndarray:
     try:
+        if in_bucket(path):
+            return np.load(io.BytesIO(path.read_bytes()))
         return np.load(path, mmap_mode="r")
+    except OSError:
+        raise
     except Exception:  # numpy reads the header as Python: a damaged one can raise nearly anything
         raise DamagedError(f"{path}: damaged: not an array that can be read") from None
 

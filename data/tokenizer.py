@@ -20,6 +20,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from data import tokenizer_json
 from data.files import DamagedError
+from settings.places import place
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
 NUM_SPECIAL = 3 + 256  # <unk> <s> </s> and the 256 byte pieces
@@ -89,14 +90,16 @@ class Tokenizer:
 
     def __init__(self, path: str | Path, *, sha256: str | None = None):
         try:
-            self.model = Path(path).read_bytes()
+            path = place(path)
+            self.model = path.read_bytes()
         except OSError as error:
-            raise ValueError(f"{path}: no tokenizer there ({error.strerror})") from None
+            reason = error.strerror or "nothing that can be read"
+            raise ValueError(f"{path}: no tokenizer there ({reason})") from None
         # Before it is understood: what a library makes of a damaged model nobody knows.
         if sha256 and hashlib.sha256(self.model).hexdigest() != sha256:
             raise DamagedError(f"{path}: damaged: not the tokenizer that was written")
         if self._is_json:
-            self.model, self.bos_id, self.eos_id = tokenizer_json.complete(self.model, Path(path))
+            self.model, self.bos_id, self.eos_id = tokenizer_json.complete(self.model, path)
         try:
             pieces = self._pieces
         except RuntimeError:

@@ -1,13 +1,12 @@
 """A folder for the rows of runs that cannot be written to, with all of them that a report reads."""
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from data.files import check_writable
 from data.tokenizer import FILE_NAMES
 from experiment.run import RunDirectory, find_runs
-from settings.places import local
+from settings.places import copy, place
 
 _AGAIN = ("config.json", "metrics.jsonl", *FILE_NAMES)  # as they are by now
 _ONCE = ("results.jsonl", "commands.jsonl")  # the copy grows
@@ -25,35 +24,35 @@ class Copies:
     """
 
     def __init__(self, paths: Sequence[str | Path], out: str | Path):
-        out, paths = local(out), [Path(path) for path in paths]
-        names = [path.resolve().name for path in paths]
-        self.roots = [out] if len(paths) == 1 else [out / name for name in names]
+        out, places = place(out), [place(path) for path in paths]
+        names = [path.resolve().name for path in places]
+        self.roots = [out] if len(places) == 1 else [out / name for name in names]
         self._places: dict[Path, RunDirectory] = {}
         self._sweeps: dict[Path, Path] = {}
-        for path, root in zip(paths, self.roots, strict=True):
+        for path, root in zip(places, self.roots, strict=True):
             if root.resolve() == path.resolve():
                 raise ValueError(f"--out {out} is what is evaluated; leave it out")
             if self.roots.count(root) > 1:
                 raise ValueError(f"two directories are called {root.name}; give each its own --out")
             self._sweeps[path / "sweep.json"] = root / "sweep.json"
             for run in find_runs([path]):
-                place = RunDirectory(root / run.path.relative_to(path))
-                self._places.setdefault(run.path.resolve(), place)
-                _check_same(run.path / "config.json", place.path / "config.json")
+                copied = RunDirectory(root / run.path.relative_to(path))
+                self._places.setdefault(run.path.resolve(), copied)
+                _check_same(run.path / "config.json", copied.path / "config.json")
         for source, target in self._sweeps.items():
             _check_same(source, target)
         check_writable(out, "give another --out DIR")
 
     def of(self, run: RunDirectory) -> RunDirectory:
         """Where the rows of a run go; what a report reads is there from now on."""
-        place = self._places[run.path.resolve()]
-        place.path.mkdir(parents=True, exist_ok=True)
-        missing = [name for name in _ONCE if not (place.path / name).exists()]
-        files = {run.path / name: place.path / name for name in (*_AGAIN, *missing)}
+        copied = self._places[run.path.resolve()]
+        copied.path.mkdir(parents=True, exist_ok=True)
+        missing = [name for name in _ONCE if not (copied.path / name).exists()]
+        files = {run.path / name: copied.path / name for name in (*_AGAIN, *missing)}
         for source, target in (self._sweeps | files).items():
             if source.exists():
-                shutil.copyfile(source, target)
-        return place
+                copy(source, target)
+        return copied
 
 
 def _check_same(source: Path, target: Path) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import logging
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import options
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from experiment.config import ExperimentConfig, to_dict
+from experiment.config import ExperimentConfig
 from experiment.digest import digests, named
 from experiment.items import (
     DamagedCheckpointError,
@@ -37,8 +36,9 @@ from experiment.items import (
     stored_dtypes,
     write_items,
 )
-from experiment.run import RunDirectory, find_start, flatten
+from experiment.run import RunDirectory
 from model.transformer import Params, abstract_params
+from settings.places import in_bucket, remove
 
 # Orbax narrates every save at INFO and warns of settings that are its own business.
 logging.getLogger("absl").setLevel(logging.ERROR)
@@ -90,7 +90,7 @@ class Checkpoints:
         self._run, self._last_good = run, _LastGood()
         kept = [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
         self._manager = ocp.CheckpointManager(
-            run.checkpoints_path.absolute(),
+            str(run.checkpoints_path.absolute()),
             options=ocp.CheckpointManagerOptions(
                 cleanup_tmp_directories=True,  # of saves that were stopped
                 lightweight_initialize=True,  # reads nothing of checkpoints that are there
@@ -247,7 +247,9 @@ def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
     path = folder_of(target, step).absolute() / "params"
     with ocp.StandardCheckpointer() as checkpointer:
         checkpointer.save(path, rounded)
-    (path / "commit_success.txt").unlink(missing_ok=True)  # it names folders of this machine
+    # It names folders of this machine; in a bucket it says that the item is whole.
+    if not in_bucket(path):
+        (path / "commit_success.txt").unlink(missing_ok=True)
     write_items(target, step, items, digests({"params": read}))
 
 
@@ -260,7 +262,7 @@ def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]
     skipped = data_state(run, step).get("skipped_in_row", 0)
     good = last_good(steps, step - skipped + 1) if skipped else None
     for each in set(steps[:-keep]) - {*always, good}:
-        shutil.rmtree(folder_of(run, each))
+        remove(folder_of(run, each))
 
 
 def set_aside(run: RunDirectory, step: int) -> Path:
@@ -269,32 +271,6 @@ def set_aside(run: RunDirectory, step: int) -> Path:
     numbered = (folder.with_name(f"{step}.damaged{end}") for end in ("", *range(2, 100)))
     aside = next(path for path in numbered if not path.exists())
     return folder.rename(aside)
-
-
-def starting_params(config: ExperimentConfig) -> Params:
-    """The parameters of the run that `config.start_from` names, as numpy arrays.
-
-    Raises:
-      ValueError: if there is no such checkpoint, or it is of a model of other shapes.
-    """
-    parent, step = find_start(str(config.start_from))
-    theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
-    if difference := shape_difference(theirs, ours):
-        theirs, ours = flatten(to_dict(parent.config.model)), flatten(to_dict(config.model))
-        sizes = " ".join(
-            f"model.{name}={str(value).lower()}"
-            for name, value in theirs.items()
-            if isinstance(value, int) and value != ours.get(name)
-        )
-        raise ValueError(
-            f"start_from={config.start_from}: its {difference} in this config's model; "
-            f"give {sizes or 'the sizes that it was trained with'}"
-        )
-    # What is trained is float32, whatever it came as; one array at a time, for there are many.
-    leaves, tree = jax.tree.flatten(restore_params(parent, step)[0])
-    for i in range(len(leaves)):
-        leaves[i] = np.asarray(leaves[i], np.float32)
-    return jax.tree.unflatten(tree, leaves)
 
 
 def shape_difference(params: Params, expected: Params) -> str:

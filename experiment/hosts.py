@@ -12,6 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from experiment import distributed
+from settings.places import in_bucket
 
 ROOT = Path(__file__).parents[1]
 # A network disk shows a new file to the other hosts after some seconds, NFS after 30 (acdirmin).
@@ -44,7 +45,7 @@ def check_alike(workdir: str | Path, config: object) -> None:
         words = rows[:, 2 * index : 2 * index + 2]
         if others := np.flatnonzero((words != words[0]).any(axis=1)).tolist():
             raise ValueError(f"process {others[0]} has {name} other than process 0; {remedy}")
-    if "://" not in str(workdir):
+    if not in_bucket(workdir):
         _check_disk(Path(workdir))
 
 

@@ -13,7 +13,6 @@ Nothing here needs JAX, or reads an array.
 import contextlib
 import hashlib
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.run import RunDirectory, first_difference
 from settings import messages
 from settings.messages import quoted
+from settings.places import copy, is_outage
 
 
 class DamagedCheckpointError(ValueError):
@@ -57,7 +57,7 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
     """
     items, arrays = read_items(source, step)
     folder = folder_of(target, step)
-    shutil.copytree(folder_of(source, step), folder)
+    copy(folder_of(source, step), folder)
     dtypes = stored_dtypes(items)
     items["config"] = config_item(target, step, target.config_at(step))
     if dtypes:
@@ -172,6 +172,11 @@ def one_line(
     # Orbax and TensorStore fail in many ways, and words, on files that are not what they wrote.
     except Exception as error:
         said = str(error) or type(error).__name__
+        if is_outage(run.path, error):
+            raise ValueError(
+                f"{folder_of(run, step)} could not be read ({messages.one_line(said, 120)}); run "
+                "the same command again"
+            ) from error
         found = max((name for name in names if name in said), key=len, default="")
         if found:
             what = f"{item}.{found} cannot be read"

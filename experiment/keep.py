@@ -7,13 +7,13 @@ not train on. Its parameters are rounded to 8 bits and are read as float32 again
 
 import argparse
 import shlex
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from settings.commands import Parser
+from settings.places import copy, local
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,6 +50,7 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
     from experiment.checkpoint import keep_params
     from experiment.run import RunDirectory, find_runs
 
+    out = local(out)
     sources = find_runs(dirs)
     targets = [RunDirectory(out / source.name) for source in sources]
     for path, count in Counter(target.path for target in targets).items():
@@ -62,7 +63,7 @@ def keep(dirs: Sequence[Path], out: Path, step: int | None, *, command: str) -> 
         # With config.json, which makes it a run, last.
         for path in (source.tokenizer_path, source.path / "config.json"):
             if path.exists():  # a run on no text has no tokenizer
-                shutil.copyfile(path, target.path / path.name)
+                copy(path, target.path / path.name)
         for line in [*source.read_commands(), command]:
             target.record_command(line)
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
 from experiment.tracking import open_tracker
 from model.transformer import count_params
+from settings.places import in_bucket
 
 # FLOP/s of a chip, by a part of what JAX calls it.
 PEAK_FLOPS: dict[str, float] = tomllib.loads(Path(__file__).with_name("chips.toml").read_text())
@@ -51,8 +53,14 @@ class MetricsLog:
         """Drops rows past `after_step`: a resumed run writes them again, the same."""
         # A run that was killed may have logged steps that no checkpoint holds.
         rows = [row for row in run.read_metrics() if row["step"] <= after_step]
-        write_atomically(run.metrics_path, "".join(json.dumps(row) + "\n" for row in rows))
-        self._file = run.metrics_path.open("a", encoding="utf-8")
+        self._path, lines = run.metrics_path, "".join(json.dumps(row) + "\n" for row in rows)
+        write_atomically(self._path, lines)
+        # Nothing is appended to in a bucket: rows are kept here, and put there whole.
+        if in_bucket(self._path):
+            self._file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
+            self._file.write(lines)
+        else:
+            self._file = self._path.open("a", encoding="utf-8")
         self._trackers = [open_tracker(name, run) for name in config.train.tracking]
 
     def write(self, row: dict[str, Any]) -> None:
@@ -65,8 +73,13 @@ class MetricsLog:
 
     def sync(self) -> None:
         """Puts what was written on disk: a checkpoint must not outlive its metrics."""
-        os.fsync(self._file.fileno())
+        if in_bucket(self._path):
+            self._file.seek(0)
+            write_atomically(self._path, self._file.read())
+        else:
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file, with all rows in it."""
+        self.sync()
         self._file.close()

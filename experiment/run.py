@@ -15,14 +15,14 @@ from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
 from settings.checks import problem
-from settings.places import local
+from settings.places import in_bucket, place
 
 
 class RunDirectory:
     """One run.
 
     Attributes:
-      path: the directory, with config.json and what is listed here.
+      path: the directory, of a disk or a bucket, with config.json and what is listed here.
       checkpoints_path: where orbax keeps `<step>/`.
       tokenizer_path: the tokenizer the run was trained with, `tokenizer.model` or `.json`.
       held_out_path: the store of held-out documents, of a run whose text is another elsewhere.
@@ -33,7 +33,7 @@ class RunDirectory:
 
     def __init__(self, path: str | Path):
         """Raises ValueError if checkpoints could not be kept at `path`."""
-        self.path = local(path)
+        self.path = place(path)
         self.checkpoints_path = self.path / "checkpoints"
         self.held_out_path = self.path / "held_out"
         self.metrics_path = self.path / "metrics.jsonl"
@@ -225,7 +225,10 @@ class RunDirectory:
         if not self.checkpoints_path.is_dir():
             return []
         # Orbax renames a checkpoint into place when it is whole; unfinished ones are not numbers.
-        return sorted(int(p.name) for p in self.checkpoints_path.iterdir() if p.name.isdigit())
+        # In a bucket, where nothing is renamed, it writes this into it last.
+        last = "commit_success.txt" if in_bucket(self.path) else ""
+        found = [p for p in self.checkpoints_path.iterdir() if p.name.isdigit()]
+        return sorted(int(p.name) for p in found if not last or (p / last).exists())
 
     def find_step(self, step: int | None = None) -> int:
         """`step` if there is such a checkpoint, the newest for None; raises ValueError if not."""
@@ -303,7 +306,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
       ValueError: if a path is neither, or a sweep names a member that is not there.
     """
     runs = []
-    for path in map(local, paths):
+    for path in map(place, paths):
         if RunDirectory(path).is_started():
             runs.append(RunDirectory(path))
             continue
@@ -326,7 +329,7 @@ def find_run(path: str | Path) -> RunDirectory:
     Raises:
       ValueError: if there is none, or a sweep: one of its members must be chosen.
     """
-    path = local(path)
+    path = place(path)
     if (path / "sweep.json").exists():
         members = ", ".join(read_sweep(path).members)
         raise ValueError(f"{path} is a sweep; name one of its members: {members}")

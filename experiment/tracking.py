@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from data.files import write_atomically
 from experiment.run import RunDirectory
+from settings.places import in_bucket
 
 # Takes a row of metrics.jsonl without what is not finite.
 Tracker = Callable[[dict[str, float]], None]
@@ -62,7 +63,7 @@ def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
         project="ropewalk",
         name=run.name,
         id=_identity(run),
-        dir=str(run.path),
+        dir=None if in_bucket(run.path) else str(run.path),
         mode=mode,
         resume="allow",
         reinit="create_new",

@@ -30,6 +30,7 @@ from interop.tensors import DTYPES, SHARD_BYTES, Spec, write
 from interop.weights import Entry
 from model.transformer import Params
 from settings.messages import one_line
+from settings.places import local
 
 CHECK = "logit_check.json"
 _DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
@@ -114,7 +115,7 @@ def export(
       ValueError: if the folder is there already, no class of transformers has the model, or the
         folder's logits are others than the run's.
     """
-    folder, options = Path(folder), options or Options()
+    folder, options = local(folder), options or Options()
     if folder.exists():
         raise ValueError(f"{folder} is there already; delete it, or name another folder")
     run = find_run(run_path)

@@ -30,6 +30,7 @@ from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.transformer import abstract_params, describe_size
 from settings.messages import quoted
+from settings.places import local
 
 # How much more alike neighbours must be than what should be pairs, to be the pairs themselves.
 _SWAPPED = 1.6
@@ -88,7 +89,7 @@ def import_folder(
     Raises:
       ValueError: if the run is there already, or the folder holds no model that ours can be.
     """
-    folder, path = Path(folder), Path(run_path)
+    folder, path = local(folder), local(run_path)
     if path.exists():
         raise ValueError(f"{path} is there already; delete it, or name another directory")
     config = read_config(folder)

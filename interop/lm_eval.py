@@ -24,6 +24,7 @@ import data.files
 from interop.harness import TRAINED, Asked, Bos, Pair, Wish
 from settings.commands import tokens
 from settings.messages import nearest
+from settings.places import place
 
 TASKS = Path(__file__).parent / "tasks"
 _SAMPLING = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
@@ -112,6 +113,7 @@ def write(path: Path, results: Mapping[str, Any], asked: Asked) -> None:
         for name in ("results", "groups", "n-samples", "n-shot", "versions", "higher_is_better")
         if name in results
     }
+    path = place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     data.files.write_atomically(path, json.dumps(kept, indent=2, default=str) + "\n")
 

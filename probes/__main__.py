@@ -13,13 +13,13 @@ import collections
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from settings.commands import Parser
 from settings.messages import nearest, quoted
+from settings.places import place
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=str(__doc__) + (_probes_said() if {"-h", "--help"} & set(arguments) else ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("dirs", nargs="+", type=Path, metavar="RUN_OR_SWEEP_DIR")
+    parser.add_argument("dirs", nargs="+", metavar="RUN_OR_SWEEP_DIR")
     parser.add_argument(
         "--probes", metavar="A,B,...", help="which; default: those marked *, which take seconds"
     )
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--length", type=int, metavar="TOKENS", help="default: as trained")
     parser.add_argument("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE.html", help="default: probes/inside.html in the first DIR"
+        "--out", metavar="FILE.html", help="default: probes/inside.html in the first DIR"
     )
     args = parser.parse_args(arguments)
     try:
@@ -74,7 +74,7 @@ def look(args: argparse.Namespace, command: str) -> None:
     keep_programs()
     chosen = _chosen(args.probes, all_probes())
     members = members_lib.read(find_runs(args.dirs))
-    out = args.out or args.dirs[0] / "probes" / "inside.html"
+    out = place(args.out) if args.out else place(args.dirs[0]) / "probes" / "inside.html"
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'inside.html'}")
     console = Console(stderr=True)

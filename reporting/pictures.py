@@ -32,7 +32,9 @@ class Drawing(NamedTuple):
 def save(drawing: Drawing, page: Path, members: Sequence[Member]) -> Picture:
     """Saves a figure as PNG and SVG beside `page`, and returns it for that, as inline SVG."""
     name, figure = "_".join(re.findall(r"\w+", drawing.name)), drawing.figure
-    figure.savefig(page.with_name(f"{name}.png"))
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
+    page.with_name(f"{name}.png").write_bytes(drawn.getvalue())
     figure.set_layout_engine("none")  # it is laid out by now
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})

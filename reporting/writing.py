@@ -19,7 +19,7 @@ from reporting.members import Member
 from reporting.page import Commands, Folded, Section, render, words
 from reporting.pictures import Drawing, save
 from reporting.sections import sections
-from settings.places import local
+from settings.places import place
 
 
 def write(dirs: Sequence[Path], out: Path, command: str) -> None:
@@ -28,8 +28,9 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
     Raises:
       ValueError: if a directory is neither a run nor a sweep, or its results are not readable.
     """
+    dirs, out = [place(path) for path in dirs], place(out)
     runs = find_runs(dirs)
-    if local(out).is_dir():
+    if out.is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
     check_writable(out.parent, "put the page elsewhere: --out FILE.html")
     members = members_lib.read(runs)

@@ -1,31 +1,124 @@
-"""Paths of this machine, told from addresses: `s3://bucket/run` is no folder called `s3:`."""
+"""Where things lie: on a disk of this machine, or in a bucket (`gs://bucket/run`).
 
+`s3://bucket/run` is no folder called `s3:`. What is neither is refused, wherever a path is taken.
+"""
+
+import importlib.util
 import os
 import re
+import shutil
 from pathlib import Path
 
 from settings.messages import quoted
 
 # A `Path` has one slash of the two left. A drive (`C:/`) has a single letter.
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _LONGEST_NAME = 255  # bytes, of every file system in use
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")  # as Google names them
+
+
+def check_place(path: str | Path) -> None:
+    """Raises ValueError if nothing here could read or write at `path`, whatever it is called.
+
+    That is the address of a site, or of a bucket other than Google's, or a name that no file system
+    takes.
+    """
+    text = str(path)
+    if address := _ADDRESS.match(text):
+        scheme, rest = address[1], text[address.end() :]
+        if scheme != "gs":
+            raise ValueError(
+                f"{scheme}://{rest} cannot be read or written: of addresses, gs:// alone can; use "
+                "that, a folder of this machine, or one where the bucket is mounted"
+            )
+        if not _BUCKET.fullmatch(rest.partition("/")[0]):
+            raise ValueError(f"{quoted(text)} names no bucket: write gs://BUCKET/FOLDER")
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in Path(path).parts):
+        raise ValueError(f"{quoted(text)} is no path: a name has {_LONGEST_NAME} bytes at most")
+
+
+def in_bucket(path: str | Path) -> bool:
+    """Whether a path is that of a bucket."""
+    return bool(address := _ADDRESS.match(str(path))) and address[1] == "gs"
+
+
+def place(path: str | Path) -> Path:
+    """`path` as what can be read and written: one of a disk, or a `settings.buckets.BucketPath`.
+
+    Raises:
+      ValueError: as `check_place` does, or if it is of a bucket and gcsfs is not installed.
+    """
+    check_place(path)
+    if not in_bucket(path):
+        return Path(path)
+    if not _has_gcsfs():
+        raise ValueError(
+            f"{_address(path)} needs gcsfs: pip install '.[gcs]' in the folder of ropewalk"
+        )
+    from settings.buckets import BucketPath  # late: who has no bucket has no need of it
+
+    return BucketPath(_address(path))  # pyright: ignore[reportReturnType]
+
+
+def is_outage(path: Path, error: Exception) -> bool:
+    """Whether an error is of a request to a bucket, and says nothing of what lies at `path`."""
+    if not in_bucket(path):
+        return False
+    from settings import buckets
+
+    return buckets.is_request(error)
+
+
+def remove(path: Path) -> None:
+    """A folder with all that is in it."""
+    if in_bucket(path):
+        # First what says that a checkpoint is whole: who is stopped here leaves none by halves.
+        (path / "commit_success.txt").unlink(missing_ok=True)
+        path.rmtree(missing_ok=True)  # pyright: ignore[reportAttributeAccessIssue]
+    else:
+        shutil.rmtree(path)
+
+
+def copy(source: Path, target: Path) -> None:
+    """A file, or a folder with all that is in it, between disks and buckets.
+
+    Of a folder the files in it come last, after those of its folders: `store.json` and the like
+    say that the rest is there.
+    """
+    if not source.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if in_bucket(target) or in_bucket(source):
+            target.write_bytes(source.read_bytes())
+        else:
+            shutil.copyfile(source, target)
+        return
+    files = [path for path in source.rglob("*") if path.is_file()]
+    for path in sorted(files, key=lambda path: (-len(path.parts), path.name)):
+        copy(path, target / path.relative_to(source))
 
 
 def local(path: str | Path) -> Path:
-    """`path`, if it is one.
+    """`path`, if it is one of a disk.
 
     Raises:
-      ValueError: if it is the address of a bucket or a site, which nothing here reads or writes,
-        or has a name that no file system takes.
+      ValueError: as `check_place` does, or if it is of a bucket.
     """
-    if address := _ADDRESS.match(str(path)):
-        rest = str(path)[address.end() :].lstrip("/")
+    check_place(path)
+    if in_bucket(path):
         raise ValueError(
-            f"{address[0]}/{rest} is an address, not a path: nothing is read from or written to "
-            "buckets and sites; use a folder of this machine, or one where the bucket is mounted"
-        )
-    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in Path(path).parts):
-        raise ValueError(
-            f"{quoted(str(path))} is no path: a name has {_LONGEST_NAME} bytes at most"
+            f"{_address(path)} is in a bucket, and this reads and writes files of a disk only; use "
+            "a folder of this machine, or one where the bucket is mounted"
         )
     return Path(path)
+
+
+def _address(path: str | Path) -> str:
+    """A bucket's path with both slashes, whatever became of it, and none at its end."""
+    return "gs://" + _ADDRESS.sub("", str(path), count=1).rstrip("/")
+
+
+def _has_gcsfs() -> bool:
+    try:
+        return importlib.util.find_spec("gcsfs") is not None
+    except ValueError:  # of a test that hides it
+        return False

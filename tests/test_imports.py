@@ -13,6 +13,7 @@ STANDARD = set(sys.stdlib_module_names)
 # What a folder or script may import besides itself and the standard library, by longest prefix.
 ALLOWED = {
     "settings": set(),
+    "settings.buckets": {"etils", "fsspec"},
     "model.rotary": {"numpy"},
     "model.rotary.show": {"numpy", "matplotlib", "model.rotary"},
     "theory.show": {"model.rotary", "theory", "experiment", "configs"},

@@ -7,13 +7,16 @@ libtpu (the `tpu` extra) for the slice's chips. Printed are memory per chip and 
 collectives beside the least that the sharding needs, FLOPs, and an estimate of a step's time:
 
     compute      FLOPs of the step over the chips' dense bfloat16 peak. Matrix products of the
-                 traced program, recomputation included; kernels by the causal half of their square
+                 traced program, recomputation included; kernels by the blocks on and below the
+                 diagonal of their square
     memory       bytes to and from HBM, read off the compiled program, over HBM bandwidth
+    host         bytes to and from the host's memory (remat=offload), over the chip's share of PCIe
     network      bytes each chip receives over its links' bandwidth: a group of chips has the links
                  of as many dimensions of the torus as it spans, two of each that closes to a ring
 
-The step takes the longest of the three if they overlap perfectly, and their sum if they do not at
-all; MFU is given for both. Neither knows of input, stragglers, or matrix units that are not full.
+The step takes the longest of them if they overlap perfectly, and their sum one after another; MFU
+is given for both. Neither knows of input, stragglers, or matrix units that are not full, so the sum
+is no upper bound: published runs have taken longer.
 """
 
 import dataclasses
@@ -41,9 +44,10 @@ from experiment.mesh import make_mesh, mesh_sizes
 from experiment.stages import split
 from model import sharding
 from tpu import topology as topology_lib
-from tpu.hlo import Collective, Program
+from tpu.hlo import HBM, HOST, Collective, Program
 from tpu.plan import amount, command_line, make_table
 from tpu.topology import Chip, Topology
+from training import compiling
 from training.members import abstract_state, member_arrays, shardings_of
 from training.step import compile_step
 
@@ -52,34 +56,30 @@ class Report(NamedTuple):
     """What is known of a step, per chip unless it says otherwise.
 
     Attributes:
-      arguments, temporary, code: bytes of HBM: training state and batch, what the step makes, the
-        program; None if it does not fit.
+      arguments, code: bytes of HBM: training state and batch, the program; None if it does not fit.
+      peak: bytes of HBM in use at once at most, arguments included; None if it does not fit.
       problem: libtpu's words if it does not fit, else None.
       collectives: of the compiled program.
       bound: wire bytes that the sharding needs at least, by kind.
       flops: executed, recomputation included.
       model_flops: as train.py counts them for MFU.
-      memory_traffic: bytes to and from HBM.
-      seconds: at least, for compute, memory and network each.
+      memory_traffic, host_traffic: bytes to and from HBM, and the host's memory.
+      seconds: at least, for compute, memory, network and host each.
       compile_seconds: of libtpu.
     """
 
     arguments: int | None
-    temporary: int | None
     code: int | None
+    peak: int | None
     problem: str | None
     collectives: list[Collective]
     bound: dict[str, float]
     flops: float
     model_flops: float
     memory_traffic: float
+    host_traffic: float
     seconds: dict[str, float]
     compile_seconds: float
-
-    @property
-    def peak(self) -> int:
-        """Bytes of HBM in all."""
-        return sum(filter(None, (self.arguments, self.temporary, self.code)))
 
     @property
     def received(self) -> float:
@@ -88,7 +88,9 @@ class Report(NamedTuple):
 
     def fits(self, topology: Topology) -> bool:
         """Whether a chip of the slice holds the step."""
-        return self.problem is None and self.peak <= topology.chip.memory
+        # libtpu refuses what does not fit, by what it leaves of the memory to programs. That all
+        # temporaries together are more says nothing: they need not live at the same time.
+        return self.peak is not None and self.peak <= topology.chip.memory
 
 
 def compile_devices(topology: Topology) -> list[Any]:
@@ -143,7 +145,8 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
     with jax.set_mesh(mesh):
         traced = step.trace(*arguments)
         data_trips = causal_trips(traced.jaxpr.jaxpr)
-        flops = count_flops(traced.jaxpr.jaxpr, mesh.size, data_trips)
+        shards = mesh.shape["sequence"]
+        flops = count_flops(traced.jaxpr.jaxpr, mesh.size, data_trips, shards)
         lowered = traced.lower()
         compiled = problem = None
         try:
@@ -153,17 +156,17 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
                 raise
             problem = str(error)
     compile_seconds = time.monotonic() - started
-    memory = dict.fromkeys(("arguments", "temporary", "code"))
-    collectives, memory_traffic = [], 0.0
+    memory = dict.fromkeys(("arguments", "code", "peak"))
+    collectives, memory_traffic, host_traffic = [], 0.0, 0.0
     if compiled is not None:
         program = Program(compiled.as_text() or "", data_trips)
-        collectives, memory_traffic = program.collectives(), program.memory_bytes()
+        collectives = program.collectives()
+        memory_traffic, host_traffic = program.memory_bytes(HBM), program.memory_bytes(HOST)
         stats = compiled.memory_analysis()
-        made = stats.temp_size_in_bytes + stats.output_size_in_bytes
         memory = {
             "arguments": stats.argument_size_in_bytes,
-            "temporary": made - stats.alias_size_in_bytes,  # donated arguments are written over
             "code": stats.generated_code_size_in_bytes,
+            "peak": stats.peak_memory_in_bytes,
         }
     flops /= mesh.size
     tokens = config.data.batch_size * config.data.context_length
@@ -176,10 +179,12 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
         flops=flops,
         model_flops=num_members * tokens * metrics.flops_per_token(config) / mesh.size,
         memory_traffic=memory_traffic,
+        host_traffic=host_traffic,
         seconds={
             "compute": flops / metrics.PEAK_FLOPS[chip.device_kind],
             "memory": memory_traffic / chip.memory_bandwidth,
             "network": sum(c.wire_bytes / bandwidth(topology, c.group) for c in collectives),
+            "host": host_traffic / chip.host_bandwidth,
         },
         compile_seconds=compile_seconds,
     )
@@ -209,13 +214,14 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
             yield from _equations(inner)
 
 
-def count_flops(jaxpr: Any, num_devices: int, data_trips: int = 1) -> float:
+def count_flops(jaxpr: Any, num_devices: int, data_trips: int = 1, shards: int = 1) -> float:
     """FLOPs of the matrix products of a traced program, loops and recomputation included.
 
     Args:
       jaxpr: of the whole step.
       num_devices: over which the inside of a `shard_map` runs, each on its part.
       data_trips: of loops whose length depends on data.
+      shards: devices that share a row; a kernel there goes over all of them, one after another.
     """
     total = 0.0
     for equation in jaxpr.eqns:
@@ -225,15 +231,20 @@ def count_flops(jaxpr: Any, num_devices: int, data_trips: int = 1) -> float:
             depth = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
             total += 2.0 * depth * equation.outvars[0].aval.size
         elif name == "pallas_call":
-            # All of a kernel's blocks have the same products, and half of them are causal.
-            total += 0.5 * math.prod(params["grid_mapping"].grid) * count_flops(params["jaxpr"], 1)
+            # All of a kernel's blocks have the same products: those below the diagonal, and on it.
+            *_, num_blocks = grid = params["grid_mapping"].grid
+            taken = 0.5 * (1 + 1 / (num_blocks * shards))
+            total += taken * math.prod(grid) * count_flops(params["jaxpr"], 1)
         elif name == "cond":
-            branches = (count_flops(b.jaxpr, num_devices, data_trips) for b in params["branches"])
-            total += max(branches)
+            total += max(
+                count_flops(branch.jaxpr, num_devices, data_trips, shards)
+                for branch in params["branches"]
+            )
         else:
             times = {"scan": params.get("length"), "while": data_trips, "shard_map": num_devices}
             for inner in jaxprs_in_params(params):
-                total += times.get(name, 1) * count_flops(inner, num_devices, data_trips)
+                once = count_flops(inner, num_devices, data_trips, shards)
+                total += times.get(name, 1) * once
     return total
 
 
@@ -284,15 +295,17 @@ def show(
 ) -> None:
     """Prints a report."""
     console.print(f"compiled in {report.compile_seconds:.0f} s")
+    if told := compiling.describe(topology.chip.device_kind):
+        console.print(told, soft_wrap=True)
     if report.problem is not None:
         used = next((x for x in report.problem.splitlines() if "Used" in x), report.problem)
         console.print(f"does not fit: {used.strip()[:200]}")
     else:
-        for name in ("arguments", "temporary", "code"):
+        for name in ("arguments", "code"):
             console.print(f"{name:<12} {amount(getattr(report, name) or 0):>12} per chip")
         fits = "fits" if report.fits(topology) else "does not fit"
         memory = amount(topology.chip.memory)
-        console.print(f"{'in all':<12} {amount(report.peak):>12} of {memory}: {fits}")
+        console.print(f"{'at most':<12} {amount(report.peak or 0):>12} of {memory}: {fits}")
     sizes = mesh_sizes(config, num_members, topology.num_chips)
     if not report.fits(topology):
         console.print(f"to make it fit: {advice(config, sizes)}")
@@ -321,23 +334,27 @@ def _collectives_table(report: Report) -> Table:
 
 
 def _times(chip: Chip, report: Report) -> Iterator[str]:
-    """The three least times of a step, and what they make of it."""
+    """The least times of a step, and what they make of it."""
     peak = metrics.PEAK_FLOPS[chip.device_kind]
-    memory_rate, link_rate = chip.memory_bandwidth / 1e9, chip.link_bandwidth / 1e9
+    rates = {name: getattr(chip, f"{name}_bandwidth") / 1e9 for name in ("memory", "link", "host")}
     ratio = f"{report.flops / report.model_flops:.2f}x the model's"
     details = {
         "compute": f"{report.flops:.3e} FLOP per chip, {ratio}, at {peak / 1e12:.0f} TFLOP/s",
-        "memory": f"{amount(report.memory_traffic)} per chip, at {memory_rate:.0f} GB/s",
-        "network": f"{amount(report.received)} per chip, at {link_rate:.0f} GB/s per link",
+        "memory": f"{amount(report.memory_traffic)} per chip, at {rates['memory']:.0f} GB/s",
+        "network": f"{amount(report.received)} per chip, at {rates['link']:.0f} GB/s per link",
+        "host": f"{amount(report.host_traffic)} per chip, at {rates['host']:.0f} GB/s",
     }
+    if not report.host_traffic:
+        del details["host"]
     for name, detail in details.items():
         yield f"{name:<7} {report.seconds[name]:8.3f} s  {detail}"
     best, worst = max(report.seconds.values()), sum(report.seconds.values())
     ideal = report.model_flops / peak
     yield (
-        f"a step takes {best:.3f} s (MFU {ideal / best:.0%}) if these overlap, "
-        f"{worst:.3f} s (MFU {ideal / worst:.0%}) if not"
+        f"a step takes {best:.3f} s (MFU {ideal / best:.0%}) if these overlap perfectly, "
+        f"{worst:.3f} s (MFU {ideal / worst:.0%}) one after another"
     )
+    yield "stragglers, input and matrix units that are not full come on top of either"
 
 
 def main() -> int:

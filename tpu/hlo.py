@@ -17,6 +17,8 @@ _KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collectiv
 # Instructions that move nothing.
 _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional"}
 _FREE |= {"call", "partition-id", "replica-id", "after-all", "opt-barrier", "iota"}
+# XLA's numbers of memories, as in S(5); an array that names none lies in HBM.
+HBM, HOST = 0, 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,11 +133,11 @@ class Program:
                 found[same] = Collective(kind, times, num_bytes, group)
         return [one for one in found.values() if one.group > 1]
 
-    def memory_bytes(self) -> float:
-        """Bytes read from and written to HBM in a step; what stays on the chip is left out.
+    def memory_bytes(self, space: int = HBM) -> float:
+        """Bytes read from and written to a memory in a step: HBM, or the host's.
 
-        An instruction reads its operands and writes its result once; a fusion that slices an
-        operand reads the slice.
+        What stays on the chip is left out. An instruction reads its operands and writes its result
+        once; a fusion that slices an operand reads the slice.
         """
         total = 0.0
         for name, times in self._runs.items():
@@ -145,12 +147,17 @@ class Program:
             for instruction in self._computations[name]:
                 if instruction.opcode in _FREE or instruction.opcode.endswith("-done"):
                     continue
-                total += times * self._moved(instruction, types)
+                if 'custom_call_target="AllocateBuffer"' in instruction.rest:
+                    continue
+                total += times * self._moved(instruction, types, space)
         return total
 
-    def _moved(self, instruction: _Instruction, types: dict[str, str]) -> int:
-        operands = [_num_bytes(types.get(name, ""), hbm=True) for name in instruction.operands]
-        result = _num_bytes(instruction.type, hbm=True)
+    def _moved(self, instruction: _Instruction, types: dict[str, str], space: int) -> int:
+        given = [types.get(name, "") for name in instruction.operands]
+        operands = [_num_bytes(type_, space) for type_ in given]
+        if instruction.opcode.endswith("-start"):
+            return _started(instruction, given, space)
+        result = _num_bytes(instruction.type, space)
         if instruction.opcode == "dynamic-slice":
             return 2 * result
         if instruction.opcode == "dynamic-update-slice":
@@ -159,7 +166,7 @@ class Program:
         if instruction.opcode != "fusion" or not called:
             return sum(operands) + result
         read = sum(self._read(called[0], i, size) for i, size in enumerate(operands) if size)
-        return read + self._written(self._computations[called[0]], instruction.type)
+        return read + self._written(self._computations[called[0]], instruction.type, space)
 
     def _read(self, fusion: str, number: int, size: int) -> int:
         """Bytes that the inside of a fusion reads of one of its operands, of `size` bytes."""
@@ -179,7 +186,7 @@ class Program:
                     return size  # an update is written in place, and reads nothing around it
         return min(total, size)
 
-    def _written(self, body: list[_Instruction], kind: str) -> int:
+    def _written(self, body: list[_Instruction], kind: str, space: int) -> int:
         """Bytes that a fusion of type `kind` writes: of an array updated in place, the update."""
         by_name = {i.name: i for i in body}
         (root,) = (i for i in body if i.root)
@@ -187,13 +194,39 @@ class Program:
         is_tuple = root.opcode == "tuple"
         made = [by_name[name] for name in root.operands] if is_tuple else [root] * len(sizes)
         total = 0
-        for one, (size, in_hbm) in zip(made, sizes, strict=False):
+        for one, (size, lies_in) in zip(made, sizes, strict=False):
             while one.opcode == "bitcast" and one.operands[0] in by_name:
                 one = by_name[one.operands[0]]
             if one.opcode == "dynamic-update-slice" and one.operands[1] in by_name:
                 size = _num_bytes(by_name[one.operands[1]].type)
-            total += size if in_hbm else 0
+            total += size if lies_in == space else 0
         return total
+
+
+def _started(instruction: _Instruction, given: list[str], space: int) -> int:
+    """Bytes that an instruction which runs beside others moves in a memory.
+
+    Its type lists its operands too, first (a copy: last), which nobody writes; of an operand that
+    it slices it reads the slice, and of one that it updates it writes the update.
+    """
+    kind, type_ = instruction.opcode, instruction.type
+    arrays = list(_sizes(type_))
+    if kind == "copy-start":
+        made = arrays[:1]
+    elif type_.startswith("(("):
+        made = list(_sizes(_balanced(type_[1:])[1]))
+    elif kind in ("all-gather-start", "collective-permute-start"):
+        made = arrays[len(given) :]
+    else:
+        made = arrays
+    written = sum(size for size, lies_in in made if lies_in == space)
+    read = sum(_num_bytes(one, space) for one in given)
+    if kind in ("slice-start", "dynamic-slice-start"):
+        read = made[0][0] if _num_bytes(given[0], space) else 0
+    elif kind == "dynamic-update-slice-start":
+        read = _num_bytes(given[1], space)
+        written = _num_bytes(given[1]) if written else 0
+    return read + written
 
 
 def _parse(line: str) -> _Instruction:
@@ -241,18 +274,18 @@ def _called(instruction: _Instruction, attributes: str = "") -> list[str]:
     return re.findall(r"[\w.\-]+", " ".join(values))
 
 
-def _sizes(text: str) -> Iterator[tuple[int, bool]]:
-    """Bytes of each array of a type, and whether it lies in HBM."""
+def _sizes(text: str) -> Iterator[tuple[int, int]]:
+    """Bytes of each array of a type, and the memory that it lies in."""
     for dtype, digits, dims, layout in _SHAPE.findall(text):
         bits = 8 if dtype == "pred" else int(digits or 0)
         count = math.prod(int(n) for n in dims.split(",") if n)
         space = re.search(r"S\((\d+)\)", layout)
-        yield count * bits // 8, space is None or space[1] == "0"
+        yield count * bits // 8, int(space[1]) if space else HBM
 
 
-def _num_bytes(text: str, hbm: bool = False) -> int:
-    """Bytes of all arrays of a type, or of those that lie in HBM."""
-    return sum(size for size, there in _sizes(text) if there or not hbm)
+def _num_bytes(text: str, space: int | None = None) -> int:
+    """Bytes of all arrays of a type, or of those that lie in a memory."""
+    return sum(size for size, lies_in in _sizes(text) if space in (None, lies_in))
 
 
 def _group(text: str) -> int:

@@ -30,6 +30,7 @@ class Chip(NamedTuple):
       memory_gib: GiB of HBM.
       memory_bandwidth: bytes/s of HBM.
       link_bandwidth: bytes/s of one link to a neighbour, in each direction.
+      host_bandwidth: bytes/s between a chip and its host's memory.
       cores: per chip, which Google's accelerator types of this chip count.
       shapes: the slices that can be had, one for each number of chips.
     """
@@ -42,6 +43,7 @@ class Chip(NamedTuple):
     memory_gib: int
     memory_bandwidth: float
     link_bandwidth: float
+    host_bandwidth: float
     cores: int
     shapes: list[str]
 

@@ -7,6 +7,7 @@ or another run's (`start_from`), and may have several stages (`experiment.stages
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from experiment import distributed
 from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
 from model import kernels, transformer
+from training import compiling
 from training.divergence import DivergedError, Divergence
 from training.holding import held
 from training.interrupts import Interrupts
@@ -52,12 +54,12 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
         data, or none of it is whole.
       DivergedError: if no member trains any more; what there is has been saved.
     """
-    with held(plan):
+    with held(plan) as check_held:
         write_records(plan, command)
-        return _train(plan, command, ask)
+        return _train(plan, command, ask, check_held)
 
 
-def _train(plan: Plan, command: str, ask: Ask | None) -> bool:
+def _train(plan: Plan, command: str, ask: Ask | None, check_held: Callable[[], None]) -> bool:
     """From the first update to the last, top to bottom."""
     config, mesh, num_members = plan.configs[0], plan.mesh, len(plan.runs)
     num_steps = plan.stages[-1][0].end
@@ -110,6 +112,8 @@ def _train(plan: Plan, command: str, ask: Ask | None) -> bool:
                 if not is_unsplit_cpu(mesh):
                     rows = batch_size // config.train.accumulate
                     log.announce(kernels.check(config.model, rows, length))
+                    if told := compiling.describe(mesh.devices.flat[0].device_kind):
+                        log.announce(told)
 
                 first_step = saved_step = step
                 while True:
@@ -118,6 +122,7 @@ def _train(plan: Plan, command: str, ask: Ask | None) -> bool:
                     if step > saved_step and (stops or step % config.train.save_every == 0):
                         # Metrics first: a checkpoint must not outlive the rows that lead to it,
                         # for a resumed run writes none of them again.
+                        check_held()
                         log.sync()
                         total = data_state.digest + distributed.sum_over_hosts(digest)
                         data_state = dataclasses.replace(data_state, digest=total % 2**64)

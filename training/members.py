@@ -150,15 +150,21 @@ def _restored(plan: Plan, target: State, step: int) -> tuple[State, DataState]:
 
 
 def first_state(
-    configs: Sequence[ExperimentConfig], shardings: State, params: Sequence[Params] = ()
+    configs: Sequence[ExperimentConfig], shardings: State, params: Params | None = None
 ) -> State:
-    """The state before the first update: fresh, or with the parameters of other runs."""
+    """The state before the first update: fresh, or with the parameters of other runs.
+
+    Args:
+      configs: of the members.
+      shardings: of the state.
+      params: where the state has its own, members stacked (`training.start`).
+    """
     seeds = stack([np.uint32(config.seed) for config in configs])
     # Made where it will lie: no host ever holds parameters that only fit on all devices together.
     first = program_of(configs[0])
     make_state = program(_init, first, len(configs), out_shardings=shardings, runs_once=True)
     state = make_state(seeds)
-    return state._replace(params=put(stack(params), shardings.params)) if params else state
+    return state if params is None else state._replace(params=params)
 
 
 def _init(config: ExperimentConfig, num_members: int) -> Callable[[Any], State]:

@@ -1,7 +1,6 @@
 """What is to be trained: all of it checked before anything is written or compiled."""
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,13 +14,15 @@ from data.files import check_writable
 from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
 from experiment import distributed
-from experiment.checkpoint import shape_difference, starting_params
+from experiment.checkpoint import shape_difference
 from experiment.config import ExperimentConfig
 from experiment.mesh import device_memory, make_mesh
 from experiment.run import RunDirectory, common_steps, find_start
 from experiment.stages import Stage, split
 from experiment.tracking import check_trackers
 from model.transformer import Params, abstract_params
+from settings.places import copy, in_bucket, place
+from training.start import starting_params
 
 
 class Plan(NamedTuple):
@@ -35,7 +36,7 @@ class Plan(NamedTuple):
       data: what each stage reads.
       mesh: the same in all stages.
       start_step: updates done already, if the newest checkpoint is whole.
-      params: of each member, to start from instead of fresh ones; none at all if they are fresh.
+      params: to start from instead of fresh ones, on the mesh, members stacked; None: fresh ones.
     """
 
     configs: list[ExperimentConfig]
@@ -45,10 +46,11 @@ class Plan(NamedTuple):
     data: list[TrainingData]
     mesh: Mesh
     start_step: int
-    params: list[Params]
+    params: Params | None
 
 
 OpenData = Callable[[DataConfig], TrainingData]
+Tokenizers = dict[str, tuple[Path, Tokenizer]]  # by the words for who has it
 
 
 def make_plan(
@@ -73,16 +75,21 @@ def make_plan(
     """
     with distributed.refusing_together():
         overrides = overrides or [()] * len(runs)
-        plan = _checked(configs, runs, overrides, open_data)
+        plan = _checked(configs, runs, overrides)
     # The disk may show a checkpoint to one host before another.
-    return plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
+    plan = plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
+    with distributed.refusing_together():
+        tokenizers = _tokenizers_before(plan)  # preparing rows may take hours
+    if _starts_from_others(plan):
+        plan = plan._replace(params=starting_params(plan.configs, plan.mesh))
+    with distributed.refusing_together():
+        return plan._replace(data=_opened(plan, tokenizers, open_data))
 
 
 def _checked(
     configs: Sequence[ExperimentConfig],
     runs: Sequence[RunDirectory],
     overrides: Sequence[Sequence[str]],
-    open_data: OpenData,
 ) -> Plan:
     check_trackers(configs[0].train.tracking)
     configs = [
@@ -94,6 +101,11 @@ def _checked(
     if distributed.is_primary_host():
         for run in runs:
             check_writable(run.path, "use another --workdir")
+    if configs[0].train.profile_steps and in_bucket(runs[0].path):
+        raise ValueError(
+            f"train.profile_steps writes files of a disk, and {runs[0].path} is in a bucket; leave "
+            "it out, or use a --workdir of this machine"
+        )
     stages = list(zip(*map(split, configs), strict=True))
     shapes = abstract_params(configs[0].model)
     _check_memory(shapes, len(configs))
@@ -110,27 +122,41 @@ def _checked(
                 f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
             )
     start_step = max(common_steps(runs), default=0)
-    started_from = [c for c in configs if c.start_from] if start_step == 0 else []
-    params = [starting_params(config) for config in started_from]
-    data, tokenizers = [], {}
-    for config in started_from:
-        parent, _ = find_start(str(config.start_from))
-        tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
-    for stage, *_ in stages:
-        if given := stage.config.data.tokenizer:
-            tokenizers[f"stage {stage.number}"] = Path(given), Tokenizer(given)
-    _check_tokenizers(tokenizers, configs[0].model.vocab_size)  # it may tokenize for hours now
-    for stage, *_ in stages:
-        data.append(open_data(stage.config.data))
-        # Refuses rows that do not fit.
-        data[-1].open_rows("train")
-        if stage.config.train.eval_every:
-            data[-1].open_rows("validation")
-        if path := data[-1].tokenizer_path:
-            tokenizers[f"stage {stage.number}"] = path, Tokenizer(path)
-    _check_tokenizers(tokenizers, configs[0].model.vocab_size)
     mesh = make_mesh(configs[0], len(configs))
-    return Plan(configs, runs, overrides, stages, data, mesh, start_step, params)
+    return Plan(configs, runs, overrides, stages, [], mesh, start_step, None)
+
+
+def _starts_from_others(plan: Plan) -> bool:
+    return plan.start_step == 0 and bool(plan.configs[0].start_from)
+
+
+def _tokenizers_before(plan: Plan) -> Tokenizers:
+    """Those that are there before rows are: of runs started from, and of files that are named."""
+    found = {}
+    for config in plan.configs if _starts_from_others(plan) else ():
+        parent, _ = find_start(str(config.start_from))
+        found[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
+    for stage, *_ in plan.stages:
+        if given := stage.config.data.tokenizer:
+            found[f"stage {stage.number}"] = place(given), Tokenizer(given)
+    _check_tokenizers(found, plan.configs[0].model.vocab_size)
+    return found
+
+
+def _opened(plan: Plan, tokenizers: Tokenizers, open_data: OpenData) -> list[TrainingData]:
+    """Each stage's data, found to be of the same tokens."""
+    opened = []
+    for stage, *_ in plan.stages:
+        data = open_data(stage.config.data)
+        # Refuses rows that do not fit.
+        data.open_rows("train")
+        if stage.config.train.eval_every:
+            data.open_rows("validation")
+        if path := data.tokenizer_path:
+            tokenizers = tokenizers | {f"stage {stage.number}": (path, Tokenizer(path))}
+        opened.append(data)
+    _check_tokenizers(tokenizers, plan.configs[0].model.vocab_size)
+    return opened
 
 
 def _check_memory(params: Params, num_members: int) -> None:
@@ -145,7 +171,7 @@ def _check_memory(params: Params, num_members: int) -> None:
         )
 
 
-def _check_tokenizers(found: dict[str, tuple[Path, Tokenizer]], room: int) -> None:
+def _check_tokenizers(found: Tokenizers, room: int) -> None:
     """Refuses ids that the model has no embedding for, and ids that change their meaning."""
     if not found:
         return
@@ -189,11 +215,16 @@ def write_records(plan: Plan, command: str) -> None:
 
 def _copy(source: Path | None, target: Path) -> None:
     """A file or a folder, whole or not at all; what is there stays."""
-    if source is None or target.exists():
+    if source is None:
+        return
+    if in_bucket(target):
+        # Without a rename, what makes a folder a store is copied last.
+        mark = target / "store.json" if source.is_dir() else target
+        if not mark.exists():
+            copy(source, target)
+        return
+    if target.exists():
         return
     part = target.with_name(target.name + ".part")
-    if source.is_dir():
-        shutil.copytree(source, part, dirs_exist_ok=True)
-    else:
-        shutil.copyfile(source, part)
+    copy(source, part)
     os.replace(part, target)

@@ -14,6 +14,7 @@ import jax
 
 from experiment.config import ExperimentConfig
 from model.rotary.nope import Nope
+from training import compiling
 
 
 def program_of(config: ExperimentConfig) -> ExperimentConfig:
@@ -37,6 +38,7 @@ def program(
     out_shardings: Any,
     donate: int | None = None,
     runs_once: bool = False,
+    device_kind: str = "",
 ) -> Callable:
     """`jax.jit(make(*given))`, the same object whenever the same is asked for.
 
@@ -47,19 +49,22 @@ def program(
       donate: the argument whose memory the program may write its result into.
       runs_once: compiling it is what takes time. On a CPU it is compiled with less effort, to the
         same numbers.
+      device_kind: of the chips it runs on, whose compiler is told `compiling.options`.
     """
     # Shardings come as trees of dicts, which nothing can be looked up by.
     leaves, structure = jax.tree.flatten(out_shardings)
-    quickly = runs_once and jax.default_backend() == "cpu"
-    return _program(make, given, structure, tuple(leaves), donate, quickly)
+    told = compiling.options(device_kind)
+    if runs_once and jax.default_backend() == "cpu":
+        # Of LLVM: the initialisation of `demo` compiles in 2.2 s of a core instead of 6.7.
+        told = {"xla_backend_optimization_level": 1}
+    return _program(make, given, structure, tuple(leaves), donate, tuple(told.items()))
 
 
 @functools.lru_cache(maxsize=64)
-def _program(make, given, structure, leaves, donate, quickly) -> Callable:
+def _program(make, given, structure, leaves, donate, told) -> Callable:
     return jax.jit(
         make(*given),
         out_shardings=jax.tree.unflatten(structure, leaves),
         donate_argnums=donate,
-        # Of LLVM: the initialisation of `demo` compiles in 2.2 s of a core instead of 6.7.
-        compiler_options={"xla_backend_optimization_level": 1} if quickly else None,
+        compiler_options=dict(told) or None,
     )

@@ -195,6 +195,7 @@ def compile_step(
         mesh,
         out_shardings=(shardings, scalars),
         donate=0,
+        device_kind=mesh.devices.flat[0].device_kind,
     )
 
 

@@ -20,7 +20,7 @@ from experiment.overrides import SweepMember, make_members
 from experiment.records import SweepRecord, read_sweep
 from experiment.run import RunDirectory, is_operational
 from experiment.stages import split
-from settings.places import local
+from settings.places import place
 from training import loop
 from training.divergence import DivergedError
 from training.plan import make_plan
@@ -64,7 +64,7 @@ def train_sweep(
       DivergedError: if no group of members that train together came to its end.
     """
     with distributed.refusing_together():
-        workdir = local(workdir)
+        workdir = place(workdir)
         members = make_members(config, given)
         names = tuple(member.name for member in members)
         record = SweepRecord(config=config.name, overrides=tuple(given), members=names)

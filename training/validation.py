@@ -50,7 +50,12 @@ class Validation:
 
         everywhere = NamedSharding(mesh, PartitionSpec())
         self._nats_and_targets = program(
-            _nats_and_targets, program_of(config), num_members, mesh, out_shardings=everywhere
+            _nats_and_targets,
+            program_of(config),
+            num_members,
+            mesh,
+            out_shardings=everywhere,
+            device_kind=mesh.devices.flat[0].device_kind,
         )
 
     def __call__(self, params: Params, member: MemberArrays) -> dict[str, Any]:

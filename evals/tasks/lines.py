@@ -19,7 +19,6 @@ import dataclasses
 import functools
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from data.tasks import lines
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts
+from settings.places import place
 
 _INTRO = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "
@@ -159,10 +159,10 @@ def _official(asked: Asked, draw: Draw) -> Document:
 
 @functools.lru_cache(maxsize=8)
 def _read_cases(path: str) -> list[dict]:
-    if not Path(path).is_file():
+    if not place(path).is_file():
         raise ValueError(f"lines: no file of cases at {path}")
     records = []
-    for line, data in enumerate(sources.lines(Path(path)), start=1):
+    for line, data in enumerate(sources.lines(place(path)), start=1):
         try:
             record = json.loads(data)
         except ValueError as error:

@@ -18,6 +18,7 @@ from data.tokenizer import Tokenizer
 from model import rotary as rotary_lib
 from probes.inside import Capture
 from probes.viewer import arrays
+from settings.places import place
 from theory import capability
 
 _TEMPLATES = jinja2.Environment(
@@ -42,7 +43,7 @@ class View:
 
     def save(self, path: str | Path) -> Path:
         """Writes it; returns the path."""
-        path = Path(path)
+        path = place(path)
         path.write_text(self.html, encoding="utf-8")
         return path
 

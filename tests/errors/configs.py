@@ -98,9 +98,8 @@ ROWS = [
     applied("data.source=jsonl", "data: data.source=jsonl needs data.path=FILE_OR_FOLDER"),
     applied(
         "data.path=s3://bucket/text",
-        "data: s3://bucket/text is an address, not a path: nothing is read from or written "
-        "to buckets and sites; use a folder of this machine, or one where the bucket is "
-        "mounted",
+        "data: s3://bucket/text cannot be read or written: of addresses, gs:// alone can; use "
+        "that, a folder of this machine, or one where the bucket is mounted",
     ),
     applied("data.retrieval_tasks=[]", "data: retrieval_tasks must be some of kv, lagcopy, lines"),
     applied(

@@ -5,9 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from etils.epath import backend
 
 from configs import find_config
+from experiment.items import read_items
 from experiment.run import RunDirectory
+from reporting.paths import page_of
+from settings import places
+from settings.buckets import BucketPath
 from studies import piece
 from studies.card import Card, Measurement, Member
 from tests.errors.table import Row
@@ -16,8 +21,8 @@ from training.plan import make_plan
 
 _TRAIN = "train.py tiny --workdir new"
 _ADDRESS = (
-    "{} is an address, not a path: nothing is read from or written to buckets and sites; use a "
-    "folder of this machine, or one where the bucket is mounted"
+    "{} cannot be read or written: of addresses, gs:// alone can; use that, a folder of this "
+    "machine, or one where the bucket is mounted"
 )
 
 _held = {}  # what a row keeps open
@@ -51,6 +56,47 @@ def _hold_what_was_trained_meanwhile() -> None:
     Path("new/checkpoints/5").mkdir(parents=True)
     with held(plan):
         pass
+
+
+def _hold_what_another_trains_by_now() -> None:
+    plan = make_plan([find_config("tiny")], [RunDirectory("gs://bucket/new")])
+    with held(plan) as check:
+        check()
+
+
+class _Files:
+    """Of a bucket in which nothing lies, and that may be written to or not."""
+
+    def __init__(self, refuses: bool):
+        self._refuses = refuses
+
+    def cat_file(self, path: str) -> bytes:
+        self.pipe_file()
+        return b"process 7 on elsewhere\n"
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    isdir = exists
+
+    def pipe_file(self, *_, **__) -> None:
+        if self._refuses:
+            raise OSError("Forbidden: nobody may")
+
+    rm = pipe_file
+
+
+def _a_bucket(patch: pytest.MonkeyPatch, *, refuses: bool) -> None:
+    patch.setattr(places, "_has_gcsfs", lambda: True)
+    patch.setattr(backend.fsspec_backend, "fs", lambda _: _Files(refuses))
+
+
+def _a_bucket_that_takes_all(patch: pytest.MonkeyPatch) -> None:
+    _a_bucket(patch, refuses=False)
+
+
+def _a_bucket_that_takes_nothing(patch: pytest.MonkeyPatch) -> None:
+    _a_bucket(patch, refuses=True)
 
 
 ROWS = [
@@ -112,16 +158,82 @@ ROWS = [
         Row(command, _ADDRESS.format(address))
         for command, address in {
             "train.py tiny --workdir s3://bucket/run": "s3://bucket/run",
-            "sweep.py tiny --workdir gs://b/r model.rotary.base=1,2": "gs://b/r",
+            "sweep.py tiny --workdir az://b/r model.rotary.base=1,2": "az://b/r",
             "evaluate.py s3://bucket/run": "s3://bucket/run",
             "report.py s3://bucket/run": "s3://bucket/run",
             "-m studies status capability --workdir s3://b": "s3://b",
             "-m data.prepare --out s3://b": "s3://b",
             "-m theory curve --base 10 --out s3://b/x.png": "s3://b/x.png",
             f"{_TRAIN} start_from=s3://b/run@3": "s3://b/run",
-            f"{_TRAIN} data.path=gs://b/x": "data: gs://b/x",
-            f"{_TRAIN} data.tokenizer=gs://b/x": "data: gs://b/x",
-            f"{_TRAIN} data.prepared_root=gs://b/x": "data: gs://b/x",
+            "-m probes s3://bucket/run": "s3://bucket/run",
+            "-m theory curve --base 10 --out https://b/x.png": "https://b/x.png",
+            f"{_TRAIN} data.path=S3://b/x": "data: S3://b/x",
+            f"{_TRAIN} data.tokenizer=abfs://b/x": "data: abfs://b/x",
+            f"{_TRAIN} data.prepared_root=file:///x": "data: file://x",
         }.items()
+    ),
+    # A bucket, and nothing here that reads one.
+    *(
+        Row(
+            command,
+            f"{address} needs gcsfs: pip install '.[gcs]' in the folder of ropewalk",
+            given=lambda patch: patch.setitem(sys.modules, "gcsfs", None),
+        )
+        for command, address in {
+            "train.py tiny --workdir gs://bucket/run": "gs://bucket/run",
+            "sweep.py tiny --workdir gs://bucket/r model.rotary.base=10,100": "gs://bucket/r",
+            "evaluate.py gs://bucket/run": "gs://bucket/run",
+            "report.py gs://bucket/run": "gs://bucket/run",
+            "-m probes gs://bucket/run": "gs://bucket/run",
+            "generate.py gs://bucket/run --prompt a": "gs://bucket/run",
+            "-m data.prepare --out gs://bucket/data": "gs://bucket/data",
+            f"{_TRAIN} start_from=gs://bucket/run@3": "gs://bucket/run",
+            f"{_TRAIN} data.source=jsonl data.path=gs://bucket/x": "gs://bucket/x",
+            f"{_TRAIN} data.tokenizer=gs://bucket/x": "gs://bucket/x",
+            f"{_TRAIN} data.prepared_root=gs://bucket/data/": "gs://bucket/data",
+        }.items()
+    ),
+    # What names no bucket, and what only a disk has.
+    Row("train.py tiny --workdir gs://", "'gs://' names no bucket: write gs://BUCKET/FOLDER"),
+    Row("evaluate.py gs://B/run", "'gs://B/run' names no bucket: write gs://BUCKET/FOLDER"),
+    *(
+        Row(
+            command,
+            f"{address} is in a bucket, and this reads and writes files of a disk only; use a "
+            "folder of this machine, or one where the bucket is mounted",
+        )
+        for command, address in {
+            "-m studies run capability --workdir gs://bucket/s": "gs://bucket/s",
+            "-m theory curve --base 10 --out gs://bucket/x.png": "gs://bucket/x.png",
+            "-m experiment.keep run --out gs://bucket/kept": "gs://bucket/kept",
+            "-m interop import gs://bucket/model new": "gs://bucket/model",
+        }.items()
+    ),
+    Row(
+        lambda: page_of([Path("run"), BucketPath("gs://bucket/run")]),
+        "the directories lie on different disks; give --out FILE.html",
+    ),
+    Row(
+        "train.py tiny --workdir gs://bucket/run train.profile_steps=[1,2]",
+        "train.profile_steps writes files of a disk, and gs://bucket/run is in a bucket; leave it "
+        "out, or use a --workdir of this machine",
+        given=_a_bucket_that_takes_all,
+    ),
+    Row(
+        _hold_what_another_trains_by_now,
+        "gs://bucket/new is being trained by process 7 on elsewhere, which began later; this "
+        "process ends, and what it had not saved is lost",
+        given=_a_bucket_that_takes_all,
+    ),
+    Row(
+        "train.py tiny --workdir gs://bucket/run",
+        "gs://bucket/run cannot be written to (Forbidden: nobody may); use another --workdir",
+        given=_a_bucket_that_takes_nothing,
+    ),
+    Row(
+        lambda: read_items(RunDirectory("gs://bucket/run"), 3),
+        "gs://bucket/run/checkpoints/3 could not be read (gs://bucket/run/checkpoints/3/data/"
+        "metadata: the bucket did not do it (Forbidden: nobody may)); run the same command again",
+        given=_a_bucket_that_takes_nothing,
     ),
 ]

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from experiment import load
-from experiment.checkpoint import keep_params, starting_params
+from experiment.checkpoint import keep_params
 from experiment.digest import named
 from experiment.items import copy_checkpoint
+from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
 from interop.architectures import windows_by_layer
 from interop.check import Compared
@@ -21,6 +22,7 @@ from interop.tensors import Tensors
 from model.rotary.longrope import Longrope
 from model.rotary.rope import Rope
 from tests.interop.weights_helpers import CASES, CONTEXT, EACH_CASE, PLAIN, changed, make_run, noise
+from training.start import starting_params
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
 
@@ -86,7 +88,7 @@ def test_training_starts_from_it_in_float32(tmp_path):
     config = dataclasses.replace(
         run.config, model=changed(PLAIN, "rope(base=50)"), start_from=str(run.path)
     )
-    params = starting_params(config)
+    params = starting_params([config], make_mesh(config, 1))
     assert all(leaf.dtype == np.float32 for leaf in named(params).values())
 
 

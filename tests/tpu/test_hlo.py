@@ -2,7 +2,7 @@
 
 import pytest
 
-from tpu.hlo import Collective, Program
+from tpu.hlo import HOST, Collective, Program
 
 # Parameters bf16 [64, 32] gathered from 4 chips in a loop of 8, an all-reduce kept in slices, and
 # an asynchronous gather that appears in two fusions with one channel.
@@ -121,6 +121,39 @@ def test_traffic_with_the_memory():
     in_loop += layer + 4 + layer  # read, and written in place
     outside = 4 * (x + x) + (x + x // 4)
     assert Program(TEXT).memory_bytes() == 8 * in_loop + outside
+
+
+# What runs beside other instructions lists its operands among its results, as libtpu 0.0.42.1
+# writes it: of 64 KiB one slice fetched, a copy onto the chip, one to another layout, and one block
+# of eight sent to the host's memory, S(5), and fetched from it.
+STARTED = """\
+ENTRY %main (x: s8[65536]) -> f32[8] {
+  %x = s8[65536]{0} parameter(0)
+  %slice = ((s8[65536]{0}), s8[4096]{0:T(1024)S(1)}, s32[]{:S(2)}) slice-start(%x), slice={[0:4096]}
+  %fetched = s8[4096]{0:T(1024)S(1)} slice-done(%slice)
+  %copy = (s8[65536]{0:S(1)}, s8[65536]{0}, u32[]{:S(2)}) copy-start(%x)
+  %copied = s8[65536]{0:S(1)} copy-done(%copy)
+  %turn = (s8[65536]{0:T(128)}, s8[65536]{0}, u32[]{:S(2)}) copy-start(%x)
+  %turned = s8[65536]{0:T(128)} copy-done(%turn)
+  %whole = (s8[1024]{0}, s8[4096]{0}) all-gather-start(%row), replica_groups={{0,1,2,3}}
+  %host = bf16[8,512]{1,0:S(5)} custom-call(), custom_call_target="AllocateBuffer"
+  %row = bf16[1,512]{1,0} bitcast(%x)
+  %i = s32[]{:S(6)} constant(3)
+  %put = ((bf16[8,512]{1,0:S(5)}, bf16[1,512]{1,0}, s32[]{:S(6)}), bf16[8,512]{1,0:S(5)}, \
+u32[]{:S(2)}) dynamic-update-slice-start(%host, %row, %i)
+  %kept = bf16[8,512]{1,0:S(5)} dynamic-update-slice-done(%put)
+  %get = ((bf16[8,512]{1,0:S(5)}, s32[]{:S(6)}), bf16[1,512]{1,0}, u32[]{:S(2)}) \
+dynamic-slice-start(%kept, %i), dynamic_slice_sizes={1,512}
+  ROOT %got = bf16[1,512]{1,0} dynamic-slice-done(%get)
+}
+"""
+
+
+def test_what_runs_beside_others_is_counted_once():
+    program = Program(STARTED)
+    gathered = 1024 + 4096
+    assert program.memory_bytes() == 4096 + 65536 + 2 * 65536 + gathered + 1024 + 1024
+    assert program.memory_bytes(HOST) == 1024 + 1024
 
 
 @pytest.mark.parametrize(

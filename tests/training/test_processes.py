@@ -135,6 +135,28 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
     assert data_state(run, 20) == data_state(whole, 20)
 
 
+def test_two_start_from_another_run_in_parts(whole, arguments, environment, run_script, tmp_path):
+    given = [*arguments, f"start_from={whole}", "train.num_steps=2", "mesh.data=1"]
+    run_script("train.py", *given, "--workdir", tmp_path / "one")
+    given += ["mesh.fsdp=2"]
+    two = Processes(
+        tmp_path / "2", 2, environment, "train.py", *given, "--workdir", tmp_path / "two"
+    )
+    assert two.exit_statuses(120) == [0, 0], two.said()
+    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-5)
+
+    # Nothing of a parent that is damaged is trained.
+    parent = tmp_path / "parent"
+    shutil.copytree(whole, parent)
+    for path in (parent / "checkpoints/20/params").glob("**/d/*"):
+        path.write_bytes(path.read_bytes()[:20])
+    given[given.index(f"start_from={whole}")] = f"start_from={parent}"
+    new = tmp_path / "new"
+    two = Processes(tmp_path / "3", 2, environment, "train.py", *given, "--workdir", new)
+    assert two.exit_statuses(60) == [2, 2] and not new.exists()
+    assert f"{parent}: checkpoint 20 is damaged (params" in two.said()[0]
+
+
 def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path, run_script):
     """Two members of a sweep, each on one of two processes; one process then finishes both."""
     arguments = [

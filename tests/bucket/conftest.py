@@ -1,0 +1,78 @@
+"""A bucket of one's own, and commands that find it."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bucket.server import FakeBucket
+from tests.test_house import ROOT
+
+REASON = "needs gcsfs (the extra `gcs`): `make test-bucket` installs it"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without gcsfs nothing here can be run."""
+    if importlib.util.find_spec("gcsfs") is None:
+        for item in items:
+            if "bucket/" in item.nodeid:
+                item.add_marker(pytest.mark.skip(reason=REASON))
+
+
+@pytest.fixture
+def bucket() -> Iterator[FakeBucket]:
+    with FakeBucket("bucket") as served:
+        yield served
+
+
+class Commands:
+    """Runs commands of the repository that see a bucket where Google's would be."""
+
+    def __init__(self, bucket: FakeBucket, cache: str):
+        self._environment = {
+            **os.environ,
+            **bucket.environment,
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+            "JAX_COMPILATION_CACHE_DIR": cache,
+        }
+
+    def start(self, *arguments: str) -> subprocess.Popen:
+        """A command, not waited for."""
+        return subprocess.Popen(
+            [sys.executable, *map(str, arguments)],
+            cwd=ROOT,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """What a command says; it has to end with `code`."""
+        process = self.start(*arguments)
+        said, _ = process.communicate(timeout=300)
+        assert process.returncode == code, said
+        return said
+
+    def stopped(self, *arguments: str, after: str, by: int = signal.SIGTERM) -> str:
+        """What a command says that gets a signal once it has said `after`."""
+        process, said = self.start(*arguments), ""
+        assert process.stdout is not None
+        deadline = time.monotonic() + 200
+        while after not in said and time.monotonic() < deadline:
+            said += (line := process.stdout.readline())
+            assert line, said
+        process.send_signal(by)
+        return said + process.communicate(timeout=200)[0]
+
+
+@pytest.fixture
+def run_it(bucket, tmp_path_factory) -> Commands:
+    # Programs are compiled once for all of these tests.
+    root = tmp_path_factory.getbasetemp()
+    return Commands(bucket, str(root / "compiled"))

@@ -1,0 +1,361 @@
+"""A bucket of Google Cloud Storage on loopback: what its JSON API says of objects, and no more.
+
+Objects are whole or not there, have generations, and writes with `ifGenerationMatch` are refused
+where another came between, as the service's own. What gcsfs, TensorStore, google-cloud-storage and
+array_record ask for is answered; other requests get 501, so that a new one is found by the tests.
+
+    with FakeBucket("b") as bucket:
+        subprocess.run(..., env=os.environ | bucket.environment)
+        bucket.objects["run/config.json"].content
+        bucket.fail(one_in=10, seed=0)      some requests now get 500 or 503, or are cut
+        bucket.forbidden = {"POST"}         these methods get 403
+"""
+
+import base64
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+PAGE = 50  # names a listing gives at once: few, so that what asks for one page only is found out
+
+
+@dataclasses.dataclass(frozen=True)
+class Object:
+    """What lies under a name; another content is another object."""
+
+    content: bytes
+    generation: int
+
+
+class Answer(NamedTuple):
+    """Of the server, to one request."""
+
+    status: int
+    content: bytes = b""
+    headers: Mapping[str, str] = {}
+
+
+def as_json(value: Any, **headers: str) -> Answer:
+    return Answer(200, json.dumps(value).encode(), {"Content-Type": "application/json", **headers})
+
+
+def refusal(status: int, message: str) -> Answer:
+    said = {"error": {"code": status, "message": message}}
+    return Answer(status, json.dumps(said).encode(), {"Content-Type": "application/json"})
+
+
+class FakeBucket:
+    """One bucket, served on a port of its own while it is entered.
+
+    Attributes:
+      objects: by their names.
+      environment: by which a process finds the bucket in place of Google's.
+      forbidden: methods that this user may not use.
+      counts: answers so far, by what was asked and their status; -1: the connection was cut.
+    """
+
+    def __init__(self, name: str = "bucket"):
+        self.name, self.objects = name, dict[str, Object]()
+        self.forbidden: set[str] = set()
+        self.counts: Counter[tuple[str, int]] = Counter()
+        self._generations = itertools.count(time.time_ns() // 1000)
+        self._uploads: dict[str, tuple[str, dict, bytearray]] = {}
+        self._lock = threading.Lock()
+        self._one_in, self._random = 0, random.Random(0)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        address = f"http://127.0.0.1:{self._server.server_port}"
+        self.environment = {
+            "STORAGE_EMULATOR_HOST": address,  # gcsfs, google-cloud-storage
+            "TENSORSTORE_GCS_HTTP_URL": address,
+            "CLOUD_STORAGE_EMULATOR_ENDPOINT": address,  # array_record
+            "GOOGLE_AUTH_TOKEN_FOR_TESTING": "nobody",  # TensorStore's
+            "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # which asks by gRPC
+            "NO_GCE_CHECK": "true",
+            "GOOGLE_CLOUD_PROJECT": "nobody",
+        }
+
+    def __enter__(self) -> "FakeBucket":
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def fail(self, *, one_in: int, seed: int = 0) -> None:
+        """One request in `one_in` fails from now on, before or after it was done; 0: none does."""
+        self._one_in, self._random = one_in, random.Random(seed)
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Of the objects below `prefix`, in order."""
+        return sorted(name for name in dict(self.objects) if name.startswith(prefix))
+
+    def put(self, name: str, content: bytes) -> Object:
+        """Writes an object, whatever lay under its name."""
+        found = self.objects[name] = Object(content, next(self._generations))
+        return found
+
+    # Requests
+
+    def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """What the service says to a request that has arrived whole."""
+        if method in self.forbidden:
+            return refusal(403, "nobody does not have storage.objects access to the bucket.")
+        url = urlsplit(target)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        if url.path.startswith("/batch/"):
+            return self._batch(headers, body)
+        if url.path.startswith("/upload/resumable/"):
+            return self._chunk(url.path.rpartition("/")[2], headers, body)
+        match = re.fullmatch(
+            r"(?:/(upload|download))?/storage/v1/b/([^/]+)(?:/o(?:/(.+))?)?", url.path
+        )
+        if match is None:
+            return refusal(501, f"{method} {target}")
+        kind, bucket, name = match.groups()
+        if bucket != self.name:
+            return refusal(404, "The specified bucket does not exist.")
+        with self._lock:
+            if kind == "upload":
+                return self._upload(query, headers, body)
+            if name is None:
+                has_o = url.path.rstrip("/").endswith("/o")
+                return self._list(query) if has_o else as_json({"name": bucket, "id": bucket})
+            if method == "POST":
+                return self._copy(name, query)
+            return self._object(method, unquote(name), query, headers)
+
+    def _object(
+        self, method: str, name: str, query: Mapping[str, str], headers: Mapping[str, str]
+    ) -> Answer:
+        found = self.objects.get(name)
+        if found is None:
+            return refusal(404, f"No such object: {self.name}/{name}")
+        if wrong := self._condition(found, query):
+            return Answer(wrong) if wrong == 304 else refusal(wrong, "conditionNotMet")
+        if method == "DELETE":
+            del self.objects[name]
+            return Answer(204)
+        if query.get("alt") != "media":
+            return as_json(self._resource(name))
+        told = {
+            "x-goog-generation": str(found.generation),
+            "Content-Type": "application/octet-stream",
+        }
+        told["ETag"] = f'"{found.generation}"'
+        size = len(found.content)
+        match = re.fullmatch(r"bytes=(\d*)-(\d*)", headers.get("Range", ""))
+        if match is None:
+            return Answer(200, found.content, told)
+        first, last = match.groups()
+        start = int(first) if first else max(0, size - int(last))
+        end = min(size, int(last) + 1) if first and last else size
+        if start >= size:
+            return Answer(416, b"", told | {"Content-Range": f"bytes */{size}"})
+        told["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+        return Answer(206, found.content[start:end], told)
+
+    def _condition(self, found: Object | None, query: Mapping[str, str]) -> int:
+        """The status of a request whose precondition does not hold; 0 if it does."""
+        generation = str(found.generation) if found else "0"
+        if query.get("generation", generation) != generation:
+            return 404
+        if query.get("ifGenerationMatch", generation) != generation:
+            return 412
+        return 304 if query.get("ifGenerationNotMatch") == generation else 0
+
+    def _resource(self, name: str) -> dict[str, str]:
+        found = self.objects[name]
+        stamp = "2026-01-01T00:00:00.000Z"
+        return {
+            "kind": "storage#object",
+            "id": f"{self.name}/{name}/{found.generation}",
+            "name": name,
+            "bucket": self.name,
+            "generation": str(found.generation),
+            "metageneration": "1",
+            "size": str(len(found.content)),
+            "md5Hash": base64.b64encode(hashlib.md5(found.content).digest()).decode(),
+            "timeCreated": stamp,
+            "updated": stamp,
+            "contentType": "application/octet-stream",
+            "storageClass": "STANDARD",
+            "etag": str(found.generation),
+        }
+
+    def _list(self, query: Mapping[str, str]) -> Answer:
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
+        start = max(query.get("startOffset", ""), query.get("pageToken", ""))
+        end, most = query.get("endOffset"), min(PAGE, int(query.get("maxResults", PAGE)))
+        items, prefixes = [], []
+        listing = {"kind": "storage#objects", "items": items, "prefixes": prefixes}
+        for name in self.names(prefix):
+            folder = (
+                prefix + name[len(prefix) :].partition(delimiter or "\0")[0] + (delimiter or "")
+            )
+            is_folder = bool(delimiter) and delimiter in name[len(prefix) :]
+            key = folder if is_folder else name
+            if name < start or (end and name >= end) or key in prefixes or key < start:
+                continue
+            if len(items) + len(prefixes) == most:
+                return as_json(listing | {"nextPageToken": key})
+            if is_folder:
+                prefixes.append(folder)
+            else:
+                items.append(self._resource(name))
+        return as_json(listing)
+
+    def _upload(self, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
+        kind = query.get("uploadType")
+        name = unquote(query["name"]) if "name" in query else ""
+        if kind == "resumable":
+            name = name or json.loads(body)["name"]
+            key = f"{next(self._generations)}"
+            self._uploads[key] = name, dict(query), bytearray()
+            address = f"http://{headers['Host']}/upload/resumable/{key}"
+            return Answer(200, b"", {"Location": address})
+        if kind == "multipart":
+            boundary = re.search(r'boundary="?([^";]+)"?', headers["Content-Type"])
+            assert boundary is not None
+            _, described, rest = body.split(b"--" + boundary[1].encode(), 2)
+            name = name or json.loads(re.split(rb"\r?\n\r?\n", described, maxsplit=1)[1])["name"]
+            body = re.split(rb"\r?\n\r?\n", rest, maxsplit=1)[1]
+            end = body.rindex(b"\n--" + boundary[1].encode() + b"--")
+            body = body[:end].removesuffix(b"\r") if b"\r\n--" in body[end - 1 :] else body[:end]
+        return self._store(name, query, body)
+
+    def _store(self, name: str, query: Mapping[str, str], body: bytes) -> Answer:
+        if wrong := self._condition(self.objects.get(name), query):
+            return refusal(wrong, "conditionNotMet")
+        self.put(name, bytes(body))
+        return as_json(self._resource(name))
+
+    def _chunk(self, key: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        with self._lock:
+            name, query, so_far = self._uploads[key]
+            match = re.fullmatch(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", headers["Content-Range"])
+            assert match is not None
+            if match[1]:
+                del so_far[int(match[1]) :]  # sent again after an error
+                so_far += body
+            if match[3] != "*" and len(so_far) == int(match[3]):
+                return self._store(name, query, so_far)
+            return Answer(308, b"", {"Range": f"bytes=0-{len(so_far) - 1}"} if so_far else {})
+
+    def _copy(self, names: str, query: Mapping[str, str]) -> Answer:
+        match = re.fullmatch(r"([^/]+)/(moveTo|rewriteTo|copyTo)(?:/b/([^/]+))?/o/([^/]+)", names)
+        if match is None:
+            return refusal(501, names)
+        source, kind, _, target = (unquote(each or "") for each in match.groups())
+        if source not in self.objects:
+            return refusal(404, f"No such object: {self.name}/{source}")
+        self.put(target, self.objects[source].content)
+        if kind == "moveTo":
+            del self.objects[source]
+        resource = self._resource(target)
+        return as_json({"done": True, "resource": resource} if kind == "rewriteTo" else resource)
+
+    def _batch(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        parts = re.findall(rb"\n(DELETE|GET) (\S+) HTTP/1.1", body)
+        said = []
+        for method, target in parts:
+            each = self.answer(method.decode(), target.decode(), headers, b"")
+            said.append(
+                f"\nContent-Type: application/http\n\nHTTP/1.1 {each.status} .\n\n"
+                f"{each.content.decode()}\n"
+            )
+        text = "--batch" + "--batch".join(said) + "--batch--"
+        return Answer(200, text.encode(), {"Content-Type": "multipart/mixed; boundary=batch"})
+
+    def _fault(self) -> str:
+        """What becomes of the next request: nothing, or one of the ways in which they fail."""
+        if not self._one_in:
+            return ""
+        with self._lock:
+            kinds = ("500", "503", "cut before", "cut after", "cut half")
+            return self._random.choice(kinds) if self._random.randrange(self._one_in) == 0 else ""
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        bucket = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do(self):
+                length = int(self.headers.get("Content-Length") or 0)
+                body = (
+                    self._chunked()
+                    if "Transfer-Encoding" in self.headers
+                    else self.rfile.read(length)
+                )
+                if len(body) < length:  # whoever sent it was killed
+                    self.close_connection = True
+                    return
+                fault = bucket._fault()
+                if fault == "cut before":
+                    return self._cut()
+                answer = (
+                    refusal(int(fault), "backendError")
+                    if fault.isdigit()
+                    else bucket.answer(self.command, self.path, self.headers, body)  # pyright: ignore
+                )
+                if fault == "cut after":
+                    return self._cut()
+                asked = f"{self.command} {urlsplit(self.path).path.split('/')[1]}"
+                bucket.counts[asked, answer.status] += 1
+                if os.environ.get("FAKE_BUCKET_LOG"):
+                    print(
+                        self.command,
+                        self.path,
+                        self.headers.get("Range"),
+                        answer.status,
+                        flush=True,
+                    )
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(answer.content)))
+                self.end_headers()
+                if fault == "cut half" and len(answer.content) > 1:
+                    self.wfile.write(answer.content[: len(answer.content) // 2])
+                    return self._cut()
+                if self.command != "HEAD":
+                    self.wfile.write(answer.content)
+
+            do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = do
+
+            def _chunked(self) -> bytes:
+                parts = []
+                while size := int(self.rfile.readline() or b"0", 16):
+                    parts.append(self.rfile.read(size))
+                    self.rfile.readline()
+                self.rfile.readline()
+                return b"".join(parts)
+
+            def _cut(self):
+                bucket.counts["cut", -1] += 1
+                self.close_connection = True
+                self.connection.close()
+
+            def log_message(self, format, *args):
+                pass
+
+            def handle_one_request(self):
+                try:
+                    super().handle_one_request()
+                except (ConnectionError, ValueError):  # the other side went away
+                    self.close_connection = True
+
+        return Handler

@@ -1,0 +1,212 @@
+"""A run in a bucket is the run on a disk: the same rows, the same bits, whatever happens to it."""
+
+import json
+import random
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.data.helpers import plain_text, write_jsonl
+
+pytestmark = pytest.mark.slow
+
+STEPS = 12
+GIVEN = (
+    f"train.num_steps={STEPS}",
+    "train.save_every=3",
+    "train.log_every=1",
+    "model.vocab_size=512",
+    "data.vocab_size=500",
+    "data.source=jsonl",
+    "data.retrieval_fraction=0.5",
+    "evals.tasks=[kv,perplexity]",
+    "evals.documents=16",
+)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "text.jsonl"
+    write_jsonl(path, [f"{i} {plain_text(i)} " * 20 for i in range(300)])
+    return path
+
+
+def of_step(folder, step: int) -> tuple[dict, dict]:
+    """What a checkpoint says of the rows that were read, and the digests of its arrays."""
+    data, digests = (
+        json.loads((folder / "checkpoints" / str(step) / item / "metadata").read_bytes())
+        for item in ("data", "digests")
+    )
+    return data, digests["arrays"]
+
+
+class InBucket:
+    """A name in the fake bucket, read past everything that is tested."""
+
+    def __init__(self, bucket, name: str):
+        self._bucket, self._name = bucket, name
+
+    def __truediv__(self, name: str) -> "InBucket":
+        return InBucket(self._bucket, f"{self._name}/{name}")
+
+    def read_bytes(self) -> bytes:
+        return self._bucket.objects[self._name].content
+
+
+def metrics_of(folder) -> list[tuple]:
+    rows = map(json.loads, (folder / "metrics.jsonl").read_bytes().splitlines())
+    return [(row["step"], row["loss"]) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def on_disk(text, tmp_path_factory) -> Path:
+    """The run that all others have to be."""
+    from tests.bucket.conftest import Commands
+    from tests.bucket.server import FakeBucket
+
+    folder = tmp_path_factory.mktemp("disk")
+    cache = str(tmp_path_factory.getbasetemp() / "compiled")
+    given = (*GIVEN, f"data.path={text}", f"data.prepared_root={folder}/data")
+    Commands(FakeBucket(), cache)("train.py", "tiny", "--workdir", str(folder / "run"), *given)
+    return folder / "run"
+
+
+def train(text: Path) -> tuple[str, ...]:
+    """The command of the run in the bucket; its text lies there, and its ids."""
+    given = ("data.path=gs://bucket/text.jsonl", "data.prepared_root=gs://bucket/data")
+    return ("train.py", "tiny", "--workdir", "gs://bucket/run", *GIVEN, *given)
+
+
+@pytest.fixture(autouse=True)
+def text_in_bucket(bucket, text):
+    bucket.put("text.jsonl", text.read_bytes())
+
+
+def assert_same(bucket, on_disk: Path, name: str = "run") -> None:
+    run = InBucket(bucket, name)
+    assert of_step(run, STEPS) == of_step(on_disk, STEPS)
+    assert metrics_of(run) == metrics_of(on_disk)
+
+
+def test_train_stop_resume_evaluate_report(bucket, run_it, text, on_disk):
+    said = run_it.stopped(*train(text), after="step 4/")
+    assert "To go on, run the same command again" in said
+    assert "run/checkpoints/12/commit_success.txt" not in bucket.objects
+    run_it(*train(text))
+    assert_same(bucket, on_disk)
+    # What is finished is found so, and nothing is written but the command.
+    assert "finished already" in run_it(*train(text))
+
+    run_it("evaluate.py", "gs://bucket/run", "--documents", "16")
+    run_it("evaluate.py", str(on_disk), "--documents", "16")
+    rows = InBucket(bucket, "run/results.jsonl").read_bytes()
+    assert rows == (on_disk / "results.jsonl").read_bytes() and rows.count(b"\n") > 16
+    assert "gs://bucket/run/report.html" in run_it("report.py", "gs://bucket/run")
+    page = InBucket(bucket, "run/report.html").read_bytes()
+    assert b"kv" in page and b"<svg" in page
+    assert {"run/results.csv", "run/effective_context.png"} < bucket.objects.keys()
+
+    # Another run starts from it, and rows go elsewhere.
+    child = ("train.py", "tiny", "--workdir", "gs://bucket/child", *train(text)[4:])
+    run_it(*child, "start_from=gs://bucket/run@9", "train.num_steps=3")
+    assert "child/checkpoints/3/commit_success.txt" in bucket.objects
+    run_it("evaluate.py", "gs://bucket/run", "--tasks", "kv", "--out", "gs://bucket/rows")
+    assert "rows/results.jsonl" in bucket.objects
+    run_it("-m", "probes", "gs://bucket/run", "--documents", "8")
+    assert "run/probes/inside.html" in bucket.objects
+    # Not a byte of all this went to a folder called `gs:`.
+    assert not (Path(__file__).parents[2] / "gs:").exists()
+
+
+@pytest.mark.long
+def test_sweep(bucket, run_it, text, on_disk):
+    sweep = ("sweep.py", "tiny", "--workdir", "gs://bucket/sweep", *train(text)[4:])
+    run_it(*sweep, "model.rotary.base=100,1000")
+    data, _ = of_step(on_disk, STEPS)
+    for base in (100, 1000):
+        found, _ = of_step(InBucket(bucket, f"sweep/base={base}"), STEPS)
+        assert found == data
+    assert "finished" in run_it(*sweep, "model.rotary.base=100,1000")
+    run_it("evaluate.py", "gs://bucket/sweep", "--tasks", "kv", "--documents", "8")
+    assert "gs://bucket/sweep/report.html" in run_it("report.py", "gs://bucket/sweep")
+
+
+@pytest.mark.long
+def test_two_processes(bucket, run_it, text, on_disk):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    flags = [f"--coordinator={address}", "--num-processes=2"]
+    both = [run_it.start(*train(text), *flags, f"--process-id={i}") for i in range(2)]
+    said = [process.communicate(timeout=300)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], "\n".join(said)
+    data, _ = of_step(on_disk, STEPS)
+    assert of_step(InBucket(bucket, "run"), STEPS)[0] == data
+    # One process goes on where two left off, or finds that nothing is to be done.
+    assert "finished already" in run_it(*train(text))
+
+
+@pytest.mark.long
+def test_requests_that_fail_are_made_again(bucket, run_it, text, on_disk):
+    bucket.fail(one_in=25, seed=3)
+    run_it(*train(text))
+    bucket.fail(one_in=0)
+    assert bucket.counts["cut", -1] > 3
+    assert_same(bucket, on_disk)
+
+
+def test_a_bucket_that_may_not_be_written_to_is_refused_before_compute(bucket, run_it, text):
+    bucket.forbidden = {"POST", "PUT", "DELETE"}
+    said = run_it(*train(text), code=2).splitlines()[-1]
+    assert "train.py: error: gs://bucket/run cannot be written to (Forbidden" in said
+    assert "use another --workdir" in said and bucket.names() == ["text.jsonl"]
+    given = ("--workdir", "gs://another/run", "data.source=retrieval")
+    said = run_it("train.py", "tiny", *given, code=2).splitlines()[-1]
+    assert "gs://another/run cannot be written to" in said
+    said = run_it("evaluate.py", "gs://bucket/none", code=2).splitlines()[-1]
+    assert said == "evaluate.py: error: gs://bucket/none does not exist"
+
+
+@pytest.mark.long
+def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, text, on_disk):
+    process, said = run_it.start(*train(text)), ""
+    assert process.stdout is not None
+    while "step 1/" not in said:
+        said += (line := process.stdout.readline())
+        assert line, said
+    bucket.put("run/.lock", b"process 7 on elsewhere\n")
+    before = {name for name in bucket.names("run/") if name.endswith("commit_success.txt")}
+    said += process.communicate(timeout=200)[0]
+    assert process.returncode == 2, said
+    assert "is being trained by process 7 on elsewhere, which began later" in said
+    after = {name for name in bucket.names("run/") if name.endswith("commit_success.txt")}
+    assert after - before <= {name for name in after if "/3/" in name}
+    run_it(*train(text))
+    assert_same(bucket, on_disk)
+
+
+@pytest.mark.long
+def test_killed_at_random_moments_it_ends_in_the_same_bits(bucket, run_it, text, on_disk):
+    """Moments are counted in requests: so many are answered, and the process is gone."""
+    draw, killed = random.Random(0), 0
+    bucket.fail(one_in=200, seed=1)
+    for _ in range(12):
+        enough = bucket.counts.total() + draw.randrange(20, 500)
+        process = run_it.start(*train(text))
+        while bucket.counts.total() < enough and process.poll() is None:
+            time.sleep(0.002)
+        killed += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        # However it stopped, what says that it is whole is whole.
+        for name in bucket.names("run/checkpoints/"):
+            step, _, mark = name.removeprefix("run/checkpoints/").partition("/")
+            if mark == "commit_success.txt" and name in bucket.objects:
+                of_step(InBucket(bucket, "run"), int(step))
+    bucket.fail(one_in=0)
+    run_it(*train(text))
+    assert killed >= 3
+    assert_same(bucket, on_disk)

@@ -1,0 +1,132 @@
+"""A path of a bucket does what one of a disk does, and what only a bucket needs."""
+
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from data import locks
+from data.config import DataConfig
+from data.files import write_atomically
+from data.pipeline import open_data
+from data.prepare import prepare
+from data.store import TokenStore
+from settings.places import copy, in_bucket, place, remove
+from tests.bucket.server import PAGE
+from tests.data.helpers import plain_text, write_jsonl
+
+
+@pytest.fixture
+def root(bucket, monkeypatch):
+    """A folder in a bucket that this process sees."""
+    from etils.epath import backend
+
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+    import gcsfs
+
+    monkeypatch.setattr(gcsfs.GCSFileSystem, "cachable", False)
+    address = bucket.environment["STORAGE_EMULATOR_HOST"]
+    files = gcsfs.core.GCSFileSystem(token="anon", endpoint_url=address)
+    monkeypatch.setattr(backend.fsspec_backend, "fs", lambda _: files)
+    return place("gs://bucket/root")
+
+
+def test_files_and_folders(root, bucket, tmp_path):
+    assert in_bucket(root) and place("gs:/bucket/root/") == root  # as a `Path` leaves it
+    assert not root.exists() and not root.is_dir()
+    names = [f"a/{i:03}" for i in range(2 * PAGE)] + ["b/c/d.txt", "store.json"]
+    for name in names:
+        (root / name).write_bytes(name.encode())
+    assert sorted(str(path.relative_to(root)) for path in root.rglob("*")) == sorted(names)
+    assert [path.name for path in root.rglob("*.txt")] == ["d.txt"]
+    assert sorted(path.name for path in root.iterdir()) == ["a", "b", "store.json"]
+    assert root.is_dir() and (root / "a").is_dir() and not (root / "store.json").is_dir()
+    assert (root / "store.json").stat().st_size == 10
+    assert root.resolve() == root.absolute() == root and root.name == "root"
+    with pytest.raises(FileNotFoundError):
+        (root / "none").read_bytes()
+    copy(root, tmp_path / "down")
+    copy(tmp_path / "down", root.with_name("again"))
+    again = {name: bucket.objects[f"again/{name}"].content for name in names}
+    assert again == {name: name.encode() for name in names}
+    # What makes a folder valid comes after what is in its folders.
+    assert bucket.objects["again/store.json"].generation == max(
+        bucket.objects[f"again/{name}"].generation for name in names
+    )
+    remove(root)
+    assert bucket.names("root/") == [] and len(bucket.names("again/")) == len(names)
+
+
+def test_whole_or_not_there(root, bucket):
+    """A request that fails is made again; none leaves half an object."""
+    path = root / "config.json"
+    bucket.fail(one_in=4, seed=5)
+    for number in range(12):
+        write_atomically(path, json.dumps([number] * 1000))
+        assert json.loads(path.read_text()) == [number] * 1000
+    assert bucket.counts["cut", -1] > 2
+
+
+def test_in_turn_none_loses_what_another_wrote(root, bucket):
+    path = root / "rows.json"
+    path.write_text("[]")
+
+    def add(who: int) -> None:
+        for number in range(5):
+            with locks.in_turn(path.with_name(".lock")):
+                path.write_text(json.dumps([*json.loads(path.read_text()), [who, number]]))
+
+    threads = [threading.Thread(target=add, args=(who,)) for who in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(json.loads(path.read_text())) == [[w, n] for w in range(3) for n in range(5)]
+    assert "root/.lock" not in bucket.objects
+
+
+def test_a_turn_of_a_dead_process_ends(root, bucket, monkeypatch):
+    bucket.put("root/.lock", b"of somebody who was killed")
+    monkeypatch.setattr(locks, "_HELD", 0.5)
+    before = time.monotonic()
+    with locks.in_turn(root / ".lock"):
+        assert time.monotonic() - before > 0.5
+
+
+def test_ids_are_read_where_they_lie(root, bucket, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = tmp_path / "text.jsonl"
+    write_jsonl(text, [f"{i} {plain_text(i)} " * 9 for i in range(300)])
+    given = {"source": "jsonl", "path": str(text), "vocab_size": 500}
+    given |= {"context_length": 64, "batch_size": 2}
+    on_disk = prepare(DataConfig(**given, prepared_root=str(tmp_path / "data")))
+    config = DataConfig(**given, prepared_root="gs://bucket/data")
+    data = open_data(config)
+    names = [name for name in bucket.names("data/") if name.startswith(f"data/{on_disk.name}/")]
+    assert {name.rpartition("/")[2] for name in names} >= {"prepare.json", "store.json"}
+    # It is found there now, by whoever has the text, and no disk is asked.
+    monkeypatch.setattr("data.prepare._copy_up", None)
+    assert open_data(config).fingerprint == data.fingerprint
+    here = TokenStore(on_disk / "train")
+    there = TokenStore(f"gs://bucket/data/{on_disk.name}/train")
+    assert there.fingerprint == here.fingerprint
+    assert np.array_equal(there.read(100, 5000), here.read(100, 5000))
+    assert np.array_equal(there.document(77), here.document(77))
+    rows, same = data.open_rows("train"), open_data(DataConfig(**given)).open_rows("train")
+    assert all(np.array_equal(rows[7][name], same[7][name]) for name in rows[7])
+
+
+def test_what_cannot_be_reached_is_not_damaged(root, bucket):
+    from experiment.items import read_items
+    from experiment.run import RunDirectory
+    from settings.buckets import UnreachableError
+
+    bucket.put("root/checkpoints/3/data/metadata", b"{}")
+    bucket.forbidden = {"GET"}
+    with pytest.raises(ValueError, match=r"could not be read .* run the same command again"):
+        read_items(RunDirectory(root), 3)
+    with pytest.raises(UnreachableError, match=r"config\.json: the bucket did not do it"):
+        (root / "config.json").read_bytes()

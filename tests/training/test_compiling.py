@@ -1,0 +1,39 @@
+"""What a chip's compiler is told, and that it is said."""
+
+import pytest
+
+from training import compiling
+from training.programs import program
+
+FLAG = "xla_jf_spmd_threshold_for_windowed_einsum_mib"
+
+
+@pytest.mark.parametrize("kind", ["TPU v5 lite", "TPU v6 lite"])
+def test_open_slices_gather(kind, monkeypatch):
+    monkeypatch.delenv("LIBTPU_INIT_ARGS", raising=False)
+    assert compiling.options(kind) == {FLAG: "1000000"}
+    assert compiling.describe(kind) == f"compiler: as with LIBTPU_INIT_ARGS=--{FLAG}=1000000"
+
+
+def test_what_the_user_sets_stays(monkeypatch):
+    monkeypatch.setenv("LIBTPU_INIT_ARGS", f"--xla_enable_async_all_gather=true --{FLAG}=100")
+    assert compiling.options("TPU v6 lite") == {}
+    assert compiling.describe("TPU v6 lite") is None
+
+
+@pytest.mark.parametrize("kind", ["cpu", "NVIDIA H100 80GB HBM3", "TPU v5"])
+def test_nothing_elsewhere(kind):
+    assert compiling.options(kind) == {}
+
+
+def test_it_reaches_the_compiler(monkeypatch):
+    given = []
+    monkeypatch.setattr("jax.jit", lambda function, **options: given.append(options) or function)
+    monkeypatch.delenv("LIBTPU_INIT_ARGS", raising=False)
+    for kind in ("TPU v6 lite", "cpu"):
+        program(_make, kind, out_shardings=None, device_kind=kind)
+    assert [one["compiler_options"] for one in given] == [{FLAG: "1000000"}, None]
+
+
+def _make(kind):
+    return lambda: kind

@@ -1,0 +1,54 @@
+"""Starting from another run: each device holds its own part, float32 of what was saved."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+from experiment.digest import digests
+from tests.interop.weights_helpers import PLAIN, make_run, noise
+
+pytestmark = pytest.mark.slow  # starts a process, for its devices
+
+SCRIPT = """
+import dataclasses, json, sys
+import jax
+jax.config.update("jax_num_cpu_devices", 4)
+from experiment.digest import digests
+from experiment.mesh import make_mesh
+from experiment.run import RunDirectory
+from training.start import starting_params
+parent = RunDirectory(sys.argv[1])
+mesh = dataclasses.replace(parent.config.mesh, data=1, fsdp=4)
+config = dataclasses.replace(parent.config, mesh=mesh, start_from=sys.argv[1])
+params = starting_params([config], make_mesh(config, 1))
+held = [0] * 4
+for leaf in jax.tree.leaves(params):
+    for shard in leaf.addressable_shards:
+        held[shard.device.id] += shard.data.nbytes
+print(json.dumps({"digests": digests(params), "held": held}))
+"""
+
+
+def test_each_device_holds_its_part_of_bfloat16_parameters(tmp_path, environment):
+    make_run(tmp_path / "run", PLAIN, dtype=ml_dtypes.bfloat16)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "run")],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    rounded = jax.tree.map(lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32), noise(PLAIN))
+    assert found["digests"] == digests(rounded)
+    # All but norms' scales, of which every device has a copy.
+    split = sum(leaf.nbytes for leaf in jax.tree.leaves(rounded) if leaf.ndim > 2)
+    whole = sum(leaf.nbytes for leaf in jax.tree.leaves(rounded))
+    assert max(found["held"]) == min(found["held"]) <= split / 4 + (whole - split)
+    assert max(found["held"]) < whole / 3
