@@ -51,12 +51,16 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     if in_bucket(path):
         path.write_bytes(content)
         return
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    # Each writer its own: the jobs of an array begin one sweep in the same second.
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def write_sealed(path: Path, record: dict[str, Any]) -> None:

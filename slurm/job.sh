@@ -37,14 +37,18 @@ late=false asked=false told=false
 trap 'late=true' USR1 # the limit is near
 trap 'told=true' TERM # preempted, cancelled or out of time: the processes have the signal too
 
+# Of an array, the last task's SLURM_JOB_ID is the array's own number, by which SLURM takes all tasks.
+job=$SLURM_JOB_ID
+[[ -z ${SLURM_ARRAY_JOB_ID-} ]] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+
 "${step[@]}" &
 pid=$!
 
 ask() { # the processes to save and end, with status 130; fails where SLURM does not answer
   local steps
-  steps=$(squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format=%i) || return 1
+  steps=$(squeue --noheader --steps --jobs="$job" --format=%i) || return 1
   # scancel calls it a success if there is no such step yet: then srun alone is ended.
-  if [[ $steps == *.0* ]]; then scancel --signal=TERM "$SLURM_JOB_ID.0"; else kill "$pid"; fi
+  if [[ $steps == *"$job.0"* ]]; then scancel --signal=TERM "$job.0"; else kill "$pid"; fi
 }
 
 while true; do # a signal ends the wait, not the step
@@ -60,9 +64,9 @@ wait "$pid" || status=$?
 # A run that ended by itself is not begun again: done, or refused, which it would be again.
 if $late && ((status > 2)); then
   # Who cancels a job while it saves does not want it back. SLURM forgets nothing that it can be asked.
-  if ! $told || [[ $(scontrol show job --oneliner "$SLURM_JOB_ID") == *Reason=TimeLimit* ]]; then
+  if ! $told || [[ $(scontrol show job --oneliner "$job") == *Reason=TimeLimit* ]]; then
     echo "back to the queue: the run goes on from where it was saved" >&2
-    scontrol requeue "$SLURM_JOB_ID"
+    scontrol requeue "$job"
   fi
 elif ((status == 130)); then
   echo "saved; submit the same again to go on" >&2

@@ -29,8 +29,9 @@
 #     model.rotary.base=1e2,1e4
 #   slurm/submit.sh study --report --seeds 0,1 capability --workdir runs/capability
 #
-# DIR is to lie on a disk that all nodes see. One process per GPU (study: per
-# part); jax.distributed finds the others. A job that is preempted or runs out of time saves, goes back to the queue and goes on where it was.
+# DIR is to lie on a disk that all nodes see, or in a bucket. One process per GPU (study: one per part);
+# jax.distributed finds the others. A job that is preempted or runs out of time saves, goes back to the
+# queue and goes on where it was.
 # Python is .venv/bin/python, or $PYTHON.
 
 set -euo pipefail
@@ -114,12 +115,15 @@ if [[ $mode == members || $mode == study ]]; then
   array=("--array=0-$(($(wc -l <<<"$tasks") - 1))$at_once")
 fi
 
+logs=$workdir # of a run in a bucket: here
+[[ $workdir != *://* ]] || logs=runs/$(basename "$workdir")
+
 # Submits a job and sets `job`, its number. --signal: USR1 to the batch script, before the end, for the
 # last checkpoint.
 submit() { # LOG NODES GPUS PROCESSES PROGRAM... (and `array`)
   local given_gpus=() answer
   (($3 == 0)) || given_gpus=("--gpus-per-node=$3")
-  local command=(sbatch "--job-name=ropewalk-$(basename "$workdir")" "--output=$workdir/$1"
+  local command=(sbatch "--job-name=ropewalk-$(basename "$workdir")" "--output=$logs/$1"
     "--nodes=$2" ${given_gpus[@]+"${given_gpus[@]}"} "--ntasks-per-node=$4" "--cpus-per-task=$cpus"
     "--time=$time" --requeue --open-mode=append "--signal=B:USR1@$margin"
     ${array[@]+"${array[@]}"} ${flags[@]+"${flags[@]}"} slurm/job.sh "${@:5}")
@@ -133,7 +137,7 @@ submit() { # LOG NODES GPUS PROCESSES PROGRAM... (and `array`)
   fi
 }
 
-run mkdir -p "$workdir"
+run mkdir -p "$logs"
 submit "$log" "$nodes" "$gpus" "$processes" "${program[@]}"
 $report || exit 0
 

@@ -161,7 +161,7 @@ class Cluster:
     def state(self, job: str) -> str:
         return self.shown(job).get("JobState", "")
 
-    def wait(self, job: str, seconds: float = 300) -> str:
+    def wait(self, job: str, seconds: float = 600) -> str:
         """The state in which a job has ended."""
         over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
         wait_for(lambda: self.state(job) in over, seconds, f"the end of job {job}")

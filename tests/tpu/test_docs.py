@@ -33,6 +33,10 @@ PLANS += [f"python -m tpu.aot {x}" for x in re.findall(r"`((?:\w+) --topology [^
 # Others' tests run these: several processes, and data.
 ELSEWHERE = {
     "python train.py tiny": "tests/training/test_processes.py",
+    "python train.py base_30m --workdir gs://": "tests/bucket",
+    "python sweep.py base_30m --workdir gs://": "tests/bucket",
+    "python evaluate.py gs://": "tests/bucket",
+    "python report.py gs://": "tests/bucket",
     "PYTHONPATH=.venv-libtpu": "tests/tpu/test_aot.py",
     "python3 -m venv .venv-beam": "tests/data",
     ".venv-beam/bin/pip": "tests/data",

@@ -93,6 +93,14 @@ PRINTED = {
 }
 
 
+def test_logs_of_a_run_in_a_bucket_are_here(tmp_path):
+    python = executable(tmp_path / "python", "")
+    given = ("run", "-n", "tiny", "--workdir", "gs://b/runs/x")
+    make, submit = run("slurm/submit.sh", *given, PYTHON=str(python)).splitlines()
+    assert make == "mkdir -p runs/x"
+    assert "--output=runs/x/slurm-%j.log" in submit and submit.endswith("--workdir gs://b/runs/x")
+
+
 def test_a_study_and_what_waits_for_it(tmp_path):
     python = executable(tmp_path / "python", "printf 'C1/a,seed=0\\nC1/b,seed=0\\n'")
     given = ("study", "-n", "--report", "capability", "--workdir", "runs/c", "--only", "C1")
@@ -281,7 +289,9 @@ class Played:
     tests/slurm does this with SLURM itself, where it is installed.
     """
 
-    def __init__(self, folder: Path, *, step="1.0", reason="None", refusals=0, seconds=30.0):
+    def __init__(
+        self, folder: Path, *, step="77.0", reason="None", refusals=0, seconds=30.0, **more
+    ):
         """`refusals`: how often squeue does not answer; `seconds`: until the step just ends."""
         self.log, self.pid, left = folder / "log", folder / "pid", folder / "refusals"
         left.write_text("x" * refusals)
@@ -296,7 +306,7 @@ for i in $(seq {int(10 * seconds)}); do sleep 0.1; done""",
             folder / "squeue",
             f"""
 if [[ -s {left} ]]; then truncate -s -1 {left}; echo squeue refuses >> {self.log}; exit 1; fi
-echo 1.batch; echo {step}""",
+echo 77.batch; echo -e {shlex.quote(step)}""",
         )
         kill = f"kill -TERM $(cat {self.pid})"
         executable(folder / "scancel", f'echo "scancel $*" >> {self.log}; {kill}')
@@ -311,7 +321,7 @@ esac""",
         self.job = subprocess.Popen(
             [ROOT / "slurm/job.sh", "train.py", "tiny"],
             cwd=ROOT,
-            env=clean(SLURM_JOB_ID="77", PATH=f"{folder}:{os.environ['PATH']}"),
+            env=clean(SLURM_JOB_ID="77", PATH=f"{folder}:{os.environ['PATH']}", **more),
         )
         while not self.pid.exists():
             time.sleep(0.02)
@@ -364,6 +374,15 @@ def test_who_saves_past_the_limit_is_requeued(tmp_path):
     time.sleep(0.15)
     played.job.send_signal(signal.SIGTERM)
     assert played.ends() == (130, [TOLD, "saved", REQUEUED])
+
+
+def test_the_last_task_of_an_array_stops_itself_alone(tmp_path):
+    """Its SLURM_JOB_ID is the array's, by which scancel and scontrol take every task."""
+    array = {"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "3"}
+    played = Played(tmp_path, step="77_1.0\n77_3.0", **array)
+    played.tell(signal.SIGUSR1)
+    requeued = "scontrol requeue 77_3"
+    assert played.ends() == (130, ["scancel --signal=TERM 77_3.0", "saved", requeued])
 
 
 def test_slurm_is_asked_until_it_answers(tmp_path):
