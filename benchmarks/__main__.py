@@ -9,7 +9,6 @@ from settings.commands import Parser
 # Imported only when asked for: torch and jax take seconds each.
 BENCHMARKS = {
     "train-step": "our training step beside transformers' Llama and torch's AdamW (needs torch)",
-    "compile": "compile time of paper_2b's step at 4 and at 32 layers",
     "pipeline": "tokens/s of the input pipeline beside what a sweep of six consumes",
     "members": "a sweep step of four members beside four steps of one",
     "evaluation": "scoring beside a bare forward pass; eight members, four tasks, three lengths",
