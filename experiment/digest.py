@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+# Bytes of a host that any device has room for beside a training state.
+_AT_ONCE = 2**26
 # The golden ratio, to spread positions.
 _SPREAD = np.uint32(0x9E3779B9)
 
@@ -28,13 +30,13 @@ def digests(tree: Any) -> dict[str, str]:
     """From the name of each array in `tree` to 16 hexadecimal digits.
 
     Arrays over several hosts must be given by all of them. Those in host memory go to the default
-    device one by one.
+    device, one by one if they are large.
     """
     arrays = list(named(tree).values())
-    if all(isinstance(array, jax.Array) for array in arrays):
+    on_devices = all(isinstance(array, jax.Array) for array in arrays)
+    if on_devices or sum(array.nbytes for array in arrays) <= _AT_ONCE:
         sums = jax.device_get(_sums(arrays))
     else:
-        # All of them at once may be more than one device holds.
         sums = [jax.device_get(_sums([array]))[0] for array in arrays]
     return {name: f"{a:08x}{b:08x}" for name, (a, b) in zip(named(tree), sums, strict=True)}
 

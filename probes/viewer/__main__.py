@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from settings.commands import Parser, tokens
+from settings.places import place
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +61,7 @@ def look(args: argparse.Namespace, console: Console) -> None:
     from probes.viewer import view
     from reporting.labels import labels
 
-    out = args.out or args.runs[0] / "view.html"
+    out = place(args.out) if args.out else place(args.runs[0]) / "view.html"
     check_writable(out.parent, "put the page elsewhere: --out FILE.html")
     runs = [load(path, args.step) for path in args.runs]
     for run in runs[1:]:
@@ -97,7 +98,7 @@ def _texts(args: argparse.Namespace, runs: Sequence) -> tuple:
 
     run, text = runs[0], args.text
     if args.file:
-        text = args.file.read_text(encoding="utf-8", errors="replace")
+        text = place(args.file).read_text(encoding="utf-8", errors="replace")
     if text is not None:
         return run.as_tokens(text)[:, : args.length], ["text"]
     code_BT = run.as_tokens(inspect.getsource(positions))
