@@ -130,6 +130,8 @@ def _make(
     show_progress: bool,
 ) -> None:
     """Everything in the folder, `prepare.json` last."""
+    for part in folder.rglob("*.part"):  # of one that was killed
+        part.unlink()
     tokenizer_path = file_in(folder)
     if not tokenizer_path.exists():
         if given:
@@ -314,8 +316,6 @@ class _Stores:
         self._paths = {split: folder / split for split in SPLITS}
         for path in self._paths.values():
             path.mkdir(exist_ok=True)
-            for part in path.glob("*.part"):
-                part.unlink()
         self._writers: dict[str, store_lib.ShardWriter] = {}
         self._started = time.monotonic()
         self._progress_path = folder / "progress.json"

@@ -307,6 +307,8 @@ def test_killed_at_any_moment_it_ends_with_the_same_bytes(root, num_threads):
         assert process.poll() is None, "it ended before it could be killed; use more text"
         process.send_signal(signal.SIGKILL)
         process.wait()
+    (folder,) = (root / "killed").glob("jsonl-*")
+    (folder / "progress.json.0badcafe.part").write_text("{")  # as if while that was written
     assert start("killed").wait() == 0
     (whole,), (killed,) = ((root / out).glob("jsonl-*") for out in ("whole", "killed"))
     assert contents(killed) == contents(whole)
