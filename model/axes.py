@@ -26,20 +26,19 @@ def over_tokens(x_BT: jax.Array) -> jax.Array:
     return _laid_out(x_BT, TOKENS)
 
 
-def over_vocab(embedding_VD: jax.Array) -> jax.Array:
-    """Gathers the features of an embedding before ids are looked up in it, or logits made of it.
-
-    A look-up by ids that are split over `fsdp`, in features that are split over it too, XLA would
-    do by copying the whole activation to every device.
-    """
-    return _laid_out(embedding_VD, PartitionSpec(RULES["vocab"]))
-
-
 def platform() -> str:
     """What the program being traced is for, as JAX calls it, under the mesh that is set."""
-    device = getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
+    return getattr(_abstract_device(), "platform", jax.default_backend())
+
+
+def device_kind() -> str:
+    """Of what the program being traced is for; empty where the mesh does not say."""
+    return getattr(_abstract_device(), "device_kind", "")
+
+
+def _abstract_device():
     # Also of a chip that is only compiled for; jax 0.7's devices have none.
-    return getattr(device, "platform", jax.default_backend())
+    return getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
 
 
 def on_one_cpu() -> bool:
