@@ -26,6 +26,20 @@ def over_tokens(x_BT: jax.Array) -> jax.Array:
     return _laid_out(x_BT, TOKENS)
 
 
+def whole(weight: jax.Array) -> jax.Array:
+    """A weight that each device has all of, for both passes: or XLA gathers it for each product.
+
+    Where `tensor` splits some, and where there is one device, as it is.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.size <= 1 or mesh.shape.get("tensor", 1) > 1:
+        return weight
+    gather = jax.custom_vjp(lambda weight: _laid_out(weight, PartitionSpec()))
+    # Of its gradient a device needs its part only.
+    gather.defvjp(lambda weight: (gather(weight), None), lambda _, g: (g,))
+    return gather(weight)
+
+
 def platform() -> str:
     """What the program being traced is for, as JAX calls it, under the mesh that is set."""
     return getattr(_abstract_device(), "platform", jax.default_backend())

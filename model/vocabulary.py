@@ -2,8 +2,8 @@
 
 Each device has some features (`fsdp`) of some ids (`tensor`). XLA, left to itself, adds up the
 gradients of such a matrix whole and in float32 on every device; here a device gathers it in the
-compute dtype, adds up in float32 what its own tokens say, and gets the sum over all of its own
-features, in the compute dtype, as of all other matrices. One device does none of this.
+compute dtype, adds up in float32 what its own tokens say, and what the others say of its features,
+which they send in the compute dtype. One device does none of this.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def on_parts(function: Callable) -> Callable:
 def gathered(matrix_VD: jax.Array, dtype: jax.typing.DTypeLike) -> jax.Array:
     """The matrix with the features of all devices, float32, of which `dtype` was sent.
 
-    Its gradient adds up in float32 on a device, and in `dtype` among devices.
+    Its gradient adds up in float32; between devices it travels in `dtype`, rounded once.
     """
     if _alone():
         return matrix_VD
@@ -48,9 +48,11 @@ def gathered(matrix_VD: jax.Array, dtype: jax.typing.DTypeLike) -> jax.Array:
         return jax.lax.all_gather(sent, _FEATURES, axis=1, tiled=True).astype(jnp.float32)
 
     def scatter(_, g_VD):
-        sent = g_VD.astype(dtype)
-        own = jax.lax.psum_scatter(sent, _FEATURES, scatter_dimension=1, tiled=True)
-        return (own.astype(jnp.float32),)
+        # Not `psum_scatter`, which libtpu makes an all-reduce of: that receives twice as much.
+        num_devices = jax.lax.axis_size(_FEATURES)
+        sent = jnp.split(g_VD.astype(dtype), num_devices, axis=1)
+        own = jax.lax.all_to_all(jnp.stack(sent), _FEATURES, split_axis=0, concat_axis=0)
+        return (own.astype(jnp.float32).sum(0),)
 
     gather.defvjp(lambda matrix_VD: (gather(matrix_VD), None), scatter)
     return gather(matrix_VD)

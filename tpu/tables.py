@@ -21,6 +21,7 @@ from configs import find_config
 from experiment import metrics, overrides
 from settings.commands import Parser
 from tpu import topology as topology_lib
+from tpu.hlo import Collective
 from tpu.plan import amount
 
 _HERE = Path(__file__).parent
@@ -60,10 +61,14 @@ def compile_row(command: str) -> Compiled:
     done = subprocess.run(words, capture_output=True, text=True)
     if not done.stdout:
         raise ValueError(done.stderr.strip().splitlines()[-1])
-    report = json.loads(done.stdout)
+    report = json.loads(done.stdout.splitlines()[-1])
     own = {name: report[name] for name in Compiled._fields if name in report}
     return Compiled(
-        jax=version("jax"), libtpu=version("libtpu"), least=sum(report["bound"].values()), **own
+        jax=version("jax"),
+        libtpu=version("libtpu"),
+        received=sum(Collective(**each).wire_bytes for each in report["collectives"]),
+        least=sum(report["bound"].values()),
+        **own,
     )
 
 
