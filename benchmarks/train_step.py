@@ -1,12 +1,13 @@
 """A training step on a CPU beside transformers' LlamaForCausalLM and torch's AdamW.
 
-Same sizes, float32, same batch, gradient clipping on both sides. Both libraries live in this
-process and alternate; each may use all cores.
+Same sizes, float32, same batch, gradient clipping on both sides. Each library has a process of its
+own, with all cores, and they take turns: in one process the threads of one slow the other down.
 """
 
 # torch and transformers belong to an extra.
 # pyright: reportMissingImports=false
 
+import contextlib
 import functools
 import shutil
 from collections.abc import Callable
@@ -15,13 +16,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks import torch_peer
+from benchmarks import torch_peer, turns
 from benchmarks.shapes import on_cpu
 from benchmarks.timing import alternate, compare, one_member, random_batch, updates
 from configs.changes import change
 from experiment.config import ExperimentConfig
 from model.transformer import count_params
 from training.step import train_step
+
+LEARNED = 4  # updates on one batch, after which its loss has fallen
 
 
 def shapes() -> dict[str, ExperimentConfig]:
@@ -94,28 +97,35 @@ def their_model(config: ExperimentConfig) -> Any:
     ).train()
 
 
-def measure(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
-    """Seconds of our steps and of theirs, on one batch; of theirs compiled where that runs."""
+def step_of(side: str, shape: str) -> Callable[[], float]:
+    """A step that has been made some times, and learned: neither library skips its work.
+
+    Args:
+      side: "ours", "theirs" or "theirs, compiled".
+      shape: of `shapes`.
+    """
+    config = shapes()[shape]
     batch = random_batch(config)
-    steps = {"ours": our_step(config, batch), "theirs": their_step(config, batch)}
+    compiled = side.endswith("compiled")
+    step = (
+        our_step(config, batch) if side == "ours" else their_step(config, batch, compiled=compiled)
+    )
+    losses = [step() for _ in range(LEARNED)]
+    assert losses[-1] < losses[0], losses
+    return step
+
+
+def measure(shape: str, rounds: int) -> dict[str, list[float]]:
+    """Seconds of our steps and of theirs, on one batch; of theirs compiled where that runs."""
+    sides = ["ours", "theirs"]
     if shutil.which("g++") or shutil.which("clang++"):
-        steps["theirs, compiled"] = their_step(config, batch, compiled=True)
-    losses: dict[str, list[float]] = {side: [] for side in steps}
-    functions = {side: lambda side=side: losses[side].append(steps[side]()) for side in steps}
-    seconds = alternate(functions, rounds)
-    # Both learn the batch by heart: neither skips its work.
-    assert all(found[-1] < found[0] for found in losses.values())
-    return seconds
-
-
-def measure_all(rounds: int) -> dict[str, dict[str, float]]:
-    """Of every shape, the least time of each of theirs over our least: above 1, ours is faster."""
-    ratios = {}
-    for name, config in shapes().items():
-        least = {side: min(seconds) for side, seconds in measure(config, rounds).items()}
-        ours = least.pop("ours")
-        ratios[name] = {side: seconds / ours for side, seconds in least.items()}
-    return ratios
+        sides.append("theirs, compiled")
+    with contextlib.ExitStack() as stack:
+        functions = {
+            side: stack.enter_context(turns.process("benchmarks.train_step:step_of", side, shape))
+            for side in sides
+        }
+        return alternate(functions, rounds)
 
 
 def main(rounds: int) -> None:
@@ -124,4 +134,4 @@ def main(rounds: int) -> None:
         parameters = count_params(config.model)["total"] / 1e6
         tokens = config.data.batch_size * config.data.context_length
         print(f"{name}: {parameters:.1f}M parameters, {tokens} tokens")
-        compare(measure(config, rounds))
+        compare(measure(name, rounds))

@@ -55,8 +55,10 @@ def while_training(config: ExperimentConfig) -> Callable[..., list[dict[str, flo
     """What asks members of a sweep the config's `train.eval_tasks` while they train.
 
     Raises:
-      ValueError: for a task that does not exist.
+      ValueError: for a task that does not exist, also of those that `evaluate.py` will ask.
     """
+    for task in config.train.eval_tasks + config.evals.tasks:
+        parse(task)
     if not config.train.eval_tasks:
         return None
     from evals import runner  # late: most runs ask nothing

@@ -117,7 +117,7 @@ class EvalConfig:
     """What `evaluate.py` asks by default.
 
     Attributes:
-      tasks: files of `evals/`.
+      tasks: files of `evals/tasks/` and `data/tasks/`, with their fields.
       lengths: context lengths in tokens; empty means the trained length.
       documents: documents per task and length.
       seed: of the evaluation documents, which never occur in training.

@@ -27,6 +27,7 @@ from training.members import (
     abstract_state,
     member_arrays,
     open_state,
+    remove_old,
     shardings_of,
     unstack,
     with_fresh_moments,
@@ -165,6 +166,7 @@ def _train(plan: Plan, command: str, ask: Ask | None, check_held: Callable[[], N
                         log.put(step, scalars)
         for closing in (*checkpoints, *logs):
             closing.close()
+        remove_old(plan, step)
 
     if divergence.everywhere:
         raise DivergedError(str(divergence))

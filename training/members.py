@@ -81,14 +81,24 @@ def open_state(
             f"now {fingerprint}); restore {config.data.path or 'the source'} or use a new "
             "--workdir"
         )
-    # A stage's end is kept whatever comes after: it is a result, and other runs start from it.
-    ends = [stage.end for stage, *_ in plan.stages]
+    remove_old(plan, step)
+    distributed.barrier("old checkpoints are removed")
+    # Members save one after another: until the last has, all must hold the one before.
+    keep = max(config.train.keep, 1 if len(plan.runs) == 1 else 2)
+    checkpoints = [Checkpoints(run, keep=keep, always=_ends(plan)) for run in plan.runs]
+    return checkpoints, state, data_state, step
+
+
+def remove_old(plan: Plan, step: int) -> None:
+    """Leaves of each run's checkpoints up to `step` what its config keeps."""
     if step and distributed.is_primary_host():
         for run in plan.runs:
-            checkpoint.remove_old(run, step, keep=config.train.keep, always=ends)
-    distributed.barrier("old checkpoints are removed")
-    checkpoints = [Checkpoints(run, keep=config.train.keep, always=ends) for run in plan.runs]
-    return checkpoints, state, data_state, step
+            checkpoint.remove_old(run, step, keep=plan.configs[0].train.keep, always=_ends(plan))
+
+
+def _ends(plan: Plan) -> list[int]:
+    """Of stages, kept whatever comes after: they are results, and other runs start from them."""
+    return [stage.end for stage, *_ in plan.stages]
 
 
 def _newest_whole(

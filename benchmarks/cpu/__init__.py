@@ -14,6 +14,7 @@ _PIECES = {
     "loop": "what saves and waiting for input take from the loop",
     "compile": "time to compile, and how it grows with layers",
     "startup": "a short run from its command to its end, compilation cached or not",
+    "profile": "where a step's time goes: matrix products, and what is none",
     "peer": "a training step beside transformers' Llama with torch's AdamW, where torch is",
 }
 

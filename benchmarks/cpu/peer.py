@@ -17,11 +17,11 @@ def measure(setting: Setting) -> Iterator[Result | str]:
         if importlib.util.find_spec(name) is None:
             yield f"{name} is not installed: no comparison with it (make test-hf installs it)"
             return
-    for name, config in train_step.shapes().items():
+    for name in train_step.shapes():
         if not setting.has(ENOUGH):
             yield f"{name}: no time was left"
             continue
-        seconds = train_step.measure(config, setting.rounds)
+        seconds = train_step.measure(name, setting.rounds)
         ours = seconds.pop("ours")
         for side, theirs in seconds.items():
             yield Result.of_seconds(

@@ -45,7 +45,7 @@ class Pg19(Task):
         books = pg19_lib.test_books(self.path)
         stop = None if self.tokens is None else self.tokens + 1
         found = []
-        for number in numbers[: len(books)]:
+        for number in range(numbers.start, min(numbers.stop, len(books))):
             ids = [asked.tokenizer.bos_id, *asked.tokenizer.encode(books[number].text)]
             found.append((number, np.array(ids[:stop])))
         longest = max((len(ids) - 1 for _, ids in found), default=0)

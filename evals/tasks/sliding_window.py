@@ -51,7 +51,7 @@ class SlidingWindow(Task):
         if longest < asked.length:
             raise text.too_short("sliding_window", asked.length, longest)
         limit = asked.length if self.truncate else self.tokens
-        for number in numbers[: len(spans)]:
+        for number in range(numbers.start, min(numbers.stop, len(spans))):
             start, end = spans[number]
             yield number, store.read(start - 1, 1 + min(end - start, limit))
 

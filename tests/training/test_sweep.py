@@ -9,9 +9,9 @@ import pytest
 
 from configs import find_config
 from experiment import overrides
-from experiment.checkpoint import restore_params
+from experiment.checkpoint import Checkpoints, restore_params
 from experiment.overrides import make_members
-from experiment.run import RunDirectory, find_runs
+from experiment.run import RunDirectory, common_steps, find_runs
 from training import loop, sweep
 from training.loop import train
 from training.plan import make_plan
@@ -71,6 +71,34 @@ def test_a_seed_has_its_own_rows_and_initialisation(finished_sweep):
     assert abs(first[0] - first[2]) < abs(first[0] - first[1])
     last = [run.read_metrics()[-1]["loss"] for run in runs]
     assert len(set(last)) == 4
+
+
+@pytest.mark.slow
+def test_killed_between_two_members_saves_it_goes_on_from_the_last_that_both_have(
+    tmp_path, tiny_data, unoptimized, monkeypatch
+):
+    """One checkpoint is kept: the first member's new one must not cost it the one before."""
+    few = ["train.num_steps=6", "train.save_every=2", "train.keep=1", "data.seed=0", *tiny_data]
+    configs = [
+        overrides.apply(find_config("tiny"), [*few, f"model.rotary.base={base}"])
+        for base in (10, 100)
+    ]
+    runs = [RunDirectory(tmp_path / name) for name in "ab"]
+    save = Checkpoints.save
+
+    def save_and_be_killed(self, step, *given):
+        if step == 4 and self._run.name == "b":
+            raise KeyboardInterrupt
+        save(self, step, *given)
+        self._manager.wait_until_finished()
+
+    monkeypatch.setattr(Checkpoints, "save", save_and_be_killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(make_plan(configs, runs))
+    assert common_steps(runs) == [2]
+    monkeypatch.setattr(Checkpoints, "save", save)
+    assert train(make_plan(configs, runs))
+    assert [run.steps() for run in runs] == [[6], [6]]
 
 
 @pytest.mark.slow

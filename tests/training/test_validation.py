@@ -136,8 +136,12 @@ def test_tasks_are_asked_of_every_member(tiny, tmp_path):
     assert found[0] != found[1]
 
 
-def test_a_task_that_is_not_there_is_refused(tiny):
-    config = overrides.apply(tiny, [*EVALUATED, "train.eval_tasks=[lagcopi]"])
+@pytest.mark.parametrize(
+    "given", [(*EVALUATED, "train.eval_tasks=[lagcopi]"), ("evals.tasks=[kv,lagcopi]",)]
+)
+def test_a_task_that_is_not_there_is_refused(tiny, given):
+    """Now, and not after the training when `evaluate.py` asks it."""
+    config = overrides.apply(tiny, given)
     with pytest.raises(ValueError, match=r"lagcopi.*lagcopy"):
         evals.while_training(config)
 

@@ -41,6 +41,8 @@ def test_an_answer_a_window_and_books_in_the_order_of_their_ids(
     assert [each.tokens.tolist() for each in some] == [
         each.tokens.tolist() for each in found if each.number == 1
     ]
+    last = make_documents(task, text_config, text_tokenizer, 32, range(2, 9))
+    assert {each.number for each in last} == {2}
     first = Pg19(path=str(folder), stride=16, tokens=40)
     begun = make_documents(first, text_config, text_tokenizer, 32, range(2))
     assert [int(each.answers[0, 1]) for each in begun] == [32, 8, 32, 8]

@@ -74,6 +74,10 @@ def test_tokens_limit_and_truncation(text_config, text_tokenizer):
         return [[int(each.answers[0, 1]) for each in found if each.number == n] for n in range(5)]
 
     assert counts(SlidingWindow(stride=32, tokens=130)) == [[64, 32, 32, 2]] * 5
+    beyond = make_documents(
+        SlidingWindow(truncate=True), text_config, text_tokenizer, 64, range(4, 99)
+    )
+    assert min(each.number for each in beyond) == 4
     assert counts(SlidingWindow(truncate=True)) == [[64]] * 5
     # A document of 40 words is shorter than a window and scored whole.
     shortest, *_, longest = sorted(counts(SlidingWindow(stride=500), 500))
