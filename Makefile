@@ -75,7 +75,7 @@ $(VENV)-beam/.installed: pyproject.toml
 	@echo "installing the extra beam into $(VENV)-beam"
 	@rm -rf $(VENV)-beam
 	@$(PYTHON) -m venv $(VENV)-beam
-	@$(VENV)-beam/bin/python -m pip install -qq --disable-pip-version-check '.[beam]'
+	@$(VENV)-beam/bin/pip install -qq --disable-pip-version-check '.[beam]'
 	@touch $@
 
 $(VENV)/.installed-gcs: $(VENV)/.installed

@@ -45,7 +45,6 @@ bin: the least accuracy over an eighth of an octave of distances, or wider where
 30 answers. Mean: accuracy, mean over all distances.
 """
 
-import argparse
 import dataclasses
 import shlex
 import sys
@@ -59,6 +58,7 @@ import evals
 from experiment.run import find_runs
 from model import rotary as rotary_lib
 from settings.commands import Parser, expression_list, token_list
+from settings.places import UnreachableError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,8 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         find_runs(args.paths)
         for task in args.tasks or ():
             evals.parse(task)
-    except ValueError as error:
-        parser.error(str(error))
+    except (ValueError, UnreachableError) as error:
+        parser.refuse(error)
     # Help, and a slip of the hand, do not need it: it takes seconds, and an accelerator.
     from evals import runner
     from evals.copies import Copies
@@ -93,8 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for paths, step in runner.checkpoints(args.paths, args.step):
             at_step = dataclasses.replace(options, step=step)
             results += runner.evaluate(paths, at_step, console=console, copies=copies)
-    except ValueError as error:
-        parser.error(str(error))
+    except (ValueError, UnreachableError) as error:
+        parser.refuse(error)
     except KeyboardInterrupt:
         return 130
     given = sys.argv[1:] if arguments is None else arguments
@@ -119,7 +119,7 @@ class _Parser(Parser):
         return f"{__doc__}\nvariants:\n{wrapped}\n\n{_listed_tasks()}\n"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = _Parser(prog="evaluate.py")
     parser.add_argument("paths", nargs="+", metavar="RUN_OR_SWEEP_DIR")
     parser.add_argument("--tasks", type=expression_list)

@@ -42,6 +42,7 @@ from typing import Any
 from experiment.run import find_run
 from generation.options import Options
 from settings.commands import Parser
+from settings.places import UnreachableError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,12 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         find_run(args.run)
         prompts = _prompts(args)
-    except ValueError as error:
-        parser.error(str(error))
+    except (ValueError, UnreachableError) as error:
+        parser.refuse(error)
     try:
         _write(args, prompts, options)
-    except ValueError as error:
-        parser.error(str(error))
+    except (ValueError, UnreachableError) as error:
+        parser.refuse(error)
     except KeyboardInterrupt:
         return 130
     return 0
@@ -159,7 +160,7 @@ class _Parser(Parser):
         return f"{__doc__}\n"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = _Parser(prog="generate.py")
     defaults = Options()
     parser.add_argument("run", metavar="RUN")

@@ -12,7 +12,7 @@ import sys
 
 from configs import add_process_arguments, argument_parser, find_config
 from experiment import overrides
-from settings.places import place
+from settings.places import UnreachableError, place
 
 
 def main() -> int:
@@ -27,8 +27,8 @@ def main() -> int:
         workdir = place(arguments.workdir)
         config = find_config(arguments.config)
         members = overrides.make_members(config, given)
-    except ValueError as error:
-        parser.error(str(error))
+    except (ValueError, UnreachableError) as error:
+        parser.refuse(error)
     if arguments.list_members:
         print(*(member.name for member in members), sep="\n")
         return 0
@@ -56,6 +56,8 @@ def main() -> int:
         parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
     except ValueError as error:
         parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
+    except UnreachableError as error:
+        distributed.refuse(parser, error)
     except KeyboardInterrupt:  # before the first step there is nothing to save
         return 130
     if finished and arguments.member is None and distributed.is_primary_host():

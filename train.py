@@ -9,6 +9,7 @@ import sys
 from configs import add_process_arguments, argument_parser, find_config
 from experiment import overrides
 from experiment.run import RunDirectory
+from settings.places import UnreachableError
 
 
 def main() -> int:
@@ -20,8 +21,8 @@ def main() -> int:
     try:
         config = overrides.apply(find_config(arguments.config), arguments.overrides)
         run = RunDirectory(arguments.workdir)
-    except ValueError as error:
-        parser.error(str(error))
+    except (ValueError, UnreachableError) as error:
+        parser.refuse(error)
     if arguments.check:
         return 0
     # After parsing: help, and a slip of the hand, need none of JAX.
@@ -43,6 +44,8 @@ def main() -> int:
         parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
     except ValueError as error:
         parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
+    except UnreachableError as error:
+        distributed.refuse(parser, error)
     except KeyboardInterrupt:  # before the first step there is nothing to save
         return 130
     if finished and distributed.is_primary_host():

@@ -27,7 +27,7 @@ from data.files import DamagedError, read_sealed, write_sealed
 from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer
 from settings.checks import Count, check
-from settings.places import in_bucket, place
+from settings.places import in_bucket, place, telling_outages
 
 FORMAT = 1
 BLOCK = 2048  # ids a record
@@ -104,9 +104,10 @@ class TokenStore:
         info = self._shards[shard]
         path = self.path / info.records
         try:
-            if shard not in self._readers:
-                self._readers[shard] = _open_records(path, info.tokens, self._dtype)
-            return b"".join(self._readers[shard].read(list(range(first, end))))
+            with telling_outages(path):
+                if shard not in self._readers:
+                    self._readers[shard] = _open_records(path, info.tokens, self._dtype)
+                return b"".join(self._readers[shard].read(list(range(first, end))))
         except _UNREADABLE as error:
             raise DamagedError(_unreadable(path, error)) from None
 
@@ -156,15 +157,16 @@ class TokenStore:
         digest, num_ids, starts = hashlib.sha256(), 0, []
         num_records = -(-shard.tokens // BLOCK)
         try:
-            reader = _open_records(path, shard.tokens, self._dtype)
-            for first in range(0, num_records, _READ_AT_ONCE):
-                numbers = range(first, min(first + _READ_AT_ONCE, num_records))
-                records = b"".join(reader.read(list(numbers)))
-                digest.update(records)
-                ids = np.frombuffer(records, self._dtype)
-                starts.append(num_ids + np.flatnonzero(ids == self.bos_id))
-                num_ids += len(ids)
-                on_bytes(len(records))
+            with telling_outages(path):
+                reader = _open_records(path, shard.tokens, self._dtype)
+                for first in range(0, num_records, _READ_AT_ONCE):
+                    numbers = range(first, min(first + _READ_AT_ONCE, num_records))
+                    records = b"".join(reader.read(list(numbers)))
+                    digest.update(records)
+                    ids = np.frombuffer(records, self._dtype)
+                    starts.append(num_ids + np.flatnonzero(ids == self.bos_id))
+                    num_ids += len(ids)
+                    on_bytes(len(records))
         except _UNREADABLE as error:
             return _unreadable(path, error)
         if digest.hexdigest() != shard.sha256 or num_ids != shard.tokens:

@@ -20,7 +20,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from data import tokenizer_json
 from data.files import DamagedError
-from settings.places import place
+from settings.places import UnreachableError, place
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
 NUM_SPECIAL = 3 + 256  # <unk> <s> </s> and the 256 byte pieces
@@ -92,6 +92,8 @@ class Tokenizer:
         try:
             path = place(path)
             self.model = path.read_bytes()
+        except UnreachableError:
+            raise
         except OSError as error:
             reason = error.strerror or "nothing that can be read"
             raise ValueError(f"{path}: no tokenizer there ({reason})") from None

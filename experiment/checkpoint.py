@@ -38,7 +38,7 @@ from experiment.items import (
 )
 from experiment.run import RunDirectory
 from model.transformer import Params, abstract_params
-from settings.places import in_bucket, remove
+from settings.places import in_bucket, remove, telling_outages
 
 # Orbax narrates every save at INFO and warns of settings that are its own business.
 logging.getLogger("absl").setLevel(logging.ERROR)
@@ -121,20 +121,22 @@ class Checkpoints:
         self._last_good.diverged = step - skipped + 1 if skipped else None
         # Made of what lies on the devices, before anything is written.
         record = digest_item(digests(arrays), items)
-        self._manager.save(
-            step,
-            # One item each: evaluation restores `params` alone, whatever the optimizer was.
-            args=ocp.args.Composite(
-                **{name: ocp.args.StandardSave(tree) for name, tree in arrays.items()},
-                **{name: ocp.args.JsonSave(item) for name, item in items.items()},
-                digests=ocp.args.JsonSave(record),
-            ),
-        )
+        with telling_outages(self._run.path):
+            self._manager.save(
+                step,
+                # One item each: evaluation restores `params` alone, whatever the optimizer was.
+                args=ocp.args.Composite(
+                    **{name: ocp.args.StandardSave(tree) for name, tree in arrays.items()},
+                    **{name: ocp.args.JsonSave(item) for name, item in items.items()},
+                    digests=ocp.args.JsonSave(record),
+                ),
+            )
 
     def close(self) -> None:
         """Waits until what was saved is on disk."""
-        self._manager.wait_until_finished()
-        self._manager.close()
+        with telling_outages(self._run.path):
+            self._manager.wait_until_finished()
+            self._manager.close()
 
 
 class Restored(NamedTuple):

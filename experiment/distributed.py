@@ -20,15 +20,13 @@ from jax._src.distributed import global_state  # whom it waits for is said nowhe
 from jax.experimental import multihost_utils
 
 from experiment.mesh import device_per_core
+from settings.commands import ANOTHER_START, Parser
+from settings.places import UnreachableError
 
 # Bytes of a message that one process tells the others.
 _MESSAGE = 1024
 # Longer than processes that were started together need to find each other.
 _SECONDS_OF_SILENCE = 10.0
-
-# How a process ends of whom another start may have more luck: another process is gone, or a device.
-# xpk's JobSets restart on it, and on what signals leave behind (127 and more).
-ANOTHER_START = 42
 
 
 def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> None:
@@ -90,6 +88,19 @@ def _say_what_is_awaited() -> None:
         except OSError:
             whom += f" ({host} is a name that does not resolve here)"
     print(f"{who} is waiting {whom}", file=sys.stderr, flush=True)
+
+
+def refuse(parser: Parser, error: UnreachableError) -> None:
+    """Ends this process with what is said of a bucket that is gone.
+
+    At once, if a checkpoint is still being saved there: an orderly exit would wait for TensorStore,
+    which goes on trying for a quarter of an hour.
+    """
+    try:
+        parser.refuse(error)
+    finally:
+        if any(thread.name == "async_save" for thread in threading.enumerate()):  # orbax's
+            os._exit(error.status)
 
 
 def how_to_go_on(command: str) -> str:
@@ -161,8 +172,8 @@ def failing_together(advice: str) -> Iterator[None]:
     """Ends this process at once on any error inside: others wait for it, or it for one of them.
 
     They notice within seconds where the network says so, else after 100 seconds without a sign of
-    life (JAX's heartbeat), and end likewise: with status `ANOTHER_START` where the devices or the
-    network say it, with 1 where the program does.
+    life (JAX's heartbeat), and end likewise: with status `ANOTHER_START` where the devices, the
+    network or a bucket say it, with 1 where the program does.
     """
     try:
         yield
@@ -178,4 +189,5 @@ def failing_together(advice: str) -> Iterator[None]:
         )
         # Too little memory is of no other start's mending.
         lost = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXH" not in str(error)
-        os._exit(ANOTHER_START if lost else 1)  # an orderly exit would wait for the others
+        status = error.status if isinstance(error, UnreachableError) else ANOTHER_START * lost or 1
+        os._exit(status)  # an orderly exit would wait for the others

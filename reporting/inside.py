@@ -15,6 +15,7 @@ from reporting.looks import FAINT, INK, PAPER
 from reporting.members import Member, tasks
 from reporting.page import NONE, Table, words
 from reporting.style import folded, handle, tag, token_axis
+from settings.places import UnreachableError
 
 _TASK = "kv"  # what the probe asks
 
@@ -92,6 +93,8 @@ def _read(run: RunDirectory, probe: str, steps: Container[int]) -> dict[str, np.
             found = {name: np.asarray(arrays[name], float) for name in _READ[probe]}
         if any(found[name].ndim != axes for name, axes in _READ[probe].items()):
             raise TypeError("arrays of other shapes")
+    except UnreachableError:
+        raise
     except (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} is damaged; write it again: python -m probes {run.path}"

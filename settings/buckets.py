@@ -5,8 +5,8 @@ whole or not there, so one request stands where a disk needs a file beside and a
 no folders to make, nothing is appended to and nothing is locked.
 
 Requests that fail (429, 500, 502, 503, 504, a cut connection) are made again, for half a minute,
-by gcsfs; what fails after that is an `UnreachableError`. Arrays go through TensorStore, which does
-so by itself.
+by gcsfs; what fails after that is an `UnreachableError`. Arrays go through TensorStore and rows
+through array_record, which do so by themselves, for longer.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import fsspec.config
 from etils.epath import backend, gpath
 
 from settings.messages import one_line
+from settings.places import UnreachableError
 
 # A listing that is kept knows nothing of what TensorStore and other processes write.
 fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
@@ -26,17 +27,21 @@ _MODULES = ("gcsfs", "aiohttp", "google", "requests", "fsspec")  # whose errors 
 _WORDS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_")
 
 
-class UnreachableError(OSError):
-    """A bucket did not answer, or refused; nothing is known of what lies there."""
-
-
 def is_request(error: BaseException) -> bool:
     """Whether an error is that of a request, and says nothing about what was asked for."""
     if isinstance(error, FileNotFoundError | FileExistsError):
         return False
     told_by = type(error).__module__.partition(".")[0]
-    words = any(word in str(error) for word in _WORDS)  # TensorStore's, in a ValueError
+    # TensorStore's are ValueErrors, array_record's RuntimeErrors; JAX's words are of devices.
+    words = told_by not in ("jax", "jaxlib") and any(word in str(error) for word in _WORDS)
     return words or told_by in _MODULES or isinstance(error, OSError | TimeoutError)
+
+
+def unreachable(path: object, error: BaseException) -> UnreachableError:
+    """What is to be raised from the error of a request."""
+    said = one_line(str(error) or type(error).__name__, 120)
+    refused = "Forbidden" in said or getattr(error, "code", None) == 401
+    return UnreachableError(f"{path}: the bucket did not do it ({said})", refused=refused)
 
 
 class BucketPath(gpath.PosixGPath):
@@ -58,6 +63,14 @@ class BucketPath(gpath.PosixGPath):
     def absolute(self) -> Self:
         """Itself: there is no current directory."""
         return self
+
+    def is_dir(self) -> bool:
+        """Whether something lies below it."""
+        # Not by gcsfs's `isdir`, to which a request that failed is a no.
+        try:
+            return self._backend.info(str(self))["type"] == "directory"
+        except FileNotFoundError:
+            return False
 
     def mkdir(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: a name needs no folder."""
@@ -115,7 +128,6 @@ class _Backend:
             except Exception as error:
                 if not is_request(error):
                     raise
-                said = one_line(str(error) or type(error).__name__, 120)
-                raise UnreachableError(f"{path}: the bucket did not do it ({said})") from error
+                raise unreachable(path, error) from error
 
         return call

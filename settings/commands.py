@@ -5,6 +5,10 @@ import argparse
 from settings.expressions import split_commas
 from settings.messages import one_line, quoted
 
+# How a process ends of whom another start may have more luck: another process is gone, a device or
+# a bucket. xpk's JobSets restart on it, and on what signals leave behind (127 and more).
+ANOTHER_START = 42
+
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong on one line, without usage: scripts and people read the reason.
@@ -15,6 +19,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message, code=2):
         """Exits with 2: what a person has to mend."""
         self.exit(code, one_line(f"{self.prog}: error: {message}") + "\n")
+
+    def refuse(self, error: Exception):
+        """Exits with what `error` says, and its `status` if it has one."""
+        self.error(str(error), getattr(error, "status", 2))
 
 
 def tokens(text: str) -> int:

@@ -3,18 +3,33 @@
 `s3://bucket/run` is no folder called `s3:`. What is neither is refused, wherever a path is taken.
 """
 
+import contextlib
 import importlib.util
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
+from settings.commands import ANOTHER_START
 from settings.messages import quoted
 
 # A `Path` has one slash of the two left. A drive (`C:/`) has a single letter.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _LONGEST_NAME = 255  # bytes, of every file system in use
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")  # as Google names them
+
+
+class UnreachableError(OSError):
+    """A bucket did not answer, or refused; nothing is known of what lies there.
+
+    Attributes:
+      status: how a command ends: with 2 where somebody has to permit what was asked for.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False):
+        super().__init__(message)
+        self.status = 2 if refused else ANOTHER_START
 
 
 def check_place(path: str | Path) -> None:
@@ -69,14 +84,39 @@ def is_outage(path: Path, error: Exception) -> bool:
     return buckets.is_request(error)
 
 
+@contextlib.contextmanager
+def telling_outages(path: Path) -> Iterator[None]:
+    """What a request for `path` fails of is an UnreachableError, whichever library made it."""
+    try:
+        yield
+    except UnreachableError:
+        raise
+    except Exception as error:
+        if not is_outage(path, error):
+            raise
+        from settings import buckets
+
+        raise buckets.unreachable(path, error) from error
+
+
 def remove(path: Path) -> None:
     """A folder with all that is in it."""
     if in_bucket(path):
         # First what says that a checkpoint is whole: who is stopped here leaves none by halves.
-        (path / "commit_success.txt").unlink(missing_ok=True)
+        for mark in path.rglob("commit_success.txt"):
+            mark.unlink(missing_ok=True)
         path.rmtree(missing_ok=True)  # pyright: ignore[reportAttributeAccessIssue]
     else:
         shutil.rmtree(path)
+
+
+def move(source: Path, target: Path, last: str) -> None:
+    """A folder of a disk to where there is none; its file `last` says that all of it is there."""
+    if not in_bucket(target):
+        source.rename(target)
+        return
+    for path in sorted(source.iterdir(), key=lambda path: path.name == last):
+        copy(path, target / path.name)
 
 
 def copy(source: Path, target: Path) -> None:

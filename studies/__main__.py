@@ -15,7 +15,7 @@ lists what machines can work on without each other, for `run --part N` in a clus
 import sys
 
 from settings.commands import Parser
-from settings.places import local
+from settings.places import UnreachableError, place
 
 
 def _parts(job, number: int | None, *, apart: bool) -> int:
@@ -60,8 +60,8 @@ def main() -> int:
 
     try:
         only = [name for name in arguments.only.split(",") if name]
-        workdir = local(arguments.workdir) if arguments.workdir else None
-        kept = local(arguments.rows) if arguments.rows else None
+        workdir = place(arguments.workdir) if arguments.workdir else None
+        kept = place(arguments.rows) if arguments.rows else None
         job = make_job(arguments.study, only, numbers(arguments.seeds), workdir, kept)
         if arguments.command == "parts" or arguments.part is not None:
             return _parts(job, arguments.part, apart=arguments.apart)
@@ -73,13 +73,13 @@ def main() -> int:
                 print(line)
             return 0
         if arguments.command == "report":
-            out = local(arguments.out or job.workdir / "report" / "report.html")
+            out = place(arguments.out or job.workdir / "report" / "report.html")
             report.write(job, out)
             print(out)
             return 0
         print(driver.status(Queue(job)))
-    except ValueError as error:
-        parser.error(str(error))
+    except (ValueError, UnreachableError) as error:
+        parser.refuse(error)
     return 0
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
+from data.files import check_writable
 from data.locks import only_one
 from studies import forecasts
 from studies.piece import expected_seconds
@@ -33,7 +34,7 @@ class Worker:
     """A process of `studies.worker`; what it says goes into `events`, with its number."""
 
     def __init__(self, number: int, job: Job, core: int | None, events: queues.Queue):
-        self.log_path = job.workdir / f"worker{number}.log"
+        self.log_path = job.here / f"worker{number}.log"
         record = job._asdict() | {"workdir": str(job.workdir), "rows": str(job.rows)}
         command = [sys.executable, "-m", "studies.worker", json.dumps(record)]
         with self.log_path.open("a") as log, _pinned_to(core):
@@ -92,8 +93,9 @@ def run(job: Job, *, num_workers: int | None = None, console: Console | None = N
         raise ValueError(f"--cores {num_workers} must be at least 1")
     queue = Queue(job)
     forecasts.check(job, queue)
-    job.workdir.mkdir(parents=True, exist_ok=True)
-    with only_one(job.workdir / "lock") as held:
+    check_writable(job.rows, "use another --rows")
+    job.here.mkdir(parents=True, exist_ok=True)
+    with only_one(job.here / "lock") as held:
         if not held:
             raise ValueError(f"{job.workdir} is being worked on by another run; wait for it")
         pieces = queue.pending(together=False)

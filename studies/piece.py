@@ -8,12 +8,15 @@ What lies in the work directory of a study, for each run:
 A trunk is gone once the next one has been made of it.
 """
 
+import contextlib
 import dataclasses
 import functools
 import math
 import platform
+import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +37,7 @@ from experiment.metrics import flops_per_token
 from experiment.run import RunDirectory
 from experiment.stages import split
 from model import transformer
+from settings.places import copy, in_bucket, move, remove
 from studies import doublings
 from studies.card import Card
 from studies.doublings import Reached
@@ -151,10 +155,9 @@ def _pairs(
 def clean(run: Run, workdir: Path, row: Row) -> None:
     """Deletes what a finished row no longer needs: the decayed copy; at a run's end, all of it."""
     folder = workdir / run.path
-    if row.final:
-        shutil.rmtree(folder, ignore_errors=True)
-    for path in folder.glob("whole-*"):
-        shutil.rmtree(path, ignore_errors=True)
+    for path in [folder] if row.final else _called(r"whole-.*", folder):
+        with contextlib.suppress(OSError):
+            remove(path)
 
 
 def _at(folder: Path, kind: str, config: ExperimentConfig) -> RunDirectory:
@@ -163,12 +166,19 @@ def _at(folder: Path, kind: str, config: ExperimentConfig) -> RunDirectory:
 
 def _grow(trunk: RunDirectory, config: ExperimentConfig) -> None:
     """Begins a trunk where the last one ended, if there is one; deletes those before."""
-    trunks = {int(p.name.partition("-")[2]): p for p in trunk.path.parent.glob("trunk-*[0-9]")}
+    found = _called(r"trunk-\d+", trunk.path.parent)
+    trunks = {int(path.name.partition("-")[2]): path for path in found}
     shorter = [steps for steps in trunks if steps < config.train.num_steps]
     if shorter:
         fork(RunDirectory(trunks[max(shorter)]), trunk, config)
     for steps in shorter:
-        shutil.rmtree(trunks[steps])
+        remove(trunks[steps])
+
+
+def _called(pattern: str, folder: Path) -> list[Path]:
+    """What lies in a folder that need not exist, by a pattern of names."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return [path for path in found if re.fullmatch(pattern, path.name)]
 
 
 def fork(source: RunDirectory, target: RunDirectory, config: ExperimentConfig) -> None:
@@ -177,17 +187,29 @@ def fork(source: RunDirectory, target: RunDirectory, config: ExperimentConfig) -
     `config` must have trained alike so far: then going on with it ends as a run of it from scratch.
     A target that exists is left alone.
     """
-    if target.path.exists():
+    if (target.path / "config.json").exists():
         return
-    part = RunDirectory(target.path.with_name(target.path.name + ".part"))
-    shutil.rmtree(part.path, ignore_errors=True)
-    step = source.find_step()
-    part.write_config(config, (), source.tokenizer_sha256)
-    copy_checkpoint(source, step, part)
-    for name in (source.tokenizer_path.name, source.metrics_path.name):
-        if (source.path / name).exists():
-            shutil.copyfile(source.path / name, part.path / name)
-    part.path.rename(target.path)
+    with _beside(target.path) as folder:
+        part = RunDirectory(folder)
+        step = source.find_step()
+        part.write_config(config, (), source.tokenizer_sha256)
+        copy_checkpoint(source, step, part)
+        for name in (source.tokenizer_path.name, source.metrics_path.name):
+            if (source.path / name).exists():
+                copy(source.path / name, part.path / name)
+        move(part.path, target.path, last="config.json")
+
+
+@contextlib.contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """A folder, not made yet, from which `settings.places.move` makes `target`."""
+    if in_bucket(target):
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder) / target.name
+        return
+    part = target.with_name(target.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    yield part
 
 
 def expected_seconds(run: Run, level: int) -> float:

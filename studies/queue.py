@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from data.locks import only_one
 from evals.estimate.effective_context import ESTIMATOR
 from settings.messages import nearest
+from settings.places import in_bucket
 from studies import folder, load_cards, rows
 from studies.card import Card
 from studies.piece import Piece, Run, runs_of
@@ -25,8 +26,8 @@ class Job(NamedTuple):
       study: its name.
       cards: names, in the order in which they are done.
       seeds: of each member; all cards are done with the first one before the next.
-      workdir: where runs lie while they are trained.
-      rows: where finished rows lie.
+      workdir: where runs lie while they are trained, on a disk or in a bucket.
+      rows: where finished rows lie, on a disk or in a bucket.
     """
 
     study: str
@@ -34,6 +35,13 @@ class Job(NamedTuple):
     seeds: tuple[int, ...]
     workdir: Path
     rows: Path
+
+    @property
+    def here(self) -> Path:
+        """Where locks and logs lie, on a disk: of a bucket, what this machine's workers share."""
+        if not in_bucket(self.workdir):
+            return self.workdir
+        return Path("runs", *self.workdir.parts[1:])
 
 
 def numbers(text: str) -> list[int]:
@@ -114,7 +122,7 @@ class Queue:
             self._check_rows(cards[name])
 
     def _check_rows(self, card: Card) -> None:
-        found = [rows.read(path) for path in sorted((self.job.rows / card.name).glob("*.json.gz"))]
+        found = rows.read_all(self.job.rows / card.name)
         configs = {
             (run.member, run.seed, run.tokens(level)): config
             for run in runs_of(card, sorted({row.seed for row in found}))
@@ -185,7 +193,7 @@ class Queue:
 
     @contextlib.contextmanager
     def _lock(self, run: Run) -> Iterator[bool]:
-        path = self.job.workdir / "locks" / f"{run.path}.lock"
+        path = self.job.here / "locks" / f"{run.path}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         with only_one(path) as held:
             yield held is not None

@@ -23,6 +23,7 @@ from evals.estimate.bins import fine_bin_number
 from evals.rows import Rows
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.run import flatten, is_operational
+from settings.places import UnreachableError
 from studies.card import Card
 
 # Of the files. A study whose rows have another one is measured anew.
@@ -204,6 +205,8 @@ def read(path: Path) -> Row:
         record["config"] = from_dict(record["config"])
         record["answers"] = tuple(_answers(**each) for each in record["answers"])
         return Row(**record)
+    except UnreachableError:
+        raise
     except (OSError, EOFError, zlib.error, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({error}); {advice}") from error
     except json.JSONDecodeError as error:
@@ -216,8 +219,8 @@ def _answers(*, value: Any, counts: dict[str, Any] | None, **names: Any) -> Answ
 
 
 def read_all(folder: Path) -> list[Row]:
-    """All rows of a study, by name; raises ValueError as `read` does, at the first bad file."""
-    return [read(path) for path in sorted(folder.glob("*/*.json.gz"))]
+    """All rows in a folder, by name; raises ValueError as `read` does, at the first bad file."""
+    return [read(path) for path in sorted(folder.rglob("*.json.gz"))]
 
 
 def check(row: Row, card: Card, config: ExperimentConfig, estimator: int) -> None:

@@ -20,7 +20,9 @@ from pathlib import Path
 
 import jax
 
+from data.files import check_writable
 from experiment.compiled import keep_programs
+from settings.places import in_bucket, place
 from studies import forecasts, rows
 from studies.piece import Piece, Run, clean, work
 from studies.queue import Job, Queue
@@ -66,6 +68,8 @@ def say(**event: object) -> None:
 
 def check_room(path: Path) -> None:
     """Raises ValueError if the disk has no room for checkpoints."""
+    if in_bucket(path):
+        return
     free = shutil.disk_usage(path).free
     if free < LEAST_BYTES:
         raise ValueError(
@@ -90,7 +94,7 @@ def main() -> int:
     yield_to_others()
     signals = Signals()
     record = json.loads(sys.argv[1])
-    job = Job(**record | {name: Path(record[name]) for name in ("workdir", "rows")})
+    job = Job(**record | {name: place(record[name]) for name in ("workdir", "rows")})
     keep_programs()
     try:
         work_off(Queue(job), signals)
@@ -114,6 +118,7 @@ def work_here(job: Job, runs: Sequence[Run]) -> bool:
     """
     queue = Queue(job, runs)
     forecasts.check(job, queue)
+    check_writable(job.rows, "use another --rows")
     signals = Signals(driven=False)
     keep_programs()
     job.workdir.mkdir(parents=True, exist_ok=True)

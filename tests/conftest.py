@@ -54,6 +54,17 @@ def unoptimized():
     jax.config.update("jax_disable_most_optimizations", before)
 
 
+@pytest.fixture
+def tree(tmp_path) -> Path:
+    """The repository with `runs` of its own: what documents tell to type is typed there."""
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    for path in ROOT.iterdir():
+        if path.name != "runs" and not path.name.startswith(".venv"):
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def run_script(environment):
     """Runs `python SCRIPT ...` from the repository root and returns the finished process."""

@@ -5,7 +5,8 @@
     python -m tpu.jobset capability --mode study --workdir /runs/c --topology v5e:2x2 --image IMAGE
 
 The manifests go to standard output; tpu/apply.sh hands them to kubectl. --workdir lies under /runs,
-where the claim is mounted: a volume that all pods see (Filestore, or a bucket through GCS FUSE).
+where the claim is mounted: a volume that all pods see (Filestore, or a bucket through GCS FUSE). Or
+it is gs://BUCKET/DIR: then nothing is mounted, and the image has the extra `gcs`.
 """
 
 import argparse
@@ -21,13 +22,14 @@ import studies
 from configs import argument_parser, find_config
 from experiment import overrides
 from experiment.overrides import make_members
+from settings.places import check_place, in_bucket
 from tpu import topology as topology_lib
 from tpu.topology import Topology
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
-# Exit statuses after which another start may help: another process or a device was lost
-# (experiment.distributed.ANOTHER_START), or a signal ended it. Not 1, an error of the program or a
+# Exit statuses after which another start may help: another process, a device or a bucket was lost
+# (settings.commands.ANOTHER_START), or a signal ended it. Not 1, an error of the program or a
 # run that diverged, and not 2, what a person has to mend.
 RESTART_ON = [42, *range(127, 256)]
 
@@ -55,7 +57,7 @@ def manifest(
       job: what runs.
       topology: the slice.
       image: container image with the repository in /ropewalk and its packages installed.
-      claim: the persistentVolumeClaim that becomes /runs.
+      claim: the persistentVolumeClaim that becomes /runs; empty: none does.
       spot: on spot nodes.
       restarts: of the whole JobSet before it counts as failed.
     """
@@ -72,8 +74,12 @@ def manifest(
         "node_selector": selector,
         "image": image,
         "chips_per_host": topology.chips_per_host,
-        "claim": claim,
+        "mounts": [],
+        "volumes": [],
     }
+    if claim:
+        values["mounts"] = [{"name": "runs", "mountPath": "/runs"}]
+        values["volumes"] = [{"name": "runs", "persistentVolumeClaim": {"claimName": claim}}]
     # JSON is YAML: whatever a name holds, it stays one value.
     text = TEMPLATE.read_text(encoding="utf-8")
     return string.Template(text).substitute({key: json.dumps(x) for key, x in values.items()})
@@ -137,6 +143,12 @@ def study_jobs(mode: str, study: str, workdir: str, only: str, seeds: str) -> li
 def _jobs(arguments: argparse.Namespace) -> list[Job]:
     """What the command line asks for."""
     mode, config, workdir = arguments.mode, arguments.config, arguments.workdir
+    check_place(workdir)
+    if not in_bucket(workdir) and Path("/runs") not in Path(workdir).parents:
+        raise ValueError(
+            f"--workdir {workdir} would lie on the pods' own disks and end with them; use "
+            "/runs/DIR or gs://BUCKET/DIR"
+        )
     if mode == "study" or (mode == "report" and config in studies.names()):
         return study_jobs(mode, config, workdir, arguments.only, arguments.seeds)
     return make_jobs(mode, config, workdir, arguments.overrides)
@@ -185,6 +197,8 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     cluster = {name: getattr(arguments, name) for name in ("image", "claim", "spot", "restarts")}
+    if in_bucket(arguments.workdir):
+        cluster["claim"] = ""
     for job in jobs:
         print("---", manifest(job, topology, **cluster), sep="\n", end="")
     return 0

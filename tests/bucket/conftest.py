@@ -31,9 +31,14 @@ def bucket() -> Iterator[FakeBucket]:
 
 
 class Commands:
-    """Runs commands of the repository that see a bucket where Google's would be."""
+    """Runs commands of the repository that see a bucket where Google's would be.
+
+    Attributes:
+      folder: where they are typed.
+    """
 
     def __init__(self, bucket: FakeBucket, cache: str):
+        self.folder = ROOT
         self._environment = {
             **os.environ,
             **bucket.environment,
@@ -45,7 +50,7 @@ class Commands:
         """A command, not waited for."""
         return subprocess.Popen(
             [sys.executable, *map(str, arguments)],
-            cwd=ROOT,
+            cwd=self.folder,
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,7 +1,9 @@
 """A run in a bucket is the run on a disk: the same rows, the same bits, whatever happens to it."""
 
+import dataclasses
 import json
 import random
+import shlex
 import signal
 import socket
 import time
@@ -9,7 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from settings.commands import ANOTHER_START
+from studies import rows as studies_rows
 from tests.data.helpers import plain_text, write_jsonl
+from tests.studies.test_run import CARD
+from tests.tpu.test_docs import BUCKET
 
 pytestmark = pytest.mark.slow
 
@@ -91,6 +97,7 @@ def assert_same(bucket, on_disk: Path, name: str = "run") -> None:
     assert metrics_of(run) == metrics_of(on_disk)
 
 
+@pytest.mark.long
 def test_train_stop_resume_evaluate_report(bucket, run_it, text, on_disk):
     said = run_it.stopped(*train(text), after="step 4/")
     assert "To go on, run the same command again" in said
@@ -171,6 +178,29 @@ def test_a_bucket_that_may_not_be_written_to_is_refused_before_compute(bucket, r
 
 
 @pytest.mark.long
+def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(
+    bucket, run_it, text, on_disk, tmp_path
+):
+    """In one line, with a status on which a JobSet makes another start."""
+    # Rows from a disk: whoever reads them in a bucket tries for a quarter of an hour.
+    command = (*train(text), f"data.prepared_root={tmp_path}")
+    process, said = run_it.start(*command), ""
+    assert process.stdout is not None
+    while "step 4/" not in said:
+        said += (line := process.stdout.readline())
+        assert line, said
+    bucket.fail(one_in=1)
+    said += process.communicate(timeout=300)[0]
+    assert process.returncode == ANOTHER_START, said
+    last = said.splitlines()[-1]
+    assert last.startswith("train.py: error: gs://bucket/run") and "Traceback" not in said
+    assert "the bucket did not do it" in last
+    bucket.fail(one_in=0)
+    run_it(*command)
+    assert_same(bucket, on_disk)
+
+
+@pytest.mark.long
 def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, text, on_disk):
     process, said = run_it.start(*train(text)), ""
     assert process.stdout is not None
@@ -186,6 +216,77 @@ def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, text, on_disk):
     assert after - before <= {name for name in after if "/3/" in name}
     run_it(*train(text))
     assert_same(bucket, on_disk)
+
+
+SMALL = (
+    *("train.num_steps=3", "train.warmup_steps=1", "data.path=gs://BUCKET/text.jsonl"),
+    *("model.vocab_size=512", "data.vocab_size=500", "model.embed_dim=32", "model.num_layers=1"),
+    *("model.num_heads=2", "model.num_kv_heads=2", "model.head_dim=16", "model.mlp_dim=64"),
+    *("data.context_length=64", "data.batch_size=4", "data.num_workers=0"),
+    *("data.retrieval_tasks=[kv]", "evals.tasks=[kv]", "evals.documents=8"),
+)
+
+
+@pytest.mark.long
+def test_what_the_documentation_does(bucket, run_it, text, tree):
+    """As it stands, and smaller."""
+    run_it.folder = tree
+    for command in BUCKET:
+        python, script, *words = shlex.split(command)
+        assert python == "python"
+        words += SMALL if script in ("train.py", "sweep.py") else ()
+        run_it(script, *(word.replace("BUCKET", "bucket") for word in words))
+    bases = [f"bases/base={base}" for base in ("1e2", "1e4", "1e6")]
+    finished = {f"runs/{run}/checkpoints/3/commit_success.txt" for run in ("base_30m", *bases)}
+    assert finished | {"runs/longer/checkpoints/3/commit_success.txt"} < bucket.objects.keys()
+    assert "runs/bases/report.html" in bucket.objects
+    assert [path.name for path in (tree / "runs").iterdir()] == ["data"]
+    assert not (tree / "gs:").exists()
+
+
+@pytest.fixture
+def study(tmp_path, shared_folder) -> Path:
+    """A folder with a card of one run, trained in five doublings."""
+    folder = tmp_path / "study"
+    folder.mkdir()
+    card = CARD.format(data=shared_folder / "data", steps=80).replace(
+        "num_steps=80", "warmup_steps=1, schedule='wsd'"
+    )
+    (folder / "cards.py").write_text(card.replace("members=(", "tokens=20 * 8 * 64, members=("))
+    return folder
+
+
+@pytest.mark.long
+def test_a_part_of_a_study(bucket, run_it, study):
+    """Its runs, which begin where others ended, and its rows: those of a disk."""
+    command = ("-m", "studies", "run", study, "--part", "0", "--apart", "--workdir")
+    run_it("-m", "studies", "forecast", study)
+    run_it(*command, study / "work")
+    there = (*command, "gs://bucket/work", "--rows", "gs://bucket/rows")
+    for _ in range(3):
+        before = bucket.counts.total()
+        process = run_it.start(*there)
+        while bucket.counts.total() < before + 400 and process.poll() is None:
+            time.sleep(0.002)
+        process.kill()
+        process.communicate()
+    run_it(*there)
+    here = sorted((study / "rows").rglob("*.json.gz"))
+    names = [f"rows/{path.relative_to(study / 'rows').as_posix()}" for path in here]
+    assert len(names) == 5 and bucket.names("rows/") == names
+    for path, name in zip(here, names, strict=True):
+        copied = study / "copied" / name
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        copied.write_bytes(bucket.objects[name].content)
+        one, other = map(studies_rows.read, (path, copied))
+        other = dataclasses.replace(other, core_seconds=one.core_seconds)
+        assert studies_rows.write(study / "again", other).read_bytes() == path.read_bytes()
+    # What a finished row no longer needs is gone.
+    assert not [name for name in bucket.names("work/") if "checkpoints" in name]
+    given = ("--workdir", "gs://bucket/work", "--rows", "gs://bucket/rows")
+    assert "1 of 1 runs done" in run_it("-m", "studies", "status", study, *given)
+    run_it("-m", "studies", "report", study, *given)
+    assert "work/report/report.html" in bucket.objects
 
 
 @pytest.mark.long

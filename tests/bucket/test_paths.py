@@ -130,3 +130,8 @@ def test_what_cannot_be_reached_is_not_damaged(root, bucket):
         read_items(RunDirectory(root), 3)
     with pytest.raises(UnreachableError, match=r"config\.json: the bucket did not do it"):
         (root / "config.json").read_bytes()
+    # Nor is it not there: a run would begin anew.
+    with pytest.raises(UnreachableError):
+        (root / "checkpoints").is_dir()
+    with pytest.raises(UnreachableError):
+        (root / "checkpoints").exists()

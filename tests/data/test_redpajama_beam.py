@@ -1,7 +1,9 @@
 """The Beam preparation makes what the single-process one makes. Needs the `beam` extra."""
 
 import os
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from data.prepare import prepare
 from data.redpajama.source import RedPajama
 from tests.data.helpers import plain_text, write_jsonl
 from tests.test_house import ROOT
+from tests.tpu.test_docs import BEAM, PREPARE
 
 # Beam's environment is one of its own: its protobuf is older than sentencepiece's.
 PYTHON = Path(os.environ.get("BEAM_PYTHON", ROOT / ".venv-beam/bin/python"))
@@ -85,6 +88,27 @@ def test_same_documents_in_the_same_order_and_the_same_stores(tmp_path, workers,
     store_by_beam = prepare(DataConfig(**config, prepared_root=str(tmp_path / "beam")))
     assert files_of(store_by_beam) == files_of(store_by_one)
     assert len(files_of(store_by_one)) == 7
+
+
+@pytest.mark.long
+def test_what_the_documentation_does(tree, tmp_path):
+    """As it stands; the environment is the one that make has installed so."""
+    write_full(tree / "FILES", count=600)
+    (tree / ".venv-beam").symlink_to(PYTHON.parents[1])
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for command in (*BEAM[2:], *PREPARE):
+        done = subprocess.run(
+            shlex.split(command),
+            cwd=tree,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=1000,
+        )
+        assert done.returncode == 0, done.stderr
+    by_one = records(read(tree / "FILES", tmp_path / "one"))
+    assert [len(split) for split in by_one] == [7 * 600, 2]
+    assert records(read(tree / "FILES", tree / "runs/data")) == by_one
 
 
 def test_broken_documents_stop_it_or_are_counted(tmp_path):

@@ -171,6 +171,16 @@ ROWS = [
         "--mode study is one process a job, and v5p:4x4x4 has 16 hosts; use v5p:2x2x1",
     ),
     Row(
+        "-m tpu.jobset tiny --workdir runs/a --topology v5e:2x2 --image i seed=0,1",
+        "--workdir runs/a would lie on the pods' own disks and end with them; use /runs/DIR or "
+        "gs://BUCKET/DIR",
+    ),
+    Row(
+        "-m tpu.jobset tiny --workdir s3://b/a --topology v5e:2x2 --image i seed=0,1",
+        "s3://b/a cannot be read or written: of addresses, gs:// alone can; use that, a folder of "
+        "this machine, or one where the bucket is mounted",
+    ),
+    Row(
         lambda: hosts.check_alike("new", TINY),
         "process 1 has code other than process 0; put the same commit on every host",
         given=second_of_two,

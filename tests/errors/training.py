@@ -65,19 +65,27 @@ def _hold_what_another_trains_by_now() -> None:
 
 
 class _Files:
-    """Of a bucket in which nothing lies, and that may be written to or not."""
+    """Of a bucket in which nothing lies, and that may be read and written to or not."""
 
-    def __init__(self, refuses: bool):
-        self._refuses = refuses
+    def __init__(self, refuses: bool, says: bool = True):
+        self._refuses, self._says = refuses, says
 
     def cat_file(self, path: str) -> bytes:
         self.pipe_file()
         return b"process 7 on elsewhere\n"
 
     def exists(self, path: str) -> bool:
+        if not self._says:
+            self.pipe_file()
         return False
 
-    isdir = exists
+    def info(self, path: str) -> dict:
+        self.exists(path)
+        raise FileNotFoundError(path)
+
+    def find(self, path: str) -> list[str]:
+        self.exists(path)
+        return []
 
     def pipe_file(self, *_, **__) -> None:
         if self._refuses:
@@ -86,9 +94,9 @@ class _Files:
     rm = pipe_file
 
 
-def _a_bucket(patch: pytest.MonkeyPatch, *, refuses: bool) -> None:
+def _a_bucket(patch: pytest.MonkeyPatch, *, refuses: bool, says: bool = True) -> None:
     patch.setattr(places, "_has_gcsfs", lambda: True)
-    patch.setattr(backend.fsspec_backend, "fs", lambda _: _Files(refuses))
+    patch.setattr(backend.fsspec_backend, "fs", lambda _: _Files(refuses, says))
 
 
 def _a_bucket_that_takes_all(patch: pytest.MonkeyPatch) -> None:
@@ -97,6 +105,10 @@ def _a_bucket_that_takes_all(patch: pytest.MonkeyPatch) -> None:
 
 def _a_bucket_that_takes_nothing(patch: pytest.MonkeyPatch) -> None:
     _a_bucket(patch, refuses=True)
+
+
+def _a_bucket_that_says_nothing(patch: pytest.MonkeyPatch) -> None:
+    _a_bucket(patch, refuses=True, says=False)
 
 
 ROWS = [
@@ -184,6 +196,8 @@ ROWS = [
             "sweep.py tiny --workdir gs://bucket/r model.rotary.base=10,100": "gs://bucket/r",
             "evaluate.py gs://bucket/run": "gs://bucket/run",
             "report.py gs://bucket/run": "gs://bucket/run",
+            "-m studies run capability --workdir gs://bucket/s": "gs://bucket/s",
+            "-m studies report capability --rows gs://bucket/s": "gs://bucket/s",
             "-m probes gs://bucket/run": "gs://bucket/run",
             "generate.py gs://bucket/run --prompt a": "gs://bucket/run",
             "-m data.prepare --out gs://bucket/data": "gs://bucket/data",
@@ -203,7 +217,6 @@ ROWS = [
             "folder of this machine, or one where the bucket is mounted",
         )
         for command, address in {
-            "-m studies run capability --workdir gs://bucket/s": "gs://bucket/s",
             "-m theory curve --base 10 --out gs://bucket/x.png": "gs://bucket/x.png",
             "-m experiment.keep run --out gs://bucket/kept": "gs://bucket/kept",
             "-m interop import gs://bucket/model new": "gs://bucket/model",
@@ -229,6 +242,23 @@ ROWS = [
         "train.py tiny --workdir gs://bucket/run",
         "gs://bucket/run cannot be written to (Forbidden: nobody may); use another --workdir",
         given=_a_bucket_that_takes_nothing,
+    ),
+    # What is not there and what was not answered are two things.
+    *(
+        Row(
+            command,
+            f"{address}: the bucket did not do it (Forbidden: nobody may)",
+            given=_a_bucket_that_says_nothing,
+        )
+        for command, address in {
+            "train.py tiny --workdir gs://bucket/run": "gs://bucket/run/config.json",
+            "sweep.py tiny --workdir gs://bucket/r seed=0,1": "gs://bucket/r/sweep.json",
+            "evaluate.py gs://bucket/run": "gs://bucket/run/config.json",
+            "report.py gs://bucket/run": "gs://bucket/run/config.json",
+            "generate.py gs://bucket/run --prompt a": "gs://bucket/run/sweep.json",
+            "-m studies status capability --rows gs://bucket/s": "gs://bucket/s/{}",
+            f"{_TRAIN} data.tokenizer=gs://bucket/x": "gs://bucket/x",
+        }.items()
     ),
     Row(
         lambda: read_items(RunDirectory("gs://bucket/run"), 3),

@@ -21,7 +21,7 @@ from studies.piece import work as work_on
 from studies.queue import every_run, make_job
 from tests.slurm.cluster import Cluster, missing, wait_for
 from tests.studies.test_run import CARD
-from tests.tpu.test_docs import ROOT, SLURM
+from tests.tpu.test_docs import SLURM
 
 pytestmark = [
     pytest.mark.slurm,
@@ -291,13 +291,8 @@ def test_a_study_over_many_jobs(cluster, study, tmp_path):
         assert ours.read_bytes() == studies_rows.write(tmp_path / "theirs", alone[0]).read_bytes()
 
 
-def test_what_the_documentation_submits(cluster, tmp_path):
-    """As it stands, in a tree with runs of its own; each program but the checks is played."""
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    for path in ROOT.iterdir():
-        if path.name not in ("runs", ".venv"):
-            (tree / path.name).symlink_to(path)
+def test_what_the_documentation_submits(cluster, tree, tmp_path):
+    """As it stands; each program but the checks is played."""
     stub, started = tmp_path / "python", tmp_path / "started"
     stub.write_text(
         "#!/usr/bin/env bash\n"

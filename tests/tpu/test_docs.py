@@ -2,11 +2,13 @@
 
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from studies import __main__ as studies
 from tests.tpu.test_scripts import run
 from tpu import plan
 
@@ -28,29 +30,43 @@ def of(*starts: str) -> list[str]:
 
 
 TPU, SLURM = of("tpu/"), of("slurm/")
-PLANS = of("python -m tpu.plan", "python -m tpu.aot")
+PLANS = [command for command in commands() if " -m tpu." in command]
 PLANS += [f"python -m tpu.aot {x}" for x in re.findall(r"`((?:\w+) --topology [^`]+)`", TEXT)]
-# Others' tests run these: several processes, and data.
-ELSEWHERE = {
-    "python train.py tiny": "tests/training/test_processes.py",
-    "python train.py base_30m --workdir gs://": "tests/bucket",
-    "python sweep.py base_30m --workdir gs://": "tests/bucket",
-    "python evaluate.py gs://": "tests/bucket",
-    "python report.py gs://": "tests/bucket",
-    "PYTHONPATH=.venv-libtpu": "tests/tpu/test_aot.py",
-    "python3 -m venv .venv-beam": "tests/data",
-    ".venv-beam/bin/pip": "tests/data",
-    ".venv-beam/bin/python": "tests/data",
-    "python -m data.prepare": "tests/data",
-}
+# These are run where their kind is tested, as they stand.
+PROCESSES = of("python train.py tiny")  # tests/training/test_processes.py
+BUCKET = [command for command in commands() if "gs://" in command]  # tests/bucket/test_bucket.py
+BEAM = of("python3 -m venv", ".venv-beam/")  # tests/data/test_redpajama_beam.py, with the next
+PREPARE = of("python -m data.prepare")
+# In sentences: a study's parts, and a report of rows that lie elsewhere.
+STUDIES = re.findall(r"`python -m (studies \w+ STUDY[^`]*)`", TEXT.replace("\n", " "))
 
 
 def test_every_command_is_run_by_some_test():
-    known = (*TPU, *SLURM, *PLANS)
-    rest = [c for c in commands() if c not in known and not c.startswith(tuple(ELSEWHERE))]
-    assert rest == []
-    assert len(TPU) >= 8 and len(SLURM) >= 3 and len(PLANS) >= 2
-    assert all((ROOT / where).exists() for where in ELSEWHERE.values())
+    known = (TPU, SLURM, PLANS, PROCESSES, BUCKET, BEAM, PREPARE)
+    assert [command for command in commands() if not any(command in each for each in known)] == []
+    assert all(len(each) > 1 for each in (*known, STUDIES))
+
+
+def test_make_installs_beam_as_written():
+    """Which takes a minute: once, for `make test-bucket`."""
+    given = ("make", "-n", "-B", "VENV=.venv", "PYTHON=python3", ".venv-beam/.installed")
+    done = subprocess.run(given, cwd=ROOT, capture_output=True, text=True, check=True)
+    quiet = ("-qq", "--disable-pip-version-check")
+    made = [
+        " ".join(word for word in shlex.split(line) if word not in quiet)
+        for line in done.stdout.splitlines()
+    ]
+    assert len(BEAM) == 3 and set(BEAM[:2]) < set(made)
+
+
+@pytest.mark.parametrize("command", STUDIES)
+def test_parts_and_reports_of_a_study(command, monkeypatch, capsys, tmp_path):
+    _, *words = shlex.split(command.replace("STUDY", "capability").replace("DIR", str(tmp_path)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["studies", *words])
+    assert studies.main() == 0
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) > 10 if words[0] == "parts" else Path(said[-1]).exists()
 
 
 @pytest.mark.parametrize("command", TPU + SLURM)
@@ -67,7 +83,7 @@ def test_scripts(command):
 @pytest.mark.parametrize("command", PLANS)
 def test_plans(command, monkeypatch, capsys):
     """tpu.aot takes what tpu.plan takes, and compiles it: minutes each, by hand."""
-    _, _, _, *words = shlex.split(command)
+    words = shlex.split(command.partition(" -m tpu.")[2])[1:]
     monkeypatch.setattr(sys, "argv", ["tpu.plan", *words])
     assert plan.main() in (0, None)
     assert capsys.readouterr().out

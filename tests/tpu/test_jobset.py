@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 
-from experiment import distributed
+from settings.commands import ANOTHER_START
 from studies import load_cards
 from tests.tpu import crd
 from tpu import jobset
@@ -63,8 +63,14 @@ def test_only_another_start_that_may_help_is_made():
     assert rule["onExitCodes"]["operator"] == "NotIn"
     restarting = rule["onExitCodes"]["values"]
     assert restarting == [42, *range(127, 256)]
-    assert distributed.ANOTHER_START in restarting and 128 + 15 in restarting and 130 in restarting
+    assert ANOTHER_START in restarting and 128 + 15 in restarting and 130 in restarting
     assert spec["template"]["spec"]["restartPolicy"] == "Never"  # which Kubernetes asks for here
+
+
+def test_a_run_in_a_bucket_mounts_nothing():
+    spec = read(claim="")["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert spec["volumes"] == spec["containers"][0]["volumeMounts"] == []
+    assert "'claimName': 'runs'" in str(read())
 
 
 def test_spot_and_a_single_chip():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -14,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiment.distributed import ANOTHER_START
 from experiment.run import RunDirectory, find_runs
+from settings.commands import ANOTHER_START
+from tests.tpu.test_docs import PROCESSES
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each starts several processes
@@ -133,6 +135,29 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
     np.testing.assert_allclose(losses(run), losses(whole), rtol=1e-5)
     assert len(losses(run)) == 20
     assert data_state(run, 20) == data_state(whole, 20)
+
+
+def test_what_the_documentation_starts(whole, environment, shared_folder, tree):
+    """As it stands, but for the host's name."""
+    (tree / "runs").mkdir()
+    (tree / "runs/data").symlink_to(shared_folder / "data")
+    address = f"localhost:{free_port()}"
+    path = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    both = [
+        subprocess.Popen(
+            shlex.split(command.replace("HOST:1234", address)),
+            cwd=tree,
+            env={**environment, "PATH": path},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for command in PROCESSES
+    ]
+    said = [process.communicate(timeout=200)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert "finished. Next" in said[0] and "finished" not in said[1]
+    np.testing.assert_allclose(losses(tree / "runs/two"), losses(whole), rtol=1e-5)
+    assert data_state(tree / "runs/two", 20) == data_state(whole, 20)
 
 
 def test_two_start_from_another_run_in_parts(whole, arguments, environment, run_script, tmp_path):
