@@ -271,10 +271,14 @@ def test_one_thing_after_another_is_called_what_it_is():
     numbers = {"flops": 2.0, "model_flops": 1.0, "memory_traffic": 1.0, "host_traffic": 1.0}
     given = dict.fromkeys(aot.Report._fields) | numbers | {"seconds": seconds, "collectives": []}
     report = aot.Report(**given)  # pyright: ignore[reportArgumentType]
-    *_, times, rest = aot._times(find("v5p:4x4x4").chip, report)
+    *_, times, rest, expected = aot._times(find("v5p:4x4x4").chip, report)
     assert "2.000 s" in times and "if these overlap perfectly" in times
     assert "4.000 s" in times and times.endswith("one after another")
     assert rest == "stragglers, input and matrix units that are not full come on top of either"
+    of_compute, of_rest = aot.EXPECTED
+    assert expected.startswith(
+        f"expected, as published runs went: {2 * (of_compute + of_rest):.3f} s"
+    )
 
 
 def test_a_cpu_in_the_chips_place(monkeypatch, capsys):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tpu import tables
+from tpu import aot, tables
 
 PUBLISHED = tables.ROWS["published"]
 FOUND = tables.kept()
@@ -39,3 +39,13 @@ def test_what_was_run_is_said_to_fit_and_to_be_possible(row):
     best, worst = tables.bounds(row["command"], one)
     assert one.peak is not None and one.peak <= tables.chip_of(row["command"]).memory
     assert worst < best and tables.published_mfu(row) < best
+
+
+def test_what_is_expected_was_fitted_to_some():
+    assert tables.fit(FOUND) == pytest.approx(aot.EXPECTED, abs=0.005)
+
+
+@pytest.mark.parametrize("row", COMPILED, ids=[row["label"] for row in COMPILED])
+def test_what_is_expected_of_the_others_is_near(row):
+    expected = tables.expected_mfu(row["command"], FOUND[row["command"]])
+    assert expected == pytest.approx(tables.published_mfu(row), rel=0.1)
