@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 
 from model import kernels
 from model.config import ModelConfig
@@ -57,6 +58,8 @@ def attend(
     config: ModelConfig, q_BTNH, k_BSKH, v_BSKU, table: PositionTable, segment_ids_BT
 ) -> jax.Array:
     """What each query finds, `[B, T, N, U]`; queries come rotated and scaled."""
+    q_BTNH, k_BSKH = checkpoint_name(q_BTNH, "query"), checkpoint_name(k_BSKH, "key")
+    v_BSKU = checkpoint_name(v_BSKU, "value")
     with jax.named_scope("attention"):
         if config.blind is not None:
             # No kernel knows of holes: a control is worth neither a mask in each of them nor speed.

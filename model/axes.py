@@ -26,20 +26,33 @@ def over_tokens(x_BT: jax.Array) -> jax.Array:
     return _laid_out(x_BT, TOKENS)
 
 
-def over_vocab(embedding_VD: jax.Array) -> jax.Array:
-    """Gathers the features of an embedding before ids are looked up in it, or logits made of it.
+def whole(weight: jax.Array) -> jax.Array:
+    """A weight that each device has all of, for both passes: or XLA gathers it for each product.
 
-    A look-up by ids that are split over `fsdp`, in features that are split over it too, XLA would
-    do by copying the whole activation to every device.
+    Where `tensor` splits some, and where there is one device, as it is.
     """
-    return _laid_out(embedding_VD, PartitionSpec(RULES["vocab"]))
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.size <= 1 or mesh.shape.get("tensor", 1) > 1:
+        return weight
+    gather = jax.custom_vjp(lambda weight: _laid_out(weight, PartitionSpec()))
+    # Of its gradient a device needs its part only.
+    gather.defvjp(lambda weight: (gather(weight), None), lambda _, g: (g,))
+    return gather(weight)
 
 
 def platform() -> str:
     """What the program being traced is for, as JAX calls it, under the mesh that is set."""
-    device = getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
+    return getattr(_abstract_device(), "platform", jax.default_backend())
+
+
+def device_kind() -> str:
+    """Of what the program being traced is for; empty where the mesh does not say."""
+    return getattr(_abstract_device(), "device_kind", "")
+
+
+def _abstract_device():
     # Also of a chip that is only compiled for; jax 0.7's devices have none.
-    return getattr(device, "platform", jax.default_backend())
+    return getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
 
 
 def on_one_cpu() -> bool:

@@ -69,10 +69,12 @@ class ModelConfig:
       attention: which kernel computes it: "auto" (the device's own where it can) or "xla" (plain
         XLA on every device; slower, for comparison or where the device's own is refused).
       compute_dtype: of matrix products; rotation, softmax, norms and loss are always float32.
-      remat: what the backward pass recomputes: "none", "dots" (keep matrix products only), "full"
-        (keep each block's input only) or "offload" (as "full", with the inputs in host memory).
-      loss_chunk: tokens of a row whose logits exist at once (None: as many as keep the logits of
-        all rows within 256 MiB of float32).
+      remat: what the backward pass recomputes: "none", "dots" (keep matrix products only), "qkv"
+        (keep queries, keys, values, and each block's input and attention output), "full" (keep the
+        inputs only); "offload_qkv" and "offload" as "qkv" and "full", with what is kept in host
+        memory.
+      loss_chunk: tokens of a row whose logits exist at once (None: as many as keep those of all
+        rows of a device within 256 MiB of float32, on a TPU some 1/32 of its memory).
     """
 
     vocab_size: Count
@@ -94,7 +96,7 @@ class ModelConfig:
     align_query_key: bool = False
     attention: Literal["auto", "xla"] = "auto"
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
-    remat: Literal["none", "dots", "full", "offload"] = "none"
+    remat: Literal["none", "dots", "qkv", "full", "offload_qkv", "offload"] = "none"
     loss_chunk: Count | None = None
 
     def __post_init__(self):

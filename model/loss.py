@@ -1,15 +1,21 @@
 """Next-token loss and scores, without ever holding `[B, T, V]` in float32 when V is large."""
 
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from model import axes, vocabulary
 from model.config import ModelConfig
 from model.transformer import Params, logits, output_matrix
 
 # Float32 logits that may exist at once on a device where `loss_chunk` is not given: 256 MiB.
 MAX_LOGITS = 2**26
+# On a TPU, some 1/32 of its memory: with each chunk the output matrix is read from there, and its
+# gradient read and written, so short chunks take longer; with some thousand tokens that is little.
+MAX_LOGITS_OF = {"TPU v4": 2**28, "TPU v5 lite": 2**27, "TPU v5": 2**29, "TPU v6 lite": 2**28}
+MAX_TOKENS = 4096
 
 
 class TokenScores(NamedTuple):
@@ -26,70 +32,77 @@ class TokenScores(NamedTuple):
     rank_BT: jax.Array
 
 
+def tokens_at_once(vocab_size: int, device_kind: str) -> int:
+    """Of a device, of which JAX says `device_kind`: how many may have their logits at once."""
+    if device_kind not in MAX_LOGITS_OF:
+        return MAX_LOGITS // vocab_size
+    return min(MAX_TOKENS, MAX_LOGITS_OF[device_kind] // vocab_size)
+
+
 def _chunk_length(config: ModelConfig, B: int, T: int) -> int:
-    """Tokens of a chunk of T: within the limit on logits that exist at once, near it if possible.
+    """Tokens of a chunk of a device's T: as many as may be at once, or nearly.
 
     A divisor of T where one lies in the upper half of what fits; else the last chunk is filled up.
     """
-    num_devices = max(1, jax.sharding.get_abstract_mesh().size)  # 0 where no mesh is set
-    limit = config.loss_chunk or num_devices * MAX_LOGITS // (B * config.vocab_size)
-    limit = min(T, max(1, limit))
+    # Ids that `tensor` leaves a device.
+    vocab_size = config.vocab_size // jax.sharding.get_abstract_mesh().shape.get("tensor", 1)
+    num_tokens = tokens_at_once(vocab_size, axes.device_kind())
+    limit = min(T, max(1, config.loss_chunk or num_tokens // B))
     divisors = (length for length in range(limit, limit // 2, -1) if T % length == 0)
     return next(divisors, -(-T // -(-T // limit)))
 
 
-def _over_chunks(config: ModelConfig, function, hidden_BTD: jax.Array, targets_BT: jax.Array):
-    """`function(hidden, targets)` on shards of T, recomputed in the backward pass."""
-    B, T = targets_BT.shape
-    # Devices that split a row each take chunks of their own shard.
-    num_shards = jax.sharding.get_abstract_mesh().shape.get("sequence", 1)
-    shard = T // num_shards
-    length = _chunk_length(config, B * num_shards, shard)
-    if length == shard:
-        return function(hidden_BTD, targets_BT)
+def _over_chunks(
+    config: ModelConfig, function, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
+):
+    """`function(output_VD, hidden, targets)` on chunks of T, recomputed in the backward pass."""
 
-    def chunks(x):  # [B, T, ...] to [chunks, B, shards, length, ...]
-        x = x.reshape(B, num_shards, shard, *x.shape[2:])
-        x = jnp.pad(x, [(0, -shard % length if i == 2 else 0) for i in range(x.ndim)])
-        return jnp.moveaxis(x.reshape(B, num_shards, -1, length, *x.shape[3:]), 2, 0)
+    def in_chunks(output_VD, hidden_BTD, targets_BT):
+        B, T = targets_BT.shape
+        # Here, or each chunk would do it anew.
+        output_VD = vocabulary.gathered(output_VD, config.compute_dtype)
+        length = _chunk_length(config, B, T)
+        if length == T:
+            return function(output_VD, hidden_BTD, targets_BT)
 
-    def rows(x):
-        return jnp.moveaxis(x, 0, 2).reshape(B, num_shards, -1)[:, :, :shard].reshape(B, T)
+        def chunks(x):  # [B, T, ...] to [chunks, B, length, ...]
+            x = jnp.pad(x, [(0, -T % length if i == 1 else 0) for i in range(x.ndim)])
+            return jnp.moveaxis(x.reshape(B, -1, length, *x.shape[2:]), 1, 0)
 
-    over_shards = jax.vmap(jax.checkpoint(function), in_axes=1, out_axes=1)
-    out = jax.lax.map(lambda chunk: over_shards(*chunk), (chunks(hidden_BTD), chunks(targets_BT)))
-    return jax.tree.map(rows, out)
+        again = jax.checkpoint(functools.partial(function, output_VD))
+        out = jax.lax.map(lambda chunk: again(*chunk), (chunks(hidden_BTD), chunks(targets_BT)))
+        return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(B, -1)[:, :T], out)
+
+    return vocabulary.on_parts(in_chunks)(output_matrix(config, params), hidden_BTD, targets_BT)
 
 
 def token_nll(
     config: ModelConfig, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ) -> jax.Array:
     """Negative log likelihood of each target, float32 `[B, T]`, in nats."""
-    output_VD = output_matrix(config, params)  # here, or each chunk would gather it anew
 
-    def nll(x_BTD, targets_BT):
+    def nll(output_VD, x_BTD, targets_BT):
         logits_BTV = logits(output_VD, x_BTD)
-        target_BT = jnp.take_along_axis(logits_BTV, targets_BT[..., None], axis=-1)[..., 0]
-        return jax.nn.logsumexp(logits_BTV, axis=-1) - target_BT
+        target_BT = vocabulary.of_targets(logits_BTV, targets_BT)[..., 0]
+        return vocabulary.log_sum_exp(logits_BTV) - target_BT
 
     with jax.named_scope("loss"):
-        return _over_chunks(config, nll, hidden_BTD, targets_BT)
+        return _over_chunks(config, nll, params, hidden_BTD, targets_BT)
 
 
 def token_scores(
     config: ModelConfig, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ) -> TokenScores:
     """Loss, correctness and rank of each target."""
-    output_VD = output_matrix(config, params)
 
-    def scores(x_BTD, targets_BT):
+    def scores(output_VD, x_BTD, targets_BT):
         logits_BTV = logits(output_VD, x_BTD)
-        target_BT1 = jnp.take_along_axis(logits_BTV, targets_BT[..., None], axis=-1)
-        lower_V = jnp.arange(config.vocab_size) < targets_BT[..., None]
+        target_BT1 = vocabulary.of_targets(logits_BTV, targets_BT)
+        lower_V = vocabulary.ids(logits_BTV) < targets_BT[..., None]
         before_BTV = (logits_BTV > target_BT1) | ((logits_BTV == target_BT1) & lower_V)
-        rank_BT = before_BTV.sum(-1, dtype=jnp.int32)
-        nll_BT = jax.nn.logsumexp(logits_BTV, axis=-1) - target_BT1[..., 0]
+        rank_BT = vocabulary.count(before_BTV)
+        nll_BT = vocabulary.log_sum_exp(logits_BTV) - target_BT1[..., 0]
         # A NaN logit compares as false with everything: it must not count as the best.
         return TokenScores(nll_BT, (rank_BT == 0) & jnp.isfinite(nll_BT), rank_BT)
 
-    return _over_chunks(config, scores, hidden_BTD, targets_BT)
+    return _over_chunks(config, scores, params, hidden_BTD, targets_BT)

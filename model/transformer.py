@@ -6,7 +6,7 @@ does not grow with depth and a sweep can `vmap` over members.
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,8 +15,9 @@ import numpy as np
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
+from model import vocabulary
 from model.attention import Attention
-from model.axes import on_one_cpu, over_tokens, over_vocab
+from model.axes import on_one_cpu, over_tokens
 from model.config import ModelConfig
 from model.layers import Mlp, RMSNorm, normal_param
 from model.mla import LatentAttention
@@ -24,15 +25,25 @@ from model.positions import PositionTable, cos_sin
 
 Params = dict[str, Any]
 
-REMAT_POLICIES = {
-    "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
-    "full": jax.checkpoint_policies.nothing_saveable,
-    "offload": jax.checkpoint_policies.save_and_offload_only_these_names(
+# Names by `checkpoint_name`. The MLP's output is not among them: nothing going back reads it.
+_ATTENTION = ["query", "key", "value", "attention_out"]
+
+
+def _offload(*names: str) -> Callable:
+    return jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[],
-        names_which_can_be_offloaded=["block_input"],
+        names_which_can_be_offloaded=names,
         offload_src="device",
         offload_dst="pinned_host",
-    ),
+    )
+
+
+REMAT_POLICIES = {
+    "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
+    "qkv": jax.checkpoint_policies.save_only_these_names(*_ATTENTION),
+    "full": jax.checkpoint_policies.nothing_saveable,
+    "offload_qkv": _offload("block_input", *_ATTENTION),
+    "offload": _offload("block_input"),
 }
 
 
@@ -50,9 +61,10 @@ class Block(nnx.Module):
         self, x_BTD, table: PositionTable, cos_sin, positions_BT, segment_ids_BT
     ) -> jax.Array:
         """One layer; `table` and `cos_sin` are as in `Attention`."""
-        x_BTD = x_BTD + self.attention(
+        found_BTD = self.attention(
             self.attention_norm(x_BTD), table, cos_sin, positions_BT, segment_ids_BT
         )
+        x_BTD = x_BTD + checkpoint_name(found_BTD, "attention_out")
         return x_BTD + self.mlp(self.mlp_norm(x_BTD))
 
 
@@ -100,9 +112,12 @@ class Transformer(nnx.Module):
         look_inside: bool = False,
     ) -> tuple[jax.Array, Inside | None]:
         """Maps token ids to normalized hidden states `[B, T, D]`, and what is inside if asked."""
-        # Cast after the look-up: the gradients of a token's many places add up in float32.
-        embedding_VD = over_vocab(self.embedding[...])
-        x_BTD = over_tokens(embedding_VD[tokens_BT].astype(self.config.compute_dtype))
+        dtype = self.config.compute_dtype
+
+        def look_up(embedding_VD, tokens_BT):
+            return vocabulary.look_up(vocabulary.gathered(embedding_VD, dtype), tokens_BT, dtype)
+
+        x_BTD = over_tokens(vocabulary.on_parts(look_up)(self.embedding[...], tokens_BT))
         layers_cos_sin = _cos_sin_of_layers(table, positions_BT)
         # NNX modules cannot be scanned over, their parameters can: each step puts a block together.
         block_graph, block_params = nnx.split(self.blocks)
@@ -278,8 +293,8 @@ def without_pairs(config: ModelConfig, params: Params, pairs_LNR: np.ndarray) ->
 
 
 def output_matrix(config: ModelConfig, params: Params) -> jax.Array:
-    """The matrix `[V, D]` that makes logits, its features gathered from all devices."""
-    return over_vocab(params["embedding" if config.tie_embeddings else "output"])
+    """The matrix `[V, D]` that makes logits."""
+    return params["embedding" if config.tie_embeddings else "output"]
 
 
 def logits(output_VD: jax.Array, x_BTD: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 # An array's type, the first number in it, its sizes, its layout: bf16[8,16]{1,0:T(8,128)S(1)}.
 _SHAPE = re.compile(r"([a-z]+(\d*)[a-z0-9]*)\[([\d,]*)\](?:\{([^}]*)\})?")
-_KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
+KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
 # Instructions that move nothing.
 _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional"}
 _FREE |= {"call", "partition-id", "replica-id", "after-all", "opt-barrier", "iota"}
@@ -115,7 +115,7 @@ class Program:
             scatters = name.startswith("all-reduce-scatter")
             for instruction in self._computations[name]:
                 kind = instruction.opcode.removesuffix("-start")
-                if kind not in _KINDS:
+                if kind not in KINDS:
                     continue
                 if kind == "all-reduce" and scatters:
                     kind = "reduce-scatter"

@@ -24,7 +24,7 @@ from experiment.config import ExperimentConfig
 from experiment.mesh import mesh_sizes
 from model.axes import RULES, TOKENS
 from model.config import ModelConfig
-from model.loss import MAX_LOGITS
+from model.loss import tokens_at_once
 from model.transformer import describe_size, parameter_axes
 from settings.commands import Parser
 from tpu import topology as topology_lib
@@ -81,7 +81,7 @@ def _name(path) -> str:
 
 
 def activations(
-    config: ExperimentConfig, sizes: dict[str, int], num_members: int
+    config: ExperimentConfig, sizes: dict[str, int], num_members: int, device_kind: str = ""
 ) -> dict[str, int]:
     """Roughly, the bytes of activations on a device while one microbatch is trained on.
 
@@ -92,6 +92,7 @@ def activations(
       config: `model.remat` decides what a layer keeps.
       sizes: devices along each axis of the mesh.
       num_members: of a sweep; those of one device add up.
+      device_kind: of the chip; of many tokens some have their logits at once, by its memory.
 
     Returns:
       Bytes by what they are for.
@@ -103,11 +104,15 @@ def activations(
     projections, others = _layer_features(model)
     products = model.embed_dim + projections // tensor
     everything = 2 * model.embed_dim + (projections + others) // tensor
-    inputs = 0 if model.remat == "offload" else model.embed_dim
+    inputs = 0 if model.remat.startswith("offload") else model.embed_dim
     kept = {"dots": products, "none": products + everything}.get(model.remat, 0)
-    logits = min(MAX_LOGITS, tokens * model.vocab_size // tensor)
-    if model.loss_chunk:
-        logits = min(logits, rows * model.loss_chunk * model.vocab_size // tensor)
+    if model.remat == "qkv":  # queries, keys, values, and attention's output
+        value_dim = model.head_dim if model.mla is None else model.mla.v_head_dim
+        heads = model.num_heads * model.head_dim + model.kv_heads * (model.head_dim + value_dim)
+        kept = model.embed_dim + heads // tensor
+    vocab_size = model.vocab_size // tensor
+    chunk = rows * model.loss_chunk if model.loss_chunk else tokens_at_once(vocab_size, device_kind)
+    logits = min(tokens, chunk) * vocab_size
     # The cosines of heads that rotate alike are kept once.
     rotated = model.rotary_table(2).logit_scale.size * (model.rope_head_dim // 2)
     here = num_members // sizes["sweep"]
@@ -222,7 +227,8 @@ def main() -> int:
         console.print(f"{part:<44} {amount(total):>12} {amount(here):>12} per device")
     state = sum(leaf.device_bytes for leaf in found)
     gradients = sum(leaf.device_bytes for leaf in found if leaf.name.startswith("params."))
-    rough = {"gradients": gradients} | activations(config, sizes, arguments.members)
+    kind = topology.chip.device_kind
+    rough = {"gradients": gradients} | activations(config, sizes, arguments.members, kind)
     for name, num_bytes in rough.items():
         console.print(f"{'about, ' + name:<57} {amount(num_bytes):>12} per device")
     total, memory = state + sum(rough.values()), topology.chip.memory

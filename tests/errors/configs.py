@@ -163,7 +163,7 @@ ROWS = [
     applied(
         "model.remat=some",
         "model.remat=some must be one of its words, got 'some'; did you mean 'none'? (valid: "
-        "dots, full, none, offload)",
+        "dots, full, none, offload, offload_qkv, qkv)",
     ),
     applied("model.num_kv_heads=3", "model: num_heads=2 must be a multiple of num_kv_heads=3"),
     applied("model.num_layers=0", "model: num_layers must be a whole number in [1, 10000], got 0"),

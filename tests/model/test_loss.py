@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from model import axes
 from model import loss as loss_lib
 from model.config import ModelConfig
 from model.loss import token_nll, token_scores
@@ -120,6 +121,21 @@ def test_chunks_change_nothing(chunk, tied):
 def test_chunk_lengths_divide_the_row_or_nearly(B, T, V, chunk, expected):
     config = dataclasses.replace(CONFIG, vocab_size=V, loss_chunk=chunk)
     assert loss_lib._chunk_length(config, B, T) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "B", "V", "expected"),
+    [
+        ("TPU v5", 16, 125_696, 256),  # 4096 tokens, 1.9 GiB of logits; 2^26 would be 32 a row
+        ("TPU v5 lite", 1, 125_696, 1024),  # 2^27 // 125,696 is 1067
+        ("TPU v5", 16, 32_000, 256),  # more would fit, and bring nothing
+        ("NVIDIA H100", 16, 125_696, 32),
+    ],
+)
+def test_a_chips_memory_decides_how_long_chunks_are(monkeypatch, kind, B, V, expected):
+    monkeypatch.setattr(axes, "device_kind", lambda: kind)
+    config = dataclasses.replace(CONFIG, vocab_size=V)
+    assert loss_lib._chunk_length(config, B, 4096) == expected
 
 
 def all_shapes(jaxpr) -> set[tuple[tuple[int, ...], str]]:

@@ -220,7 +220,7 @@ def loss_and_gradients(config, params):
     return jax.jit(jax.value_and_grad(loss))(params)
 
 
-@pytest.mark.parametrize("remat", ["dots", "full", "offload"])
+@pytest.mark.parametrize("remat", ["dots", "qkv", "full", "offload_qkv", "offload"])
 def test_recomputation_changes_no_number(remat):
     params = random_params(EVERY_OPTION)
     expected = loss_and_gradients(EVERY_OPTION, params)
@@ -256,11 +256,16 @@ def test_recomputation_saves_what_its_name_says():
     """L = 7, B = 2, T = 20, D = 16, F = 24, N = 4, K = 2: attention has weights `[.., T*G, S]`."""
     attention = ((7, 2, 2, 40, 20), "MemorySpace.Device")
     block_input, mlp_hidden = (((7, 2, 20, n), "MemorySpace.Device") for n in (16, 24))
-    none, dots, full, offload = map(saved_per_layer, ("none", "dots", "full", "offload"))
+    none, dots, qkv, full = map(saved_per_layer, ("none", "dots", "qkv", "full"))
     assert attention in none and mlp_hidden in none
     assert attention not in dots and mlp_hidden in dots
     assert full == {block_input}
-    assert offload == {((7, 2, 20, 16), "MemorySpace.Host")}
+    # Attention's output is as wide as the input; H = 8.
+    heads = {(7, 2, 20, 4, 8), (7, 2, 20, 2, 8)}
+    assert qkv == {block_input, *((shape, "MemorySpace.Device") for shape in heads)}
+    assert saved_per_layer("offload") == {((7, 2, 20, 16), "MemorySpace.Host")}
+    on_host = {((7, 2, 20, 16), "MemorySpace.Host"), *((s, "MemorySpace.Host") for s in heads)}
+    assert saved_per_layer("offload_qkv") == on_host
 
 
 def test_bfloat16_is_for_products_only():

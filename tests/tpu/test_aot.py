@@ -13,7 +13,7 @@ from jax.sharding import AbstractMesh, PartitionSpec
 
 from configs import find_config
 from experiment import overrides
-from tpu import aot
+from tpu import aot, hlo
 from tpu.topology import find
 from training.members import abstract_state
 
@@ -198,6 +198,25 @@ def test_a_whole_cube_gathers():
     assert received > 0.8 * report.bound["all-gather"]
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+def test_nothing_is_sent_twice():
+    """Of q, k, v, out, gate, up and down a gather a layer and pass; of the vocabulary's one matrix
+    one, and twice its gradient, to each chip its part in bfloat16."""
+    done = run(
+        *("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=4", "data.context_length=128"),
+        *("model.compute_dtype=bfloat16", "model.remat=full", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = [aot.Collective(**one) for one in json.loads(done.stdout)["collectives"]]
+    kinds = {kind: [one for one in found if one.kind == kind] for kind in hlo.KINDS}
+    assert sum(one.count for one in kinds["all-gather"]) == 2 * 2 * 7 + 1
+    matrix = 512 * 32
+    sent = [(one.count, one.num_bytes) for one in kinds["all-to-all"]]
+    assert sent == [(1, 2 * matrix), (1, 2 * matrix)]
+    assert all(one.num_bytes < 2 * matrix for one in kinds["all-reduce"])
+
+
 PRODUCT = """
 import jax, jax.numpy as jnp, re
 from jax.sharding import NamedSharding, PartitionSpec
@@ -244,6 +263,22 @@ def test_the_published_32b_step_is_said_to_fit():
     empty = dict.fromkeys(aot.Report._fields, None)
     report = aot.Report(**empty | {"peak": int(12.7 * 2**30)})  # pyright: ignore
     assert report.fits(find("v5e:16x16"))
+
+
+def test_one_thing_after_another_is_called_what_it_is():
+    """Three of five published runs took longer than compute, memory and network one by one."""
+    seconds = {"compute": 2.0, "memory": 1.0, "network": 0.5, "host": 0.5}
+    numbers = {"flops": 2.0, "model_flops": 1.0, "memory_traffic": 1.0, "host_traffic": 1.0}
+    given = dict.fromkeys(aot.Report._fields) | numbers | {"seconds": seconds, "collectives": []}
+    report = aot.Report(**given)  # pyright: ignore[reportArgumentType]
+    *_, times, rest, expected = aot._times(find("v5p:4x4x4").chip, report)
+    assert "2.000 s" in times and "if these overlap perfectly" in times
+    assert "4.000 s" in times and times.endswith("one after another")
+    assert rest == "stragglers, input and matrix units that are not full come on top of either"
+    of_compute, of_rest = aot.EXPECTED
+    assert expected.startswith(
+        f"expected, as published runs went: {2 * (of_compute + of_rest):.3f} s"
+    )
 
 
 def test_a_cpu_in_the_chips_place(monkeypatch, capsys):

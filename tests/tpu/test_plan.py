@@ -70,7 +70,7 @@ def test_members_of_a_sweep():
     assert found["opt_state.1.count"].device_bytes == 3 * 4
 
 
-@pytest.mark.parametrize("remat", ["full", "dots", "none"])
+@pytest.mark.parametrize("remat", ["full", "qkv", "dots", "none"])
 def test_activations_by_hand(remat):
     """512 tokens on a device; a layer's products: q 32, k 16, v 16, gate and up 64 each.
 
@@ -81,7 +81,7 @@ def test_activations_by_hand(remat):
     estimate = plan.activations(config, sizes, 1)
     dots = 32 + (32 + 16 + 16 + 2 * 64)
     rest = 2 * 32 + (32 + 16 + 16 + 2 * 64) + (48 + 32 + 64)
-    kept = {"full": 0, "dots": dots, "none": dots + rest}
+    kept = {"full": 0, "qkv": 32 + (32 + 16 + 16), "dots": dots, "none": dots + rest}
     assert estimate == {
         f"kept of 2 layers (remat={remat})": 2 * 512 * (32 + kept[remat]) * 4,
         "one layer at work": 2 * 512 * (dots + rest) * 4,

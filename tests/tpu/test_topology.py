@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from experiment.metrics import PEAK_FLOPS
+from model.loss import MAX_LOGITS_OF
 from tpu.topology import CHIPS, Topology, find
 
 
@@ -78,6 +79,14 @@ def test_an_unknown_topology_names_the_nearest(name, nearest):
 def test_every_chip_has_a_peak():
     assert {chip.device_kind for chip in CHIPS.values()} <= set(PEAK_FLOPS)
     assert PEAK_FLOPS[CHIPS["v6e"].device_kind] == 918e12
+
+
+def test_logits_take_a_small_part_of_every_chips_memory():
+    """A 64th to a 32nd of it, in float32; some more of them are made at once going back."""
+    kinds = {chip.device_kind: 4 * MAX_LOGITS_OF[chip.device_kind] for chip in CHIPS.values()}
+    assert kinds.keys() == MAX_LOGITS_OF.keys()
+    for chip in CHIPS.values():
+        assert 1 / 64 < kinds[chip.device_kind] / chip.memory <= 1 / 32
 
 
 def test_link_bandwidth_is_the_sheets():
