@@ -93,14 +93,15 @@ def _say_what_is_awaited() -> None:
 def refuse(parser: Parser, error: UnreachableError) -> None:
     """Ends this process with what is said of a bucket that is gone.
 
-    At once, if a checkpoint is still being saved there: an orderly exit would wait for TensorStore,
-    which goes on trying for a quarter of an hour.
+    At once, if a checkpoint is still being saved there: an orderly exit would wait for orbax, and
+    that for ten minutes for what will not come, or for TensorStore, which goes on trying.
     """
     try:
         parser.refuse(error)
     finally:
-        if any(thread.name == "async_save" for thread in threading.enumerate()):  # orbax's
-            os._exit(error.status)
+        for thread in threading.enumerate():
+            if thread.name == "async_save" or type(thread).__module__.startswith("orbax"):
+                os._exit(error.status)
 
 
 def how_to_go_on(command: str) -> str:

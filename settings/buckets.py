@@ -10,6 +10,7 @@ through array_record, which do so by themselves, for longer.
 """
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -22,6 +23,8 @@ from settings.places import UnreachableError
 
 # A listing that is kept knows nothing of what TensorStore and other processes write.
 fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
+# What it gives up on it writes with its traceback, and raises: that is said once.
+logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
 
 _MODULES = ("gcsfs", "aiohttp", "google", "requests", "fsspec")  # whose errors are the network's
 _WORDS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICATED", "RESOURCE_")
