@@ -56,7 +56,13 @@ def test_a_prompt_past_the_trained_length_has_its_own_frequencies():
         assert row[length] == logits(model, weights, row[:length], length)[-1].argmax()
 
 
-@pytest.mark.parametrize("name", ["gqa", "window, shifted keys", "latent, window, shifted keys"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "latent, window, shifted keys",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("gqa", "window, shifted keys")),
+    ],
+)
 def test_a_batch_of_unequal_prompts_is_its_rows_alone(name):
     model = config(**STATIC[name])
     engine = Engine(model, TRAINED, params(model))

@@ -23,11 +23,12 @@ def run():
 
 
 def greedy(run, prompt: str, count: int) -> list[int]:
-    """Ids by one forward pass each."""
+    """Ids by one forward pass each, of rows filled up to one length: no id sees those behind it."""
     ids = [run.tokenizer.bos_id, *run.tokenizer.encode(prompt)]
     first = len(ids)
     while len(ids) < first + count:
-        ids.append(int(np.asarray(run.logits(np.array([ids])))[0, -1].argmax()))
+        row = np.array([ids + [0] * (64 - len(ids))])
+        ids.append(int(np.asarray(run.logits(row))[0, len(ids) - 1].argmax()))
     return ids[first:]
 
 

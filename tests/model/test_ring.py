@@ -164,7 +164,7 @@ def report() -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_mesh_equals_one_device(report):
     """Packed documents, windows, grouped heads, MLA, members: outputs and all gradients."""
     errors = {name: x for name, x in report.items() if isinstance(x, float)}
@@ -172,19 +172,19 @@ def test_every_mesh_equals_one_device(report):
     assert {name: x for name, x in errors.items() if not x < 1e-5} == {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_memory_falls_with_the_devices(report):
     """An eighth of one device's, within 25%."""
     assert report["bytes on 8"] < 1.25 * report["bytes on 1"] / 8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_activation_is_gathered(report):
     """Keys travel; nothing whole ever stands on a device that holds an eighth of the rows."""
     assert report["gathers"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_check_runs_on_a_mesh(report):
     checks = [x for name, x in report.items() if name.endswith("check")]
     assert checks == ["attention: ring"] * 3

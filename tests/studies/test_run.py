@@ -76,7 +76,7 @@ def wait_for_step(study: Path, step: int) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_stopped_and_killed_it_ends_with_the_same_row(study, start, unoptimized, tmp_path):
     stopped = start()
     wait_for_step(study, 10)

@@ -189,12 +189,15 @@ def wait_for_rows(process: subprocess.Popen, metrics: Path, rows: int) -> None:
         time.sleep(0.005)
 
 
-def test_killed_ten_times_ends_bit_identical(tmp_path, tiny_data, environment, run_script):
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.long)])
+def test_killed_again_and_again_it_ends_bit_identical(
+    kills, tmp_path, tiny_data, environment, run_script
+):
     arguments = ["tiny", *tiny_data, "train.num_steps=40", "train.save_every=3", "--workdir"]
     run_script("train.py", *arguments, tmp_path / "whole")
     rng = random.Random(0)
     killed = tmp_path / "killed"
-    for attempt in range(10):
+    for attempt in range(kills):
         process = start([*arguments, str(killed)], environment)
         wait_for_rows(process, killed / "metrics.jsonl", 1 + 3 * attempt + rng.randrange(5))
         time.sleep(rng.random() * 0.05)  # anywhere in a step, or in a save
@@ -299,6 +302,7 @@ def test_rows_go_on_where_the_data_is_unchanged(parent_child_staged):
 STAGED = f"stages=[[{','.join(CONTINUED)},train.num_steps=40],[model.rotary=nope]]"
 
 
+@pytest.mark.long
 def test_killed_in_the_second_stage_ends_bit_identical(
     tmp_path, tiny_data, environment, run_script
 ):

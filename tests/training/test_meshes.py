@@ -44,13 +44,13 @@ MODELS = {
     "mla": ("mla_tiny", [MLA]),
 }
 MESHES = [
-    ("plain", "data=8"),
     ("plain", "fsdp=8"),
-    ("plain", "data=4 tensor=2"),
-    ("plain", "sequence=8"),
-    ("plain", "data=2 fsdp=2 sequence=2"),
     ("members", "sweep=2 fsdp=2 tensor=2"),
     ("mla", "fsdp=2 sequence=2 tensor=2"),
+    *(
+        pytest.param("plain", mesh, marks=pytest.mark.long)
+        for mesh in ("data=8", "data=4 tensor=2", "sequence=8", "data=2 fsdp=2 sequence=2")
+    ),
 ]
 
 NUMBERS_OF_DEVICES = (1, 2, 4, 8)
@@ -145,10 +145,14 @@ def on_one(data, tmp_path_factory) -> dict[str, list[RunDirectory]]:
 
 
 @pytest.fixture(scope="module")
-def on_eight(data, tmp_path_factory, run_script) -> tuple[Path, dict]:
-    """A folder with the runs on each mesh, made by one process of eight devices; its report."""
+def on_eight(request, data, tmp_path_factory, run_script) -> tuple[Path, dict]:
+    """A folder with the runs on each mesh that a test asks for, and that of the report: both made
+    by one process of eight devices."""
+    asked = [getattr(item, "callspec", None) for item in request.session.items]
+    asked = {(each.params.get("model"), each.params.get("mesh")) for each in asked if each}
+    known = [getattr(mesh, "values", mesh) for mesh in MESHES]
     cases = {}
-    for model, mesh in MESHES:
+    for model, mesh in [each for each in known if each in asked | {("plain", "fsdp=8")}]:
         axes = [f"mesh.{axis}" for axis in mesh.split()]
         changes = [*data, "mesh.data=1", *axes, "train.save_every=10"]
         name, members = MODELS[model]

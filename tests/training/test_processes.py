@@ -160,6 +160,7 @@ def test_what_the_documentation_starts(whole, environment, shared_folder, tree):
     assert data_state(tree / "runs/two", 20) == data_state(whole, 20)
 
 
+@pytest.mark.long
 def test_two_start_from_another_run_in_parts(whole, arguments, environment, run_script, tmp_path):
     given = [*arguments, f"start_from={whole}", "train.num_steps=2", "mesh.data=1"]
     run_script("train.py", *given, "--workdir", tmp_path / "one")
