@@ -46,6 +46,7 @@ def test_what_is_expected_was_fitted_to_some():
 
 
 @pytest.mark.parametrize("row", COMPILED, ids=[row["label"] for row in COMPILED])
-def test_what_is_expected_of_the_others_is_near(row):
+def test_what_is_expected_is_near(row):
+    """Within 9% of what it was fitted to, and 19% of the other, as docs/scaling.md says."""
     expected = tables.expected_mfu(row["command"], FOUND[row["command"]])
-    assert expected == pytest.approx(tables.published_mfu(row), rel=0.1)
+    assert expected == pytest.approx(tables.published_mfu(row), rel=0.09 if row["fitted"] else 0.2)
