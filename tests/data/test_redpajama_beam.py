@@ -94,7 +94,7 @@ def test_same_documents_in_the_same_order_and_the_same_stores(tmp_path, workers,
 def test_what_the_documentation_does(tree, tmp_path):
     """As it stands; the environment is the one that make has installed so."""
     write_full(tree / "FILES", count=600)
-    (tree / ".venv-beam").symlink_to(PYTHON.parents[1])
+    (tree / ".venv-beam").symlink_to(PYTHON.absolute().parents[1])
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for command in (*BEAM[2:], *PREPARE):
         done = subprocess.run(
