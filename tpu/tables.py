@@ -63,7 +63,8 @@ def compile_row(command: str) -> Compiled:
     words = [sys.executable, "-m", "tpu.aot", *shlex.split(command), "--json"]
     done = subprocess.run(words, capture_output=True, text=True)
     if not done.stdout:
-        raise ValueError(done.stderr.strip().splitlines()[-1])
+        said = done.stderr.strip().splitlines()[-1]
+        raise ValueError(said.partition(": error: ")[2] or said)
     report = json.loads(done.stdout.splitlines()[-1])
     own = {name: report[name] for name in Compiled._fields if name in report}
     return Compiled(

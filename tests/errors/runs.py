@@ -1,6 +1,7 @@
 """Runs and sweeps that cannot be trained, gone on with, started from or read."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,6 +109,14 @@ def without_libtpu(patch):
 
     patch.setattr(os, "environ", dict(os.environ))
     patch.setattr(aot.topologies, "get_topology_desc", describe)
+
+
+def refused_compile(patch):
+    """A row of docs/scaling.md that libtpu does not take."""
+    ended = subprocess.CompletedProcess(
+        [], 2, stdout="", stderr="of it:\ntpu.aot: error: a chip has 16 GiB\n"
+    )
+    patch.setattr(subprocess, "run", lambda *_, **__: ended)
 
 
 def diverged(patch):
@@ -356,6 +365,11 @@ ROWS = [
         "libtpu cannot be loaded (Unable to find libtpu.so); pip install '.[tpu]' in the folder of "
         "ropewalk, in an environment of its own",
         given=without_libtpu,
+    ),
+    Row(
+        "-m tpu.tables --only figure6_llama2_7b",
+        "a chip has 16 GiB",
+        given=refused_compile,
     ),
     Row(
         measured_card,
