@@ -31,13 +31,27 @@ def whole(weight: jax.Array) -> jax.Array:
 
     Where `tensor` splits some, and where there is one device, as it is.
     """
-    mesh = jax.sharding.get_abstract_mesh()
-    if mesh.size <= 1 or mesh.shape.get("tensor", 1) > 1:
+    if not weights_are_gathered():
         return weight
     gather = jax.custom_vjp(lambda weight: _laid_out(weight, PartitionSpec()))
     # Of its gradient a device needs its part only.
     gather.defvjp(lambda weight: (gather(weight), None), lambda _, g: (g,))
     return gather(weight)
+
+
+def weights_are_gathered() -> bool:
+    """Whether `whole` does something."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh.size > 1 and mesh.shape.get("tensor", 1) == 1
+
+
+def all_but_gathered(primitive, *_, **params) -> bool:
+    """A policy of `jax.checkpoint`: what `whole` gave is gathered again, not kept, going back.
+
+    Kept it would be the weights of all layers, on every device.
+    """
+    inside = params["call_jaxpr"].eqns if primitive.name == "custom_vjp_call" else ()
+    return not any(each.primitive.name == "sharding_constraint" for each in inside)
 
 
 def platform() -> str:

@@ -19,7 +19,7 @@ def normal_param(rngs: nnx.Rngs, shape: tuple, axes: tuple, *, fan_in: int) -> n
 
 def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
     """`x` times `weight` in x's dtype: `[..., D]` and `[D, ...]` (any axes) give `[..., ...]`."""
-    w = whole(weight.astype(x.dtype)).reshape(weight.shape[0], -1)
+    w = whole(weight.astype(x.dtype).reshape(weight.shape[0], -1))
     return matmul(x, w).reshape(*x.shape[:-1], *weight.shape[1:])
 
 

@@ -17,7 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from model import vocabulary
 from model.attention import Attention
-from model.axes import on_one_cpu, over_tokens
+from model.axes import all_but_gathered, on_one_cpu, over_tokens, weights_are_gathered
 from model.config import ModelConfig
 from model.layers import Mlp, RMSNorm, normal_param
 from model.mla import LatentAttention
@@ -39,6 +39,7 @@ def _offload(*names: str) -> Callable:
 
 
 REMAT_POLICIES = {
+    "none": all_but_gathered,
     "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
     "qkv": jax.checkpoint_policies.save_only_these_names(*_ATTENTION),
     "full": jax.checkpoint_policies.nothing_saveable,
@@ -134,7 +135,7 @@ class Transformer(nnx.Module):
             x_BTD = block(x_BTD, layer_table, layer_cos_sin, positions_BT, segment_ids_BT)
             return over_tokens(x_BTD), inside
 
-        if self.config.remat != "none":
+        if self.config.remat != "none" or weights_are_gathered():
             policy = REMAT_POLICIES[self.config.remat]
             layer = jax.checkpoint(layer, policy=policy, prevent_cse=False)
         x_BTD, inside = jax.lax.scan(layer, x_BTD, (block_params, table, layers_cos_sin))
