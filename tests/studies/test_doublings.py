@@ -113,8 +113,9 @@ def test_one_doubling_says_nothing_and_a_card_without_a_budget_ends_as_planned()
 def test_fork_leaves_a_target_alone_and_needs_a_checkpoint(tmp_path):
     target = RunDirectory(tmp_path / "there")
     target.path.mkdir()
+    (target.path / "config.json").write_text("{}")  # written last: what has none is not there
     fork(RunDirectory(tmp_path / "none"), target, TINY)
-    assert not list(target.path.iterdir())
+    assert [path.read_text() for path in target.path.iterdir()] == ["{}"]
     with pytest.raises(ValueError, match="no checkpoint"):
         fork(RunDirectory(tmp_path / "none"), RunDirectory(tmp_path / "new"), TINY)
     assert not (tmp_path / "new").exists()

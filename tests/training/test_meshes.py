@@ -148,8 +148,9 @@ def on_one(data, tmp_path_factory) -> dict[str, list[RunDirectory]]:
 def on_eight(request, data, tmp_path_factory, run_script) -> tuple[Path, dict]:
     """A folder with the runs on each mesh that a test asks for, and that of the report: both made
     by one process of eight devices."""
-    asked = [getattr(item, "callspec", None) for item in request.session.items]
-    asked = {(each.params.get("model"), each.params.get("mesh")) for each in asked if each}
+    tests = [item for item in request.session.items if item.path == request.path]
+    asked = [item.callspec.params for item in tests if hasattr(item, "callspec")]
+    asked = {(params.get("model"), params.get("mesh")) for params in asked}
     known = [getattr(mesh, "values", mesh) for mesh in MESHES]
     cases = {}
     for model, mesh in [each for each in known if each in asked | {("plain", "fsdp=8")}]:
