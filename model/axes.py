@@ -19,11 +19,36 @@ RULES: dict[str | None, str | None] = {
 # A batch, and every activation that follows it: `[B, T, ...]`, and `[B, T, N, H]`.
 TOKENS = PartitionSpec(("data", "fsdp"), "sequence")
 HEADS = PartitionSpec(*TOKENS, "tensor")
+# Between the products of a block, whose features `tensor` splits, it splits tokens instead: the
+# residual stream, its norms and what is kept of them are each device's part (2205.05198).
+STREAM = PartitionSpec(TOKENS[0], (TOKENS[1], "tensor"))
 
 
 def over_tokens(x_BT: jax.Array) -> jax.Array:
     """Says where an activation `[B, T, ...]` lies; nothing where there is one device."""
     return _laid_out(x_BT, TOKENS)
+
+
+def over_stream(x_BTD: jax.Array) -> jax.Array:
+    """Says where the residual stream lies."""
+    return _laid_out(x_BTD, STREAM if _stream_is_split(x_BTD) else TOKENS)
+
+
+def from_stream(x_BTD: jax.Array) -> jax.Array:
+    """All tokens of a stretch of the stream, for products; its gradients add up where they lie."""
+    # Both layouts are said, here and below: one alone leaves XLA to move features over devices.
+    return _laid_out(_laid_out(x_BTD, STREAM), TOKENS) if _stream_is_split(x_BTD) else x_BTD
+
+
+def to_stream(x_BTD: jax.Array) -> jax.Array:
+    """What products found, added up over `tensor` where it lies in the stream."""
+    return _laid_out(_laid_out(x_BTD, TOKENS), STREAM) if _stream_is_split(x_BTD) else x_BTD
+
+
+def _stream_is_split(x_BTD: jax.Array) -> bool:
+    mesh = jax.sharding.get_abstract_mesh().shape
+    parts = mesh.get("sequence", 1) * mesh.get("tensor", 1)
+    return mesh.get("tensor", 1) > 1 and x_BTD.shape[1] % parts == 0
 
 
 def whole(weight: jax.Array) -> jax.Array:

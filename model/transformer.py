@@ -17,7 +17,14 @@ from jax.ad_checkpoint import checkpoint_name
 
 from model import vocabulary
 from model.attention import Attention
-from model.axes import all_but_gathered, on_one_cpu, over_tokens, weights_are_gathered
+from model.axes import (
+    all_but_gathered,
+    from_stream,
+    on_one_cpu,
+    over_stream,
+    to_stream,
+    weights_are_gathered,
+)
 from model.config import ModelConfig
 from model.layers import Mlp, RMSNorm, normal_param
 from model.mla import LatentAttention
@@ -62,11 +69,10 @@ class Block(nnx.Module):
         self, x_BTD, table: PositionTable, cos_sin, positions_BT, segment_ids_BT
     ) -> jax.Array:
         """One layer; `table` and `cos_sin` are as in `Attention`."""
-        found_BTD = self.attention(
-            self.attention_norm(x_BTD), table, cos_sin, positions_BT, segment_ids_BT
-        )
-        x_BTD = x_BTD + checkpoint_name(found_BTD, "attention_out")
-        return x_BTD + self.mlp(self.mlp_norm(x_BTD))
+        normed_BTD = from_stream(self.attention_norm(x_BTD))
+        found_BTD = self.attention(normed_BTD, table, cos_sin, positions_BT, segment_ids_BT)
+        x_BTD = x_BTD + checkpoint_name(to_stream(found_BTD), "attention_out")
+        return x_BTD + to_stream(self.mlp(from_stream(self.mlp_norm(x_BTD))))
 
 
 class Inside(NamedTuple):
@@ -118,7 +124,7 @@ class Transformer(nnx.Module):
         def look_up(embedding_VD, tokens_BT):
             return vocabulary.look_up(vocabulary.gathered(embedding_VD, dtype), tokens_BT, dtype)
 
-        x_BTD = over_tokens(vocabulary.on_parts(look_up)(self.embedding[...], tokens_BT))
+        x_BTD = over_stream(vocabulary.on_parts(look_up)(self.embedding[...], tokens_BT))
         layers_cos_sin = _cos_sin_of_layers(table, positions_BT)
         # NNX modules cannot be scanned over, their parameters can: each step puts a block together.
         block_graph, block_params = nnx.split(self.blocks)
@@ -133,7 +139,7 @@ class Transformer(nnx.Module):
                 q_k_v = block.attention.unrotated(block.attention_norm(x_BTD), positions_BT)
                 inside = Inside(*q_k_v, x_BTD)
             x_BTD = block(x_BTD, layer_table, layer_cos_sin, positions_BT, segment_ids_BT)
-            return over_tokens(x_BTD), inside
+            return over_stream(x_BTD), inside
 
         if self.config.remat != "none" or weights_are_gathered():
             policy = REMAT_POLICIES[self.config.remat]

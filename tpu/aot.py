@@ -126,6 +126,8 @@ def compile_devices(topology: Topology) -> list[Any]:
     jax.config.update("jax_platforms", "cpu")
     # Not told of rings, libtpu takes there to be none, and all-reduces where it could gather.
     options: dict[str, Any] = {"wrap": (*topology.rings, False)[:3]}
+    if topology.chip.name == "v4":
+        options["chip_config_name"] = "megacore"  # a chip's two cores are one device, as on v5p
     if topology.num_chips == 1:
         options["chips_per_host_bounds"] = (1, 1, 1)
     try:

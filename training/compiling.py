@@ -8,11 +8,14 @@ import os
 
 # XLA may turn a product with a gathered weight into a ring of smaller products, each behind a part
 # of the weight ("windowed einsum"). On a slice whose dimensions do not close that costs more than
-# the gather it hides: in MiB, a size from which it may, that no product has. Google's own recipes
-# for v6e set it (github.com/AI-Hypercomputer/tpu-recipes, `no_collective_matmul`).
+# the gather it hides, and on any slice every part writes the whole product to HBM. In MiB, a size
+# from which it may, that no product has: Google's own recipes for v6e set it
+# (github.com/AI-Hypercomputer/tpu-recipes, `no_collective_matmul`).
 _GATHER = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
 
-OPTIONS: dict[str, dict[str, str]] = {"TPU v5 lite": _GATHER, "TPU v6 lite": _GATHER}
+OPTIONS: dict[str, dict[str, str]] = dict.fromkeys(
+    ("TPU v4", "TPU v5 lite", "TPU v5", "TPU v6 lite"), _GATHER
+)
 
 
 def options(device_kind: str) -> dict[str, str]:

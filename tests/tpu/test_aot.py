@@ -184,6 +184,17 @@ def test_the_step_compiles_for_chips_that_are_not_here():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+@pytest.mark.parametrize("name", ["v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2"])
+def test_a_chip_is_one_device(name):
+    code = (
+        f"from tpu import aot, topology; print(len(aot.compile_devices(topology.find({name!r}))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "4\n", done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
 def test_a_whole_cube_gathers():
     """Not told of rings, libtpu adds up mostly empty arrays over all 64 chips."""
     done = run(
@@ -242,6 +253,35 @@ def test_weights_are_gathered_before_products_and_not_within(kind, moved):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [moved]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
+def test_tensor_splits_the_stream_too():
+    """Each half of a block gathers its tokens and scatters what it found: forwards, as gradients,
+    and again where it is computed again, which the last sum of a block is not."""
+    done = run(
+        *("tiny", "--topology", "v5p:2x2x1", "mesh.data=1", "mesh.tensor=4", "model.num_heads=4"),
+        *("model.num_kv_heads=4", "data.context_length=128", "model.compute_dtype=bfloat16"),
+        *("model.remat=full", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = [aot.Collective(**one) for one in json.loads(done.stdout)["collectives"]]
+    stream = 8 * 128 * 32 * 2
+    found = {kind: _count(found, kind, stream) for kind in hlo.KINDS}
+    # Two layers; before them ids are looked up, added up over `tensor`, and after them the loss
+    # takes all tokens.
+    assert found == {
+        "all-gather": 2 * (2 + 2 + 2) + 2,
+        "reduce-scatter": 2 * (2 + 2 + 1) + 1,
+        "all-reduce": 1,
+        "all-to-all": 0,
+        "collective-permute": 0,
+    }
+
+
+def _count(found: list[hlo.Collective], kind: str, num_bytes: int) -> int:
+    return sum(one.count for one in found if (one.kind, one.num_bytes) == (kind, num_bytes))
 
 
 @pytest.mark.slow

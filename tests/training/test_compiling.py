@@ -8,8 +8,8 @@ from training.programs import program
 FLAG = "xla_jf_spmd_threshold_for_windowed_einsum_mib"
 
 
-@pytest.mark.parametrize("kind", ["TPU v5 lite", "TPU v6 lite"])
-def test_open_slices_gather(kind, monkeypatch):
+@pytest.mark.parametrize("kind", ["TPU v4", "TPU v5 lite", "TPU v5", "TPU v6 lite"])
+def test_weights_are_gathered_before_products(kind, monkeypatch):
     monkeypatch.delenv("LIBTPU_INIT_ARGS", raising=False)
     assert compiling.options(kind) == {FLAG: "1000000"}
     assert compiling.describe(kind) == f"compiler: as with LIBTPU_INIT_ARGS=--{FLAG}=1000000"
@@ -21,7 +21,7 @@ def test_what_the_user_sets_stays(monkeypatch):
     assert compiling.describe("TPU v6 lite") is None
 
 
-@pytest.mark.parametrize("kind", ["cpu", "NVIDIA H100 80GB HBM3", "TPU v5"])
+@pytest.mark.parametrize("kind", ["cpu", "NVIDIA H100 80GB HBM3"])
 def test_nothing_elsewhere(kind):
     assert compiling.options(kind) == {}
 
