@@ -100,7 +100,7 @@ class Report(NamedTuple):
 
 # Of the least time of compute, what it takes; of that of memory, network and host, what is not
 # hidden behind it: fitted to published runs (`tpu.tables`).
-EXPECTED = (1.10, 0.52)
+EXPECTED = (1.11, 0.51)
 
 
 def expected(seconds: dict[str, float]) -> float:
@@ -181,10 +181,13 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
         collectives = program.collectives()
         memory_traffic, host_traffic = program.memory_bytes(HBM), program.memory_bytes(HOST)
         stats = compiled.memory_analysis()
+        # libtpu's peak is that of its fullest memory, and with `remat=offload` the host's may be.
+        together = stats.argument_size_in_bytes + stats.temp_size_in_bytes
+        together += stats.output_size_in_bytes - stats.alias_size_in_bytes
         memory = {
             "arguments": stats.argument_size_in_bytes,
             "code": stats.generated_code_size_in_bytes,
-            "peak": stats.peak_memory_in_bytes,
+            "peak": min(stats.peak_memory_in_bytes, together),
         }
     flops /= mesh.size
     tokens = config.data.batch_size * config.data.context_length

@@ -152,7 +152,9 @@ def compiled_table(found: dict[str, Compiled]) -> Iterator[str]:
             one = found[command]
             best, worst = bounds(command, one)
             received = f"{amount(one.received)}, {one.received / one.least:.1f}x"
-            seconds = ", ".join(f"{x:.2g}" for x in one.seconds.values() if x)
+            seconds = ", ".join(
+                f"{x:.0f}" if x > 99 else f"{x:.2g}" for x in one.seconds.values() if x
+            )
             cells = (row["label"], f"`{command}`", _memory(command, one), received, seconds)
             yield f"| {' | '.join(cells)} | {best:.0%}–{worst:.0%} |"
 
@@ -174,7 +176,7 @@ def main() -> int:
     parser.add_argument("--draw", action="store_true", help="compile nothing")
     arguments = parser.parse_args()
     rows = (*ROWS["published"], *ROWS["compiled"])
-    known = {row["command"] for row in rows}
+    known = [row["command"] for row in rows]
     chosen = [
         row["command"]
         for row in rows
@@ -187,8 +189,8 @@ def main() -> int:
         except ValueError as error:
             parser.error(str(error))
         # What else was compiled in the meantime stays.
-        found = {row: old for row, old in kept().items() if row in known} | {command: one}
-        lines = {name: one._asdict() for name, one in found.items()}
+        found = kept() | {command: one}
+        lines = {each: found[each]._asdict() for each in known if each in found}
         KEPT.write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
     DOCS.write_text(drawn(DOCS.read_text(encoding="utf-8"), kept()), encoding="utf-8")
     return 0

@@ -15,6 +15,8 @@ from model.positions import position_table
 from model.rotary.rope import Rope
 from tests.evals.helpers import experiment, make_documents
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 CONFIG = ModelConfig(
     vocab_size=5,
     embed_dim=16,

@@ -18,6 +18,8 @@ from model.positions import cos_sin, position_table, stack_tables
 from theory import decay
 from theory.predictions import predict
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 BASES = (10.0, 10.0, 10.0, 1e4)
 ONE_SLOW = "[[rope(base=10),rope(base=10),rope(base=10),rope(base=1e4)]]"
 

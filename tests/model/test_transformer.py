@@ -15,7 +15,7 @@ from model.positions import cos_sin, position_table
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
 
-pytestmark = pytest.mark.slow  # many compilations
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
 
 CONFIG = ModelConfig(
     vocab_size=64,

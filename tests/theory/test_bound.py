@@ -122,7 +122,7 @@ def test_half_the_pairs_unrotated_cover_everything():
         )
 
 
-@pytest.mark.slow
+@pytest.mark.long  # the first six are in test_su_s_two_digits
 def test_all_lengths_of_the_papers():
     answers = bound.smallest(family.rope_base(128), published.LENGTHS)
     assert tuple(float(f"{answer.high:.1e}") for answer in answers) == tuple(

@@ -6,10 +6,11 @@ from tpu import aot, tables
 
 PUBLISHED = tables.ROWS["published"]
 FOUND = tables.kept()
-COMPILED = [row for row in PUBLISHED if row["command"] in FOUND]
 
 
 def test_the_document_has_what_was_compiled():
+    rows = (*PUBLISHED, *tables.ROWS["compiled"])
+    assert list(FOUND) == [row["command"] for row in rows]
     text = tables.DOCS.read_text(encoding="utf-8")
     assert tables.drawn(text, FOUND) == text
 
@@ -21,6 +22,7 @@ def test_the_document_has_what_was_compiled():
         ("Llama 3.1 8B, 8k, 16 v6e", 7243.378 * (45_029_548_032 + 6_442_450_944) / 918e12),
         ("Llama 3.1 8B, 8k, 256 v6e", 7207.336 * (45_029_548_032 + 6_442_450_944) / 918e12),
         # 132 TFLOP/s and 67.76% of 459, of which attention was twice 3,221,225,472
+        ("Llama 3.1 8B, 8k, 64 v6e", 7247.111 * (45_029_548_032 + 6_442_450_944) / 918e12),
         ("32B, 2k, 256 v5e", 132 / 197 * (1 - 0.01653)),
         ("32B, 2k, 64 v5p", 0.6776 * (1 - 0.01653)),
         # 6 x 68,714,504,192 and 3 x 80 x 64 x 256 x 4096
@@ -32,7 +34,7 @@ def test_published_results_are_recounted(label, mfu):
     assert tables.published_mfu(row) == pytest.approx(mfu, rel=1e-3)
 
 
-@pytest.mark.parametrize("row", COMPILED, ids=[row["label"] for row in COMPILED])
+@pytest.mark.parametrize("row", PUBLISHED, ids=[row["label"] for row in PUBLISHED])
 def test_what_was_run_is_said_to_fit_and_to_be_possible(row):
     """Not that it was faster than one thing after another: some were not."""
     one = FOUND[row["command"]]
@@ -45,8 +47,9 @@ def test_what_is_expected_was_fitted_to_some():
     assert tables.fit(FOUND) == pytest.approx(aot.EXPECTED, abs=0.005)
 
 
-@pytest.mark.parametrize("row", COMPILED, ids=[row["label"] for row in COMPILED])
+@pytest.mark.parametrize("row", PUBLISHED, ids=[row["label"] for row in PUBLISHED])
 def test_what_is_expected_is_near(row):
-    """Within 9% of what it was fitted to, and 19% of the other, as docs/scaling.md says."""
+    """Within 9%, and 15% of one that it was not fitted to, as docs/scaling.md says."""
     expected = tables.expected_mfu(row["command"], FOUND[row["command"]])
-    assert expected == pytest.approx(tables.published_mfu(row), rel=0.09 if row["fitted"] else 0.2)
+    far = row["label"] == "32B, 2k, 64 v5p, 6 rows a chip"
+    assert expected == pytest.approx(tables.published_mfu(row), rel=0.15 if far else 0.09)

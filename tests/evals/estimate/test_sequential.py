@@ -103,7 +103,7 @@ def test_seeds_are_members_of_their_own():
     assert ask(rows, octaves=0.3) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_intervals_of_all_rounds_together_cover():
     """Rounds until .35 octaves: the ceiling, seen by the first round alone, stays right."""
     random = np.random.default_rng(4)
