@@ -42,7 +42,7 @@ from experiment import metrics, overrides
 from experiment.config import ExperimentConfig
 from experiment.mesh import make_mesh, mesh_sizes
 from experiment.stages import split
-from model import sharding
+from model import kernels, sharding
 from tpu import topology as topology_lib
 from tpu.hlo import HBM, HOST, Collective, Program
 from tpu.plan import amount, command_line, make_table
@@ -56,6 +56,7 @@ class Report(NamedTuple):
     """What is known of a step, per chip unless it says otherwise.
 
     Attributes:
+      attention: the kernel, and what keeps a faster one away, as `train.py` says it.
       arguments, code: bytes of HBM: training state and batch, the program; None if it does not fit.
       peak: bytes of HBM in use at once at most, arguments included; None if it does not fit.
       problem: libtpu's words if it does not fit, else None.
@@ -68,6 +69,7 @@ class Report(NamedTuple):
       compile_seconds: of libtpu.
     """
 
+    attention: str
     arguments: int | None
     code: int | None
     peak: int | None
@@ -159,8 +161,10 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
     mesh = make_mesh(config, num_members, compile_devices(topology))
     arguments = step_arguments(config, mesh, num_members)
     step = compile_step(config, num_members, mesh, shardings_of(arguments[0]))
+    rows, length = config.data.batch_size // config.train.accumulate, config.data.context_length
     started = time.monotonic()
     with jax.set_mesh(mesh):
+        attention = kernels.of_model(config.model, rows, length).describe()
         traced = step.trace(*arguments)
         data_trips = causal_trips(traced.jaxpr.jaxpr)
         shards = mesh.shape["sequence"]
@@ -190,10 +194,11 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
             "peak": min(stats.peak_memory_in_bytes, together),
         }
     flops /= mesh.size
-    tokens = config.data.batch_size * config.data.context_length
+    tokens = config.data.batch_size * length
     chip = topology.chip
     return Report(
         **memory,
+        attention=attention,
         problem=problem,
         collectives=collectives,
         bound=least_traffic(config, mesh, arguments[0].params),
@@ -318,6 +323,7 @@ def show(
     console.print(f"compiled in {report.compile_seconds:.0f} s")
     if told := compiling.describe(topology.chip.device_kind):
         console.print(told, soft_wrap=True)
+    console.print(report.attention, soft_wrap=True)
     if report.problem is not None:
         used = next((x for x in report.problem.splitlines() if "Used" in x), report.problem)
         console.print(f"does not fit: {used.strip()[:200]}")

@@ -14,8 +14,8 @@ outside the window, those of other documents. `matmul` is the layers' product, w
 of its own for CPUs.
 """
 
-from model.kernels.choice import Choice, attention, choose
+from model.kernels.choice import Choice, attention, choose, of_model
 from model.kernels.conformance import check
 from model.kernels.xla import reference
 
-__all__ = ["Choice", "attention", "check", "choose", "reference"]
+__all__ = ["Choice", "attention", "check", "choose", "of_model", "reference"]

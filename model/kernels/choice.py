@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec
 
 from model import axes
 from model.axes import HEADS, TOKENS
+from model.config import ModelConfig
 from model.kernels import blocks, cudnn, ring, xla
 
 
@@ -27,6 +28,26 @@ class Choice(NamedTuple):
     attend: Callable
     platform: str
     why: str = ""
+
+    def describe(self) -> str:
+        """One line for the user: the kernel, and what keeps a faster one away."""
+        return f"attention: {self.name}" + (f" ({self.why})" if self.why else "")
+
+
+def of_model(config: ModelConfig, batch_size: int, context_length: int) -> Choice:
+    """What computes a model's attention, under the mesh that is set.
+
+    Args:
+      config: heads, dtype and `attention` are read.
+      batch_size: rows of a microbatch, over all devices.
+      context_length: tokens of a row.
+    """
+    if config.blind is not None:
+        return Choice("reference", xla.reference, axes.platform(), "model.blind")
+    H = config.head_dim
+    U = H if config.mla is None else config.mla.v_head_dim
+    B, dtype = _rows_of_a_device(batch_size), config.compute_dtype
+    return choose(B, context_length, H, U, dtype, config.attention)
 
 
 def choose(
@@ -117,11 +138,14 @@ def attention(
       `[B, T, N, U]` in the dtype of `v_BSKU`.
     """
     H, U = q_BTNH.shape[3], v_BSKU.shape[3]
-    mesh = jax.sharding.get_abstract_mesh()
-    num_cuts = mesh.shape.get("data", 1) * mesh.shape.get("fsdp", 1)
-    B = -(-q_BTNH.shape[0] // num_cuts)
+    B = _rows_of_a_device(q_BTNH.shape[0])
     attend = over_mesh(choose(B, q_BTNH.shape[1], H, U, q_BTNH.dtype, kernel))
     return attend(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, jnp.asarray(window, jnp.int32))
+
+
+def _rows_of_a_device(batch_size: int) -> int:
+    mesh = jax.sharding.get_abstract_mesh()
+    return -(-batch_size // (mesh.shape.get("data", 1) * mesh.shape.get("fsdp", 1)))
 
 
 def over_mesh(choice: Choice) -> Callable:

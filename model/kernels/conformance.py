@@ -25,17 +25,15 @@ def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
     Raises:
       ValueError: if they differ by more than rounding, or the kernel refuses such heads.
     """
+    chosen = choice.of_model(config, batch_size, context_length)
     if config.blind is not None:
-        return "attention: reference (model.blind)"
+        return chosen.describe()
     N, K, H = config.num_heads, config.kv_heads, config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
     dtype = jnp.dtype(config.compute_dtype)
     mesh = jax.sharding.get_abstract_mesh()
     num_cuts = mesh.shape.get("data", 1) * mesh.shape.get("fsdp", 1)
     halves = 2 * mesh.shape.get("sequence", 1)
-    chosen = choice.choose(
-        -(-batch_size // num_cuts), context_length, H, U, dtype, config.attention
-    )
     B, T = num_cuts, min(context_length, halves * -(-256 // halves))
     random = np.random.default_rng(0)
 
@@ -86,4 +84,4 @@ def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
                     f"off by {error:.2g} of its size (window {window} of {T} tokens, {dtype}); "
                     f"{remedy}"
                 )
-    return f"attention: {chosen.name}" + (f" ({chosen.why})" if chosen.why else "")
+    return chosen.describe()

@@ -176,6 +176,7 @@ def test_the_step_compiles_for_chips_that_are_not_here():
     )
     assert done.returncode == 0, done.stderr
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert "attention: splash" in lines
     assert any(line.startswith("at most") and line.endswith("of 16.00 GiB: fits") for line in lines)
     gathers = next(line.split() for line in lines if line.startswith("all-gather"))
     # q, k, v, out, gate, up and down of two layers, forward and backward, and the embedding's.
@@ -367,6 +368,7 @@ def test_a_cpu_in_the_chips_place(monkeypatch, capsys):
     assert aot.main() == 0
     report = aot.Report(**json.loads(capsys.readouterr().out))
     assert report.problem is None
+    assert report.attention == "attention: xla"
     # 34,976 parameters and two moments of each in float32; 8 x 64 tokens' four integers and mask.
     state_and_batch = 3 * 4 * 34_976 + 5 * 4 * 8 * 64
     assert 0 <= report.arguments - state_and_batch < 1000  # frequencies, counters, learning rate
