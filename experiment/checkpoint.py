@@ -40,8 +40,9 @@ from experiment.run import RunDirectory
 from model.transformer import Params, abstract_params
 from settings.places import in_bucket, remove, telling_outages
 
-# Orbax narrates every save at INFO and warns of settings that are its own business.
-logging.getLogger("absl").setLevel(logging.ERROR)
+# Orbax narrates every save at INFO and warns of settings that are its own business. What fails in
+# its threads it logs with a traceback and raises: it is said once, by whoever catches it.
+logging.getLogger("absl").setLevel(logging.CRITICAL)
 _log = logging.getLogger(__name__)
 
 
