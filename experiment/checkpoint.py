@@ -42,7 +42,9 @@ from settings.places import in_bucket, remove, telling_outages
 
 # Orbax narrates every save at INFO and warns of settings that are its own business. What fails in
 # its threads it logs with a traceback and raises: it is said once, by whoever catches it.
-logging.getLogger("absl").setLevel(logging.CRITICAL)
+_absl = logging.getLogger("absl")
+_absl.setLevel(logging.ERROR)
+_absl.addFilter(lambda record: "/orbax/" not in record.pathname)
 _log = logging.getLogger(__name__)
 
 
