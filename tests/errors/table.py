@@ -9,19 +9,14 @@ A file of this folder is an area; its `ROWS` are found by walking. A row needs n
 tests' prepared data), the row's `files`, and, with `run=True`, a finished run of `tiny` in `run`.
 """
 
-import ast
 import dataclasses
-import functools
 import importlib
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import pytest
-
-from tests.test_house import ROOT, SOURCES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,50 +54,12 @@ def main_of(command: str) -> Callable[[], int | None]:
     return module.main
 
 
-def run_command(command: str, patch: pytest.MonkeyPatch) -> tuple[int, BaseException | None]:
-    """How a command line ends: its exit code, and the SystemExit that ended it, if one did."""
+def run_command(command: str, patch: pytest.MonkeyPatch) -> int:
+    """Run a command line in this process and return its exit code."""
     main = main_of(command)
     words = shlex.split(command)
     patch.setattr(sys, "argv", words[1:] if words[0] == "-m" else words)
     try:
-        return main() or 0, None
+        return main() or 0
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else int(stop.code is not None), stop
-
-
-@functools.cache
-def sites() -> dict[tuple[Path, int], str]:
-    """Every line that raises a ValueError, or a kind of it, and its site: path and message."""
-    texts = {path: path.read_text(encoding="utf-8") for path in SOURCES}
-    nodes = [(path, node) for path in SOURCES for node in ast.walk(ast.parse(texts[path]))]
-    kinds = {"ValueError"}
-    for _, node in nodes:
-        if isinstance(node, ast.ClassDef) and "ValueError" in map(ast.unparse, node.bases):
-            kinds.add(node.name)
-    found = {}
-    for path, node in nodes:
-        match node:
-            case ast.Raise(exc=ast.Call(func=ast.Name(kind))) if kind in kinds:
-                call = ast.get_source_segment(texts[path], node.exc) or ""
-                first = call.removesuffix(")").partition("(")[2].strip().partition("\n")[0]
-                name = f"{path.relative_to(ROOT).as_posix()}: {first}"
-                for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
-                    found[path, line] = name
-    assert len(set(found.values())) > 150  # a walk that finds nothing would pass everything
-    return found
-
-
-def raised_at(error: BaseException | None) -> Iterator[str]:
-    """The sites that an exception, and those it was made from, come from."""
-    if error is None:
-        return
-    trace = error.__traceback__
-    while trace is not None:
-        place = Path(trace.tb_frame.f_code.co_filename), trace.tb_lineno
-        # Only where it was raised: what it passed through on its way is no site of its own.
-        if trace.tb_next is None and place in sites():
-            yield sites()[place]
-        trace = trace.tb_next
-    yield from raised_at(error.__context__)
-    if error.__cause__ is not error.__context__:
-        yield from raised_at(error.__cause__)
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
