@@ -108,12 +108,23 @@ class Checkpoints:
         )
 
     def save(
-        self, step: int, params: Params, opt_state: Any, data: DataState, config: ExperimentConfig
+        self,
+        step: int,
+        params: Params,
+        opt_state: Any,
+        data: DataState,
+        config: ExperimentConfig,
+        metrics: dict[str, Any] | None = None,
     ) -> None:
         """Starts saving `step`; returns once the arrays are copied out of the training state.
 
         Args:
+          step: updates done.
+          params: of the model.
+          opt_state: of the optimizer.
+          data: rows consumed.
           config: in force at `step`; saved with the positional settings of every stage so far.
+          metrics: digest of the rows logged up to `step` (`MetricsDigest.record`).
         """
         arrays = {"params": params, "opt_state": opt_state}
         items = {
@@ -123,7 +134,7 @@ class Checkpoints:
         skipped = data.skipped_in_row
         self._last_good.diverged = step - skipped + 1 if skipped else None
         # Made of what lies on the devices, before anything is written.
-        record = digest_item(digests(arrays), items)
+        record = digest_item(digests(arrays), items, metrics)
         with telling_outages(self._run.path):
             self._manager.save(
                 step,

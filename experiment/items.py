@@ -5,7 +5,8 @@ has read (docs/reliability.md):
 
     arrays      of each, from its name (`params.embedding`) to its digest (`experiment.digest`)
     items       of `data` and `config`, the sha256 of their JSON
-    checksum    of these two, likewise
+    metrics     of the rows logged so far (`experiment.records.MetricsDigest`), where there are any
+    checksum    of these, likewise
 
 Nothing here needs JAX, or reads an array.
 """
@@ -19,6 +20,7 @@ from typing import Any
 
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
+from experiment.records import MetricsDigest
 from experiment.run import RunDirectory, first_difference
 from settings import messages
 from settings.messages import quoted
@@ -56,6 +58,7 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
       DamagedCheckpointError: if its JSON is not what was saved.
     """
     items, arrays = read_items(source, step)
+    metrics = metrics_record(source, step)
     folder = folder_of(target, step)
     copy(folder_of(source, step), folder)
     dtypes = stored_dtypes(items)
@@ -66,7 +69,7 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
         del items["config"]["has_digests"]
     _item_path(folder, "config").write_text(json.dumps(items["config"]), encoding="utf-8")
     if arrays is not None:
-        record = digest_item(arrays, items)
+        record = digest_item(arrays, items, metrics)
         _item_path(folder, "digests").write_text(json.dumps(record), encoding="utf-8")
 
 
@@ -101,12 +104,16 @@ def config_item(run: RunDirectory, step: int, config: ExperimentConfig) -> dict[
     }
 
 
-def digest_item(arrays: Mapping[str, str], items: Mapping[str, Any]) -> dict[str, Any]:
+def digest_item(
+    arrays: Mapping[str, str], items: Mapping[str, Any], metrics: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The item `digests`."""
-    record = {
+    record: dict[str, Any] = {
         "arrays": dict(arrays),
         "items": {name: _sha256(item) for name, item in items.items()},
     }
+    if metrics is not None:
+        record["metrics"] = dict(metrics)
     return {**record, "checksum": _sha256(record)}
 
 
@@ -124,17 +131,53 @@ def read_items(
       DamagedCheckpointError: if they are not what was saved.
     """
     items = {name: _json_item(run, step, name) for name in ("data", "config")}
-    if not (folder_of(run, step) / "digests").exists():
+    record = read_digests(run, step)
+    if record is None:
         if "has_digests" in items["config"]:
             raise DamagedCheckpointError(run, step, "digests: missing")
         return items, None
-    record = _json_item(run, step, "digests")
-    if record.pop("checksum", None) != _sha256(record):
-        raise DamagedCheckpointError(run, step, "digests: not what was saved")
     for name, item in items.items():
         if record["items"].get(name) != _sha256(item):
             raise DamagedCheckpointError(run, step, f"{name}: not what was saved")
     return items, record["arrays"]
+
+
+def read_digests(run: RunDirectory, step: int) -> dict[str, Any] | None:
+    """Return the item `digests` without its checksum; None if the checkpoint has none.
+
+    Raises:
+      DamagedCheckpointError: if it is not what was saved.
+    """
+    if not (folder_of(run, step) / "digests").exists():
+        return None
+    record = _json_item(run, step, "digests")
+    if record.pop("checksum", None) != _sha256(record):
+        raise DamagedCheckpointError(run, step, "digests: not what was saved")
+    return record
+
+
+def metrics_record(run: RunDirectory, step: int) -> dict[str, Any] | None:
+    """Return what the checkpoint of `step` says of metrics.jsonl (`MetricsDigest.record`)."""
+    return (read_digests(run, step) or {}).get("metrics")
+
+
+def metrics_damage(run: RunDirectory) -> str:
+    """Return the line that says what is wrong with metrics.jsonl; empty if nothing is known to be.
+
+    The rows are compared with what the newest checkpoint says of them.
+    """
+    step = max(run.steps(), default=0)
+    try:
+        record = metrics_record(run, step) if step else None
+    except DamagedCheckpointError:  # whoever reads its arrays reports it
+        record = None
+    if record is None:
+        return ""
+    if damage := MetricsDigest.of_rows(run.read_metrics(), step).difference(record):
+        return f"{run.metrics_path} {damage} up to step {step}; put back a copy of the file"
+    if lost := record.get("lost_up_to"):
+        return f"{run.metrics_path} lost rows of the first {lost} steps before training went on"
+    return ""
 
 
 def stored_dtypes(items: Mapping[str, Any]) -> dict[str, str]:

@@ -5,6 +5,7 @@ import math
 import os
 import tempfile
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import jax
 
 from data.files import write_atomically
 from experiment.config import ExperimentConfig
+from experiment.items import metrics_record
+from experiment.records import MetricsDigest
 from experiment.run import RunDirectory
 from experiment.tracking import open_tracker
 from model.transformer import count_params
@@ -49,10 +52,30 @@ def flops_per_token(config: ExperimentConfig) -> float:
 class MetricsLog:
     """Appends rows to a run's metrics.jsonl, and to the dashboards the config asks for."""
 
-    def __init__(self, run: RunDirectory, config: ExperimentConfig, *, after_step: int):
-        """Drops rows past `after_step`: a resumed run writes them again, the same."""
+    def __init__(
+        self,
+        run: RunDirectory,
+        config: ExperimentConfig,
+        *,
+        after_step: int,
+        notice: Callable[[str], None],
+    ):
+        """Drops rows past `after_step`: a resumed run writes them again, the same.
+
+        `notice` is told of rows up to there that the checkpoint knows and the file has no more.
+        """
         # A run that was killed may have logged steps that no checkpoint holds.
         rows = [row for row in run.read_metrics() if row["step"] <= after_step]
+        record = (metrics_record(run, after_step) if after_step else None) or {}
+        self._digest = MetricsDigest.of_rows(rows, after_step)
+        self._digest.lost_up_to = record.get("lost_up_to")
+        # No state of training is in the file, so that a loss there is no reason to stop.
+        if record and (damage := self._digest.difference(record)):
+            self._digest.lost_up_to = after_step
+            notice(
+                f"DAMAGED: {run.metrics_path} {damage} up to step {after_step}; training goes on "
+                "unchanged, and reports will say that these rows are lost"
+            )
         self._path, lines = run.metrics_path, "".join(json.dumps(row) + "\n" for row in rows)
         write_atomically(self._path, lines)
         # Nothing is appended to in a bucket: rows are kept here, and put there whole.
@@ -66,10 +89,16 @@ class MetricsLog:
     def write(self, row: dict[str, Any]) -> None:
         """Appends one row; numbers that are not finite become null (JSON has no NaN)."""
         known = {k: x for k, x in row.items() if x is not None and math.isfinite(x)}
-        self._file.write(json.dumps({key: known.get(key) for key in row}) + "\n")
+        logged = {key: known.get(key) for key in row}
+        self._file.write(json.dumps(logged) + "\n")
         self._file.flush()
+        self._digest.add(logged)
         for tracker in self._trackers:
             tracker(known)
+
+    def record(self) -> dict[str, Any]:
+        """Return the digest of all rows so far, for a checkpoint to keep."""
+        return self._digest.record()
 
     def sync(self) -> None:
         """Puts what was written on disk: a checkpoint must not outlive its metrics."""

@@ -1,11 +1,12 @@
 """The small files of runs and sweeps: read as what they have to be, or refused in one line."""
 
 import dataclasses
+import hashlib
 import json
 import re
 import shlex
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,6 +77,49 @@ class _Metrics(typing.TypedDict):
 
 
 METRICS = typing.get_type_hints(_Metrics, include_extras=True)
+
+
+# Fields of a row that depend on the machine and its load, not on the run.
+_CLOCK = {"seconds", "tokens_per_second", "mfu"}
+
+
+class MetricsDigest:
+    """Running digest of the rows of metrics.jsonl: their number and the sha256 of their JSON.
+
+    Fields that depend on the clock are left out, so rows that a resumed run logs again digest to
+    the same.
+    """
+
+    def __init__(self, lost_up_to: int | None = None):
+        """`lost_up_to`: rows of the first steps up to this one are known to be lost."""
+        self._rows, self._sha256, self.lost_up_to = 0, hashlib.sha256(), lost_up_to
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[Mapping[str, Any]], step: int) -> "MetricsDigest":
+        """Return the digest of the rows up to `step`."""
+        digest = cls()
+        for row in rows:
+            if row["step"] <= step:
+                digest.add(row)
+        return digest
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Digest one more row."""
+        kept = {name: value for name, value in row.items() if name not in _CLOCK}
+        self._sha256.update(json.dumps(kept, sort_keys=True).encode())
+        self._rows += 1
+
+    def record(self) -> dict[str, Any]:
+        """Return the digest as a checkpoint keeps it."""
+        record: dict[str, Any] = {"rows": self._rows, "sha256": self._sha256.hexdigest()}
+        return record | ({"lost_up_to": self.lost_up_to} if self.lost_up_to else {})
+
+    def difference(self, record: Mapping[str, Any]) -> str:
+        """Return how these rows differ from those that were logged, in words; empty if equal."""
+        found = self.record()
+        if found["rows"] != record["rows"]:
+            return f"has {found['rows']} rows, and {record['rows']} were logged"
+        return "" if found["sha256"] == record["sha256"] else "has other rows than were logged"
 
 
 def read_commands(path: Path) -> list[str]:

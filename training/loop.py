@@ -82,7 +82,7 @@ def _train(plan: Plan, command: str, ask: Ask | None, check_held: Callable[[], N
     divergence.look(step, np.atleast_1d(distributed.fetch(state.skipped)))
     logs = []
     if distributed.is_primary_host():
-        logs = [MetricsLog(run, config, after_step=step) for run in plan.runs]
+        logs = [MetricsLog(run, config, after_step=step, notice=notice) for run in plan.runs]
 
     advice = "Start all of them again: the run goes on from its last checkpoint."
     with distributed.failing_together(advice), Interrupts() as interrupts, jax.set_mesh(mesh):
@@ -128,11 +128,14 @@ def _train(plan: Plan, command: str, ask: Ask | None, check_held: Callable[[], N
                         total = data_state.digest + distributed.sum_over_hosts(digest)
                         data_state = dataclasses.replace(data_state, digest=total % 2**64)
                         members = unstack(state, num_members, shardings)
-                        for run, one, own in zip(checkpoints, members, stages, strict=True):
+                        logged = [each.record() for each in logs] or [None] * num_members
+                        for run, one, own, metrics in zip(
+                            checkpoints, members, stages, logged, strict=True
+                        ):
                             skipped = dataclasses.replace(
                                 data_state, skipped_in_row=int(one.skipped)
                             )
-                            run.save(step, one.params, one.opt_state, skipped, own.config)
+                            run.save(step, one.params, one.opt_state, skipped, own.config, metrics)
                         saved_step, digest = step, 0
                     log.advance(step)
                     if stops:

@@ -168,7 +168,7 @@ ROWS = [
         for content, message in METRICS
     ),
     Row(
-        lambda: MetricsLog(RunDirectory("run"), find_config("tiny"), after_step=1),
+        lambda: MetricsLog(RunDirectory("run"), find_config("tiny"), after_step=1, notice=print),
         "run/metrics.jsonl:1: a row is a JSON object, got [1]; delete that line",
         files={"run/metrics.jsonl": "[1]\n"},
     ),

@@ -1,0 +1,134 @@
+"""The identity of a run at one step: equal for copies of a run, different for other runs.
+
+    CONFIG-PARAMETERS    12 hexadecimal digits each
+
+CONFIG digests the fields of config.json that decide numbers, both seeds included. PARAMETERS
+digests the digests that the checkpoint of the step carries, so no array is read; it is empty where
+the checkpoint carries none. Neither knows where the run lies, what it is called, or when and where
+it was trained: two trainings of one config that end bit-identical are one run.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from experiment.config import ExperimentConfig, to_dict
+from experiment.items import DamagedCheckpointError, read_digests
+from experiment.run import RunDirectory, flatten, is_operational
+
+# Paths. The digests of parameters and the tokenizer's sha256 stand for what lies there.
+_PATHS = {"start_from", "data.path", "data.tokenizer"}
+
+
+def run_id(run: RunDirectory, step: int) -> str:
+    """Return the identity of `run` at the checkpoint of `step`.
+
+    Raises:
+      ValueError: if config.json or the digests of the checkpoint cannot be read.
+    """
+    record = read_digests(run, step)
+    arrays = record["arrays"] if record else {}
+    params = {name: digest for name, digest in arrays.items() if name.startswith("params.")}
+    return f"{_config_digest(run)}-{_digest(params) if params else ''}"
+
+
+def config_digest(config: ExperimentConfig, tokenizer_sha256: str | None) -> str:
+    """Return the part of the identity that config.json decides."""
+    fields = flatten(_without_defaults(config))
+    fields = {k: x for k, x in fields.items() if not is_operational(k) and k not in _PATHS}
+    return _digest([fields, tokenizer_sha256])
+
+
+def _config_digest(run: RunDirectory) -> str:
+    return config_digest(run.config, run.tokenizer_sha256)
+
+
+def has_params(identity: str) -> bool:
+    """Return whether an identity says which parameters a run has."""
+    return not identity.endswith("-")
+
+
+def disagreement(run: RunDirectory, step: int, identity: str) -> str:
+    """Return why `identity` is not that of `run` at `step`, in words; empty if it may be.
+
+    Parameters are compared where the checkpoint of the step is still there.
+    """
+    config, _, params = identity.partition("-")
+    if config != _config_digest(run):
+        return "another config or seed"
+    own = checkpoint_ids(run, [step]).get(step)
+    if own and params and own != identity:
+        return f"other parameters at step {step}"
+    return ""
+
+
+def checkpoint_ids(run: RunDirectory, steps: Iterable[int] | None = None) -> dict[int, str]:
+    """Return the identity at each checkpoint that carries digests, of `steps` or of all."""
+    found = {}
+    for step in set(run.steps()) & set(run.steps() if steps is None else steps):
+        with contextlib.suppress(DamagedCheckpointError):  # whoever reads its arrays reports it
+            found[step] = run_id(run, step)
+    return {step: identity for step, identity in found.items() if has_params(identity)}
+
+
+def find_copies(
+    runs: Sequence[RunDirectory], ids_of: Callable[[RunDirectory], Mapping[int, str]]
+) -> dict[RunDirectory, RunDirectory]:
+    """Return the run that each copy among `runs` is a copy of.
+
+    Two runs are one if they are equal at the newest step that is known of both.
+
+    Args:
+      runs: in order: what comes first is the original.
+      ids_of: identities by step that are known of a run besides those of its checkpoints.
+    """
+    groups: dict[str, dict[RunDirectory, dict[int, str]]] = {}
+    for run in runs:
+        groups.setdefault(_config_digest(run), {})[run] = {}
+    copies = {}
+    for group in groups.values():
+        if len(group) == 1:  # nothing to compare it with: its checkpoints need not be opened
+            continue
+        for run in group:
+            group[run] = checkpoint_ids(run) | dict(ids_of(run))
+            originals = (other for other in group if other not in copies)
+            original = next((o for o in originals if o is run or _equal(group[run], group[o])), run)
+            if original is not run:
+                copies[run] = original
+    return copies
+
+
+def _equal(ids: Mapping[int, str], others: Mapping[int, str]) -> bool:
+    common = ids.keys() & others.keys()
+    return bool(common) and ids[max(common)] == others[max(common)]
+
+
+def copy_notice(original: RunDirectory, copy: RunDirectory) -> str:
+    """Return the line that says that a run is shown once."""
+    return (
+        f"{copy.path} is the same run as {original.path} (equal config, seeds and parameters): "
+        "it is shown once, as the latter"
+    )
+
+
+def _without_defaults(value: Any) -> Any:
+    """Return a config as JSON, without fields that mean the same when config.json lacks them.
+
+    So a field that a later version adds changes no identity.
+    """
+    if isinstance(value, tuple):
+        return [_without_defaults(item) for item in value]
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return to_dict(value)
+    absent = getattr(value, "absent", {})
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    defaults = {field.name: field.default for field in dataclasses.fields(value)} | dict(absent)
+    stated = {name: _without_defaults(x) for name, x in fields.items() if x != defaults[name]}
+    return {"class": f"{type(value).__module__}.{type(value).__qualname__}", **stated}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]

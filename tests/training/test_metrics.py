@@ -1,0 +1,57 @@
+"""metrics.jsonl: a checkpoint knows the rows that lead to it, and what is lost is said."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from configs import find_config
+from data.packing import pack
+from data.pipeline import rows_in_memory
+from experiment import overrides
+from experiment.checkpoint import restore_params
+from experiment.identity import run_id
+from experiment.items import metrics_damage, metrics_record
+from experiment.run import RunDirectory
+from training.loop import train
+from training.plan import make_plan
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+GIVEN = ("train.num_steps=4", "train.save_every=2", "train.log_every=1", "train.keep=9")
+CONFIG = overrides.apply(find_config("tiny"), GIVEN)
+ROWS = pack(np.random.default_rng(0).integers(3, 500, (16, 65), np.int32), bos_id=3)
+
+
+def run_to_its_end(path) -> RunDirectory:
+    run = RunDirectory(path)
+    open_data = lambda config: rows_in_memory(config, ROWS, ROWS)  # noqa: E731
+    train(make_plan([CONFIG], [run], open_data=open_data))
+    return RunDirectory(path)
+
+
+def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(tmp_path, capfd):
+    whole = run_to_its_end(tmp_path / "whole")
+    lines = whole.metrics_path.read_text().splitlines(keepends=True)
+    assert len(lines) == 4 and not metrics_damage(whole)
+    record = metrics_record(whole, 4)
+    assert record["rows"] == 4
+    for name, left in (("as it was", 4), ("later rows gone", 2), ("cut", 1), ("emptied", 0)):
+        path = tmp_path / name
+        shutil.copytree(whole.path, path)
+        (path / "metrics.jsonl").write_text("".join(lines[:left]))
+        told = metrics_damage(RunDirectory(path))
+        assert told == "" if left == 4 else f"has {left} rows, and 4 were logged" in told
+        shutil.rmtree(path / "checkpoints/4")
+        capfd.readouterr()
+        resumed = run_to_its_end(path)
+        said = capfd.readouterr().err
+        if left >= 2:
+            # What was logged again is what had been logged, but for the clock.
+            assert "DAMAGED" not in said and metrics_record(resumed, 4) == record
+            assert not metrics_damage(resumed)
+        else:
+            assert f"DAMAGED: {path}/metrics.jsonl has {left} rows, and 2 were logged" in said
+            assert "lost rows of the first 2 steps" in metrics_damage(resumed)
+        # No row is state: the run is the same.
+        assert restore_params(resumed)[1] == 4 and run_id(resumed, 4) == run_id(whole, 4)
