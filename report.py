@@ -43,7 +43,8 @@ def main() -> None:
         # After parsing: help, and a slip of the hand, need none of matplotlib and JAX.
         from reporting.writing import write
 
-        write(dirs, out, shlex.join(["python", *sys.argv]))
+        for notice in write(dirs, out, shlex.join(["python", *sys.argv])):
+            print(f"report.py: {notice}", file=sys.stderr)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     print(out)

@@ -16,7 +16,9 @@ import numpy as np
 from data.files import write_atomically
 from data.locks import in_turn
 from data.task import Results
+from experiment.identity import disagreement
 from experiment.records import parse_json
+from experiment.run import RunDirectory
 from settings.checks import problem
 from settings.messages import quoted
 
@@ -26,6 +28,7 @@ SCHEMA: dict[str, type] = {
     "task": str,  # as an expression, `needle(haystack=noise)`
     "split": str,
     "run": str,  # name of the run directory
+    "run_id": str,  # of its config, seeds and parameters (`experiment.identity`)
     "step": int,  # of the checkpoint
     "seed": int,  # of the initialisation
     "rotary": str,  # the variant evaluated with, as an expression
@@ -84,6 +87,36 @@ def replace(old: Rows, new: Rows) -> Rows:
 
 def _evaluations(rows: Rows) -> list[tuple]:
     return list(zip(*(rows[name].tolist() for name in EVALUATION), strict=True))
+
+
+def read_of(run: RunDirectory, path: Path | None = None) -> Rows:
+    """Return the result rows of `run`; none if it was not evaluated.
+
+    Args:
+      run: whose config, seeds and parameters the rows must be of.
+      path: of the file, where it lies elsewhere (`--out`).
+
+    Raises:
+      ValueError: as `read` does, or if the rows are of another run.
+    """
+    path = path or run.results_path
+    if not path.exists():
+        return columns([])
+    rows = read(path)
+    pairs = zip(rows["step"].tolist(), rows["run_id"].tolist(), strict=True)
+    for step, identity in sorted(set(pairs)):
+        if reason := disagreement(run, step, identity):
+            name = quoted(str(select(rows, run_id=identity)["run"][0]))
+            raise ValueError(
+                f"{path} holds rows of another run ({name}: {reason}); put back the file of "
+                f"{run.path}, or delete it and evaluate again"
+            )
+    return rows
+
+
+def ids(rows: Rows) -> dict[int, str]:
+    """Return the identity of the run at each step that was evaluated."""
+    return dict(zip(rows["step"].tolist(), rows["run_id"].tolist(), strict=True))
 
 
 def add(path: Path, new: Rows) -> None:

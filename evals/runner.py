@@ -24,6 +24,8 @@ from evals.text import MissingTextError
 from experiment import stages
 from experiment.checkpoint import restore_params
 from experiment.config import TRAINED, ExperimentConfig, chosen_rotary
+from experiment.identity import copy_notice, has_params, run_id
+from experiment.items import metrics_damage
 from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import ModelConfig
@@ -97,6 +99,7 @@ class Loaded(NamedTuple):
       config: in force at `step`.
       variants: to evaluate with.
       run: where they lie; None: in memory only.
+      run_id: identity of the run (`experiment.identity`); empty: parameters of no run.
     """
 
     name: str
@@ -106,6 +109,7 @@ class Loaded(NamedTuple):
     step: int
     variants: tuple[Pattern, ...]
     run: RunDirectory | None = None
+    run_id: str = ""
 
     def candidate(self, rotary: Pattern) -> Candidate:
         """As `evals.score` reads it."""
@@ -195,14 +199,16 @@ def evaluate(
         results file of another schema.
     """
     options, console = options or Options(), console or Console(quiet=True)
-    notice = functools.partial(console.print, style="yellow", markup=False, highlight=False)
+    notice = functools.partial(
+        console.print, style="yellow", markup=False, highlight=False, soft_wrap=True
+    )
     # Once, however many of the paths lead to it.
     runs = list({run.path.resolve(): run for run in find_runs(run_paths)}.values())
     # Before hours of work: a file that cannot be added to is an error now.
     for run in runs:
         if copies is None:
             check_writable(run.path, "keep the rows elsewhere: --out DIR")
-        _old_rows(run)
+        rows.read_of(run)
     members = _load(runs, options, notice)
     groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
     if not any(group.questions for group in groups):
@@ -210,7 +216,10 @@ def evaluate(
     for group in groups:
         group.check_fits()
 
+    runs = [member.run for member in members if member.run]
     places = {run.path: copies.of(run) if copies else run for run in runs}
+    for run in runs if copies else ():  # rows in --out may be of a run that lay here before
+        rows.read_of(run, places[run.path].results_path)
     results = {run.path: rows.columns([]) for run in runs}
     with Progress(console) as progress:
         total = sum(group.cost(group.questions) for group in groups)
@@ -297,30 +306,35 @@ def network(config: ModelConfig) -> ModelConfig:
     )
 
 
-def _old_rows(run: RunDirectory) -> Rows:
-    return rows.read(run.results_path) if run.results_path.exists() else rows.columns([])
-
-
 def _load(
     runs: Sequence[RunDirectory], options: Options, notice: Callable[[str], None]
 ) -> list[Loaded]:
-    """The checkpoints, each with the variants it can take.
+    """The checkpoints, each with the variants it can take; of copies of one run, the first.
 
     Raises:
       ValueError: for a variant that no run can take.
     """
     members, refusals = [], {text: [] for text in options.variants}
+    originals: dict[str, RunDirectory] = {}
     for run in runs:
         params, step = restore_params(run, options.step)
+        identity = run_id(run, step)
+        original = originals.setdefault(identity, run) if has_params(identity) else run
+        if original is not run:
+            notice(copy_notice(original, run))
+            continue
+        if damage := metrics_damage(run):
+            notice(damage)
         config, chosen = run.config_at(step), {}
         for text in options.variants:
             try:
                 chosen[chosen_rotary(text, config)] = None
             except ValueError as error:
                 refusals[text].append((run, error))
-        members.append(Loaded(run.name, config, run.tokenizer, params, step, tuple(chosen), run))
+        loaded = Loaded(run.name, config, run.tokenizer, params, step, tuple(chosen), run, identity)
+        members.append(loaded)
     for refused in refusals.values():
-        if len(refused) == len(runs):
+        if len(refused) == len(members):
             raise refused[0][1]
         for run, error in refused:
             notice(f"{run.name}: left out: {error}")
@@ -379,6 +393,7 @@ def to_rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerSco
         "task": asked.task.expression,
         "split": "validation",
         "run": member.name,
+        "run_id": member.run_id,
         "step": member.step,
         "seed": member.config.seed,
         "rotary": rotary_lib.expression(rotary),

@@ -10,6 +10,7 @@ probes:
 
 import argparse
 import collections
+import functools
 import shlex
 import sys
 from collections.abc import Sequence
@@ -73,11 +74,12 @@ def look(args: argparse.Namespace, command: str) -> None:
 
     keep_programs()
     chosen = _chosen(args.probes, all_probes())
-    members = members_lib.read(find_runs(args.dirs))
+    console = Console(stderr=True)
+    notice = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
+    members = members_lib.read(find_runs(args.dirs), notice)
     out = place(args.out) if args.out else place(args.dirs[0]) / "probes" / "inside.html"
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'inside.html'}")
-    console = Console(stderr=True)
     found = {probe: collections.defaultdict(list) for probe in chosen}
     for member in members:
         for run in member.runs:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from evals import rows as rows_lib
 from evals.estimate.effective_context import NOT_LEARNED, Estimate
 from experiment import stages
 from experiment.config import TRAINED, ExperimentConfig
+from experiment.identity import copy_notice, find_copies
+from experiment.items import metrics_damage
 from experiment.run import RunDirectory
 from model.rotary.rope import Rope
 from reporting.forecasts import forecast
@@ -130,13 +132,35 @@ class Member:
         return found
 
 
-def read(runs: Sequence[RunDirectory]) -> list[Member]:
-    """Groups runs that differ in seed or machine only, and reads what was measured."""
-    groups: dict[tuple, list[RunDirectory]] = {}
+def read(
+    runs: Sequence[RunDirectory], notice: Callable[[str], None] = lambda line: None
+) -> list[Member]:
+    """Groups runs that differ in seed or machine only, and reads what was measured.
+
+    Args:
+      runs: run directories; copies of one run are one, which has the rows of all of them.
+      notice: called with a line for each copy, and for each metrics.jsonl that lost rows.
+
+    Raises:
+      ValueError: if result rows are damaged, or those of another run.
+    """
     # Once, however many of the paths lead to it.
-    for run in {run.path.resolve(): run for run in runs}.values():
-        groups.setdefault(tuple(setting(run.config).items()), []).append(run)
-    members = [member for group in groups.values() for member in _members(tuple(group))]
+    runs = list({run.path.resolve(): run for run in runs}.values())
+    rows = {run: rows_lib.read_of(run) for run in runs}
+    copies = find_copies(runs, lambda run: rows_lib.ids(rows[run]))
+    for copy, original in copies.items():
+        notice(copy_notice(original, copy))
+        rows[original] = rows_lib.replace(rows[copy], rows[original])
+    groups: dict[tuple, dict[RunDirectory, rows_lib.Rows]] = {}
+    for run in (run for run in runs if run not in copies):
+        groups.setdefault(tuple(setting(run.config).items()), {})[run] = rows[run]
+        if damage := metrics_damage(run):
+            notice(damage)
+    for group in groups.values():
+        if len(set(map(_seeds, group))) < len(group):
+            paths = " and ".join(str(run.path) for run in group)
+            notice(f"{paths}: some have equal seeds, and their answers count as those of one seed")
+    members = [member for group in groups.values() for member in _members(group)]
     members.sort(key=_order)
     names = labels([member.config for member in members])
     styles = looks([member.base for member in members])
@@ -156,10 +180,11 @@ def _order(member: Member) -> tuple:
     return *base, member.trained_length
 
 
-def _members(runs: tuple[RunDirectory, ...]) -> Iterator[Member]:
+def _members(rows_of: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member]:
     """The last stage that was trained, and the others that were evaluated."""
+    runs = tuple(rows_of)
     first, seeds = runs[0], tuple(sorted(set(map(_seeds, runs))))
-    rows = rows_lib.concatenate([_rows(run, seeds) for run in runs if run.results_path.exists()])
+    rows = rows_lib.concatenate([_rows(run, rows, seeds) for run, rows in rows_of.items()])
     evaluated = np.unique(rows["step"]).tolist()
     stage_of = {step: stages.at(first.config, step).number for step in evaluated}
     newest = max([*first.steps(), *evaluated], default=0)  # rows may lie apart from checkpoints
@@ -188,9 +213,11 @@ def _seeds(run: RunDirectory) -> tuple[int, int]:
     return run.config.seed, run.config.data.seed
 
 
-def _rows(run: RunDirectory, seeds: Sequence[tuple[int, int]]) -> rows_lib.Rows:
+def _rows(
+    run: RunDirectory, rows: rows_lib.Rows, seeds: Sequence[tuple[int, int]]
+) -> rows_lib.Rows:
     """Its result rows. A row knows the seed of the initialisation only, and runs may share that."""
-    rows = before_divergence(run, rows_lib.read(run.results_path))
+    rows = before_divergence(run, rows)
     for name in np.unique(rows["task"]).tolist():
         try:
             evals.parse(name)

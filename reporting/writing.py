@@ -22,8 +22,11 @@ from reporting.sections import sections
 from settings.places import place
 
 
-def write(dirs: Sequence[Path], out: Path, command: str) -> None:
+def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
     """Writes the page `out`, and its figures and results.csv beside it; `command` is what does it.
+
+    Returns:
+      What is to be known of the runs, a line each: copies, lost rows. The page says it, too.
 
     Raises:
       ValueError: if a directory is neither a run nor a sweep, or its results are not readable.
@@ -33,7 +36,8 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
     check_writable(out.parent, "put the page elsewhere: --out FILE.html")
-    members = members_lib.read(runs)
+    notices: list[str] = []
+    members = members_lib.read(runs, notices.append)
     matplotlib.use("Agg")  # a page needs no display
     out.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
@@ -58,13 +62,14 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> None:
             Section(title="What differs between members", parts=overview.differences(members)),
             Section(title="How to repeat it", parts=[Commands(lines=[("", repeat)])]),
         ],
-        provenance=provenance(members),
+        provenance=[*provenance(members), *(f"{notice}." for notice in notices)],
         looks=[member.look for member in members],
     )
     out.with_name("results.csv").write_text(
         results.to_csv(members), encoding="utf-8", errors="replace"
     )
     out.write_text(page, encoding="utf-8", errors="replace")
+    return notices
 
 
 def _lead(members: Sequence[Member]) -> Drawing:

@@ -219,8 +219,16 @@ def _answers(*, value: Any, counts: dict[str, Any] | None, **names: Any) -> Answ
 
 
 def read_all(folder: Path) -> list[Row]:
-    """All rows in a folder, by name; raises ValueError as `read` does, at the first bad file."""
-    return [read(path) for path in sorted(folder.rglob("*.json.gz"))]
+    """All rows in a folder, by name.
+
+    Raises:
+      ValueError: as `read` does, at the first bad file, or if a file holds the row of another run.
+    """
+    rows = {path: read(path) for path in sorted(folder.rglob("*.json.gz"))}
+    for path, row in rows.items():
+        if path.parts[-2:] != Path(row.name).parts:
+            raise ValueError(f"{path} holds the row of {row.name}; delete it, or rename it so")
+    return list(rows.values())
 
 
 def check(row: Row, card: Card, config: ExperimentConfig, estimator: int) -> None:

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import shlex
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -65,14 +66,14 @@ def tokenizer_bytes(tmp_path_factory):
     return path.read_bytes()
 
 
-def make_run(path, config, tokenizer_bytes, steps=(4,)):
+def make_run(path, config, tokenizer_bytes, steps=(4,), salt=0):
     """A run directory as training leaves it; its parameters are the initial ones."""
     run = RunDirectory(path)
     run.write_config(config, [])
     run.tokenizer_path.write_bytes(tokenizer_bytes)
     checkpoints = Checkpoints(run, keep=9)
     for step in steps:
-        params = transformer.init(config.model, config.seed + 100 * step)
+        params = transformer.init(config.model, config.seed + 100 * step + salt)
         checkpoints.save(step, params, {"count": np.zeros(1)}, DataState(fingerprint=""), config)
     checkpoints.close()
 
@@ -238,6 +239,35 @@ def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
     for name in ("base=10", "base=10000"):
         [one] = find_runs([out.parent / "two" / name])
         assert set(rows.read(one.results_path)["task"].tolist()) == {"kv"}
+
+
+def test_a_copy_of_a_run_is_evaluated_once(sweep, tmp_path_factory, capsys):
+    """A copy of the directory; another seed and another config are other runs."""
+    copy = tmp_path_factory.mktemp("copy") / "renamed"
+    shutil.copytree(sweep / "base=10", copy)
+    names = ("base=10", "base=10000", "rotary=nope")
+    paths = [str(sweep / name) for name in names] + [str(copy)]
+    assert cli.main([*paths, "--tasks=kv"]) == 0
+    assert f"{copy} is the same run as {sweep}/base=10 " in capsys.readouterr().err
+    assert not (copy / "results.jsonl").exists()
+    found = [set(rows.read(sweep / name / "results.jsonl")["run_id"].tolist()) for name in names]
+    assert [len(ids) for ids in found] == [1, 1, 1] and len(set.union(*found)) == 3
+
+
+def test_rows_of_other_parameters_are_refused(sweep, tmp_path_factory, tokenizer_bytes, capsys):
+    """The run was trained again and came out otherwise: its old rows lie in it and under --out."""
+    path, out = sweep / "base=10", tmp_path_factory.mktemp("out") / "rows"
+    for where in ([], [f"--out={out}"]):
+        assert cli.main([str(path), "--tasks=kv", *where]) == 0
+    shutil.rmtree(path / "checkpoints")
+    make_run(path, MEMBERS["base=10"], tokenizer_bytes, salt=1)
+    for where, results in (([], path / "results.jsonl"), ([f"--out={out}"], out / "results.jsonl")):
+        with pytest.raises(SystemExit):
+            cli.main([str(path), "--tasks=kv", *where])
+        said = capsys.readouterr().err
+        assert f"{results} holds rows of another run" in said
+        assert "other parameters at step 4" in said
+        (path / "results.jsonl").unlink(missing_ok=True)
 
 
 def test_another_variant_at_evaluation_is_that_schedule(sweep):

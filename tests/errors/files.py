@@ -6,6 +6,7 @@ from pathlib import Path
 from configs import find_config
 from evals import rows
 from experiment.config import from_dict
+from experiment.identity import config_digest
 from experiment.metrics import MetricsLog
 from experiment.run import RunDirectory
 from tests.errors.table import Row
@@ -140,11 +141,24 @@ ROWS = [
             ({"evals": None}, ": evals must be an object of EvalConfig, got None"),
         )
     ),
-    Row(
-        "report.py run --out new/report.html",
-        "run/results.jsonl: unknown task 'kvv'; did you mean 'kv'? (valid: {})",
-        files={"run/results.jsonl": json.dumps(ANSWER | {"task": "kvv"}) + "\n"},
-        given=lambda _: RunDirectory("run").write_config(find_config("tiny"), []),
+    *(
+        Row(
+            "report.py run --out new/report.html",
+            f"run/results.jsonl{message}",
+            files={"run/results.jsonl": json.dumps(ANSWER | row) + "\n"},
+            given=lambda _: RunDirectory("run").write_config(find_config("tiny"), []),
+        )
+        for row, message in (
+            (
+                {"task": "kvv", "run_id": f"{config_digest(find_config('tiny'), None)}-"},
+                ": unknown task 'kvv'; did you mean 'kv'? (valid: {})",
+            ),
+            (
+                {},
+                " holds rows of another run ('base=10': another config or seed); put back the file "
+                "of run, or delete it and evaluate again",
+            ),
+        )
     ),
     *(
         Row(lambda path=path: from_dict({"class": path}), f"config names {message}")

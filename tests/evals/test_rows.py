@@ -10,6 +10,7 @@ ROW = {
     "task": "kv",
     "split": "validation",
     "run": "base=10",
+    "run_id": "0123456789ab-ba9876543210",
     "step": 400,
     "seed": 0,
     "rotary": "rope(base=10)",

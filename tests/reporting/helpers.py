@@ -5,6 +5,7 @@ import json
 from data.config import DataConfig
 from evals import rows as rows_lib
 from experiment.config import ExperimentConfig, TrainConfig
+from experiment.identity import config_digest
 from experiment.run import RunDirectory
 from model import rotary
 from model.config import ModelConfig
@@ -40,6 +41,8 @@ def row(config, task="kv", **columns) -> dict:
         "task": task,
         "split": "validation",
         "run": "run",
+        # As if another text made other parameters, and nothing else did.
+        "run_id": f"{config_digest(config, None)}-{config.data.path}",
         "step": 10,
         "seed": config.seed,
         "rotary": rotary.expression(config.model.rotary),

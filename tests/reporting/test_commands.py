@@ -65,7 +65,8 @@ def test_what_else_can_be_measured_is_said_by_the_tasks(tmp_path):
     rows += [row(config, "fixed_target(target=64)", distance=n, nll=9 - n / 32) for n in (32, 64)]
     make_run(tmp_path / "text", config, rows)
     data = dataclasses.replace(config.data, source="retrieval")
-    make_run(tmp_path / "none", dataclasses.replace(config, data=data), answers(config, 20))
+    config = dataclasses.replace(config, data=data)
+    make_run(tmp_path / "none", config, answers(config, 20))
 
     def asked(name):
         members = members_lib.read(find_runs([tmp_path / name]))

@@ -32,6 +32,35 @@ def test_equal_settings_are_one_member_wherever_they_lie(tmp_path):
     assert [m.estimates["kv"].num_seeds for m in members] == [2, 2]
 
 
+def test_a_copy_of_a_run_is_shown_once(tmp_path):
+    """Whatever it is called, and whichever of the two has more rows."""
+    config = experiment("rope(base=10)")
+    for name in ("a", "b"):
+        make_run(tmp_path / name, config, answers(config, 20, documents=2))
+    (alone,) = read(tmp_path / "a")
+    more = rows_lib.read(tmp_path / "b/results.jsonl")
+    lines = rows_lib.columns(answers(config, 20, task="lines", documents=1))
+    rows_lib.add(tmp_path / "b/results.jsonl", lines)
+    notices: list[str] = []
+    (member,) = members_lib.read(find_runs([tmp_path / "a", tmp_path / "b"]), notices.append)
+    assert [run.name for run in member.runs] == ["a"] and len(member.losses) == 1
+    assert len(member.nearest("kv").rows["task"]) == len(more["task"])
+    assert member.estimates["kv"].worst_text == alone.estimates["kv"].worst_text
+    assert member.nearest("lines") is not None
+    (notice,) = notices
+    assert f"{tmp_path}/b is the same run as {tmp_path}/a" in notice
+
+
+def test_rows_of_another_member_are_refused(tmp_path):
+    for base in (10, 30):
+        config = experiment(f"rope(base={base})")
+        make_run(tmp_path / f"base={base}", config, answers(config, 20, documents=1))
+    first, second = (tmp_path / f"base={base}/results.jsonl" for base in (10, 30))
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(ValueError, match=f"{first} holds rows of another run .*delete it and eval"):
+        read(*sorted(tmp_path.iterdir()))
+
+
 def test_what_diverged_is_said_and_not_measured(tmp_path):
     nothing = {"nll": float("nan"), "exact_match": False}
     for base, seeds in ((10, {0}), (30, {1}), (100, {0, 1})):

@@ -29,7 +29,7 @@ def answered(seed: int = 1, documents: int = 5, questions: int = 12) -> answer_r
         "task": "kv", "split": "validation", "run": "r", "step": 1, "seed": 0, "rotary": "rope",
         "base": 10.0, "trained_length": 256, "length": 256, "num_tokens": 1, "nll": 0.0, "rank": 0,
         "first_token_correct": True, "num_bytes": 0, "num_words": 0, "chance": 1 / 64,
-        "query": 0,
+        "query": 0, "run_id": "",
     }  # fmt: skip
     columns["document"] = np.repeat(np.arange(documents), questions)
     columns["distance"] = random.integers(1, 200, size=number)
