@@ -1,18 +1,19 @@
-"""Attention over long rows in plain XLA: a block of queries and a block of keys at a time.
+"""Attention over long rows in plain XLA, one block of queries and one block of keys at a time.
 
-The softmax is kept online, and the backward pass computes the weights again from each query's
-log of summed exponentials (2205.14135), so that `[T, S]` never exists whole. Blocks of keys that
-no query of a block may see are skipped: those after it, outside its window, of other documents.
+The softmax is computed online, and the backward pass recomputes the weights from each query's
+log-sum-exp (FlashAttention, 2205.14135), so that no `[T, S]` array exists. Key blocks that no query
+of a block attends to are skipped: later blocks, blocks outside the window, and other documents.
 
-Letters beside those of `model`: X blocks of queries, Y blocks of keys.
+Additional shape letters: X query blocks, Y key blocks.
 """
 
 import jax
 import jax.numpy as jnp
 
 from model.kernels.parts import FORBIDDEN, Parts, Shard, block_mask, cut, cut_keys, cut_queries
+from model.mask import attention_mask
 
-# Tokens of a block: the most of these for which a block's logits fit a CPU core's cache.
+# Tokens of a block: the largest of these for which a block's logits fit the cache of a CPU core.
 BLOCK_LENGTHS = (512, 256, 128)
 MAX_LOGITS = 2**19
 
@@ -22,11 +23,11 @@ F32 = jnp.float32
 def forward(
     q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window
 ) -> tuple[jax.Array, jax.Array]:
-    """Attention of queries over some of their keys.
+    """Compute attention of queries over some of their keys.
 
     Returns:
-      Float32 `[B, T, N, U]`, and the log of each query's summed exponentials, float32
-      `[B, T, N]`, which lies near `FORBIDDEN` for a query that sees none of these keys.
+      The output, float32 `[B, T, N, U]`, and the log-sum-exp of each query's logits, float32
+      `[B, T, N]`, which is close to `FORBIDDEN` for a query that attends to none of these keys.
     """
     T, K, U = q_BTNH.shape[1], k_BSKH.shape[2], v_BSKU.shape[3]
     length = _block_length(q_BTNH)
@@ -53,29 +54,29 @@ def forward(
             return out_BKGTU, new_top_BKGT1, total_BKGT1
 
         rows = q_BKGTH.shape[:-1]
-        nothing = (
+        initial = (
             jnp.zeros((*rows, U)),
             jnp.full((*rows, 1), FORBIDDEN),
             jnp.zeros((*rows, 1)),
         )
-        out_BKGTU, top_BKGT1, total_BKGT1 = jax.lax.fori_loop(first, end, add, nothing)
-        total_BKGT1 = jnp.maximum(total_BKGT1, 1e-30)  # 0 where no block at all was seen
+        out_BKGTU, top_BKGT1, total_BKGT1 = jax.lax.fori_loop(first, end, add, initial)
+        total_BKGT1 = jnp.maximum(total_BKGT1, 1e-30)  # 0 where every block was skipped
         return out_BKGTU / total_BKGT1, top_BKGT1 + jnp.log(total_BKGT1)
 
     out_XBKGTU, lse_XBKGT1 = jax.lax.map(
-        one_block, (q_XBKGTH, queries_X, *_reach(queries_X, keys_Y, window))
+        one_block, (q_XBKGTH, queries_X, *_key_ranges(queries_X, keys_Y, window))
     )
-    return _whole(out_XBKGTU, T), _whole(lse_XBKGT1, T)[..., 0]
+    return _join_queries(out_XBKGTU, T), _join_queries(lse_XBKGT1, T)[..., 0]
 
 
 def backward(
     q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window, lse_BTN, shift_BTN, g_BTNU
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """These keys' part of the gradients of q, k and v, float32.
+    """Compute the contribution of these keys to the gradients of q, k, and v, float32.
 
     Args:
-      q_BTNH, k_BSKH, v_BSKU, queries, keys, window: as for `forward`.
-      lse_BTN: log of the summed exponentials over all keys a query sees, not only these.
+      q_BTNH, k_BSKH, v_BSKU, queries, keys, window: see `forward`.
+      lse_BTN: log-sum-exp over all keys that a query attends to, not only these.
       shift_BTN: `row_shift`.
       g_BTNU: gradient of the output.
     """
@@ -121,10 +122,10 @@ def backward(
         (
             tuple(_by_group(x, K, length) for x in by_query),
             queries_X,
-            *_reach(queries_X, keys_Y, window),
+            *_key_ranges(queries_X, keys_Y, window),
         ),
     )
-    return _whole(dq_XBKGTH, T), _whole_keys(dk_YBKSH, S), _whole_keys(dv_YBKSU, S)
+    return _join_queries(dq_XBKGTH, T), _join_keys(dk_YBKSH, S), _join_keys(dv_YBKSU, S)
 
 
 def _at(y, blocks):
@@ -132,16 +133,16 @@ def _at(y, blocks):
 
 
 def _logits(q_BKGTH, k_BKSH, queries: Shard, keys: Shard, window) -> jax.Array:
-    """Products of a block of queries and one of keys, `FORBIDDEN` where one may not see."""
+    """Return the logits of one query block and one key block, `FORBIDDEN` where masked."""
     logits_BKGTS = jnp.einsum("BKGTH,BKSH->BKGTS", q_BKGTH, k_BKSH, preferred_element_type=F32)
-    distance_TS = queries.indices_T[:, None] - keys.indices_T
-    near_TS = (distance_TS >= 0) & (distance_TS < window)
-    same_BTS = queries.segment_ids_BT[:, :, None] == keys.segment_ids_BT[:, None, :]
-    return jnp.where((near_TS & same_BTS)[:, None, None], logits_BKGTS, FORBIDDEN)
+    mask_BTS = attention_mask(
+        queries.indices_T, keys.indices_T, queries.segment_ids_BT, keys.segment_ids_BT, window
+    )
+    return jnp.where(mask_BTS[:, None, None], logits_BKGTS, FORBIDDEN)
 
 
-def _reach(queries_X: Shard, keys_Y: Shard, window) -> tuple[jax.Array, jax.Array]:
-    """For each block of queries the first block of keys it may see, and the end of those."""
+def _key_ranges(queries_X: Shard, keys_Y: Shard, window) -> tuple[jax.Array, jax.Array]:
+    """Return the first and the end of the range of key blocks of each query block, int32 `[X]`."""
     block_mask_XY = block_mask(queries_X, keys_Y, window)
     Y = block_mask_XY.shape[1]
     end_X = jnp.max(jnp.where(block_mask_XY, jnp.arange(1, Y + 1), 0), axis=1)
@@ -155,24 +156,24 @@ def _block_length(q_BTNH) -> int:
 
 
 def _by_group(x_BTNH, K: int, length: int):
-    """`[B, T, N, H]` to blocks of queries `[X, B, K, G, T, H]`, heads by the key they share."""
+    """Split `[B, T, N, H]` into query blocks `[X, B, K, G, T, H]`, heads grouped by key head."""
     B, T, N, H = x_BTNH.shape
     return jnp.moveaxis(cut(x_BTNH.reshape(B, T, K, N // K, H), 1, length), 2, 4)
 
 
 def _by_key(x_BSKH, length: int):
-    """`[B, S, K, H]` to blocks of keys `[Y, B, K, S, H]`."""
+    """Split `[B, S, K, H]` into key blocks `[Y, B, K, S, H]`."""
     return jnp.moveaxis(cut(x_BSKH, 1, length), 2, 3)
 
 
-def _whole(x_XBKGTU, T: int):
-    """The inverse of `_by_group`."""
+def _join_queries(x_XBKGTU, T: int):
+    """Invert `_by_group`."""
     X, B, K, G, length, U = x_XBKGTU.shape
     return x_XBKGTU.transpose(1, 0, 4, 2, 3, 5).reshape(B, X * length, K * G, U)[:, :T]
 
 
-def _whole_keys(x_YBKSH, S: int):
-    """The inverse of `_by_key`."""
+def _join_keys(x_YBKSH, S: int):
+    """Invert `_by_key`."""
     Y, B, K, length, H = x_YBKSH.shape
     return x_YBKSH.transpose(1, 0, 3, 2, 4).reshape(B, Y * length, K, H)[:, :S]
 

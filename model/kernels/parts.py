@@ -1,11 +1,11 @@
-"""Attention put together from parts: queries over some of their keys, and then over others.
+"""Attention assembled from parts, each over some of the keys.
 
-A query's part is its output over those keys and the log of its summed exponentials, which weighs
-the part against others; backwards, what each part adds to the gradients needs only that log and
-the mean (`row_shift`) over all keys (2205.14135). `blocks` and `splash` compute parts, `ring` adds
-them up as keys arrive, and `attention` here is the case of one part.
+A part is a query's output over those keys and the log-sum-exp of its logits, which weights the part
+relative to others. In the backward pass, a part's contribution to the gradients needs only the
+log-sum-exp and the mean (`row_shift`) over all keys (FlashAttention, 2205.14135). `blocks` and
+`splash` compute parts, `ring` sums them as keys arrive, and `attention` here uses a single part.
 
-Letters beside those of `model`: X blocks of queries, Y blocks of keys.
+Additional shape letters: X query blocks, Y key blocks.
 """
 
 import functools
@@ -16,18 +16,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# What a forbidden logit becomes: exp of it is 0 beside any other, and differences stay finite.
+# Value of a masked logit: its exponential is 0 next to any other, and differences stay finite.
 FORBIDDEN = -1e30
 
 
 class Shard(NamedTuple):
-    """Which tokens of a row these are, which is all that decides who sees whom.
+    """Queries or keys of a row, identified by all that the mask depends on.
 
-    Of queries or of keys; on one device the whole row, in a ring a device's own, in a block its.
+    On one device a shard is the full row, in a ring the device's part, in a block the block.
 
     Attributes:
-      indices_T: int32, index in the row; ascending, and without a gap within either half.
-      segment_ids_BT: int32, document.
+      indices_T: int32, index in the row, ascending, without a gap within each half.
+      segment_ids_BT: int32, segment id of each token.
     """
 
     indices_T: jax.Array
@@ -38,11 +38,11 @@ class Parts(NamedTuple):
     """A kernel that computes parts.
 
     Attributes:
-      forward: of q, k, v, the queries' and the keys' `Shard`, and window. Returns the output over
-        these keys, `[B, T, N, U]`, and the log of each query's summed exponentials, float32
-        `[B, T, N]`, which lies near `FORBIDDEN` for a query that sees none of them.
-      backward: of the same, the log over all keys that a query sees, `row_shift`, and the
-        gradient of the output. Returns what these keys add to the gradients of q, k and v.
+      forward: takes q, k, v, the `Shard`s of queries and keys, and the window. Returns the output
+        over these keys, `[B, T, N, U]`, and the log-sum-exp of each query's logits, float32
+        `[B, T, N]`, which is close to `FORBIDDEN` for a query that attends to none of them.
+      backward: takes the same, the log-sum-exp over all keys that a query attends to, `row_shift`,
+        and the gradient of the output. Returns the contribution to the gradients of q, k, and v.
     """
 
     forward: Callable
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def attention(parts: Parts, q_BTNH, k_BSKH, v_BSKU, shard: Shard, window) -> jax.Array:
-    """As `model.kernels.attention`; every query must see at least itself."""
+    """Compute `model.kernels.attention`; every query must attend at least to itself."""
     return _forward(parts, q_BTNH, k_BSKH, v_BSKU, shard, window)[0]
 
 
@@ -74,37 +74,40 @@ attention.defvjp(_forward, _backward)
 
 
 def cast_gradients(gradients, inputs) -> tuple:
-    """Gradients of q, k and v in their dtypes; a shard and a window have none."""
+    """Return the gradients of q, k, and v in their dtypes; shard and window have none."""
     return *(dx.astype(x.dtype) for dx, x in zip(gradients, inputs, strict=True)), None, None
 
 
 def row_shift(out_BTNU: jax.Array, g_BTNU: jax.Array) -> jax.Array:
-    """What softmax's gradient takes off every logit's of a query: the mean under its weights."""
+    """Return the mean that softmax's gradient subtracts for each query, float32 `[B, T, N]`."""
     return jnp.sum(out_BTNU.astype(jnp.float32) * g_BTNU.astype(jnp.float32), axis=-1)
 
 
 def cut(x, axis: int, length: int, **fill):
-    """Cuts `axis` into blocks, `[X, ..., length, ...]`, filling up the last one."""
+    """Split `axis` into blocks, `[X, ..., length, ...]`, and pad the last block."""
     x = jnp.pad(x, [(0, -n % length if i == axis else 0) for i, n in enumerate(x.shape)], **fill)
     x = x.reshape(*x.shape[:axis], -1, length, *x.shape[axis + 1 :])
     return jnp.moveaxis(x, axis, 0)
 
 
 def cut_queries(shard: Shard, length: int) -> Shard:
-    """Blocks of queries, `[X, T]` and `[X, B, T]`."""
-    # What fills up a block repeats its last query, so that it sees no more than that one.
+    """Split queries into blocks, `[X, T]` and `[X, B, T]`."""
+    # The padding repeats the last query, so that it attends to no other blocks.
     return Shard(*(cut(x, axis, length, mode="edge") for axis, x in enumerate(shard)))
 
 
 def cut_keys(shard: Shard, length: int) -> Shard:
-    """Blocks of keys, `[Y, S]` and `[Y, B, S]`."""
-    # A key after all queries is seen by none.
+    """Split keys into blocks, `[Y, S]` and `[Y, B, S]`."""
+    # No query attends to a key that comes after all queries.
     indices_YS = cut(shard.indices_T, 0, length, constant_values=np.iinfo(np.int32).max)
     return Shard(indices_YS, cut(shard.segment_ids_BT, 1, length, mode="edge"))
 
 
 def block_mask(queries_X: Shard, keys_Y: Shard, window) -> jax.Array:
-    """Of which blocks of keys a block of queries may see anything, bool `[X, Y]`."""
+    """Return which key blocks each query block may attend to, bool `[X, Y]`.
+
+    A superset: ids between the smallest and the largest of a block count as present.
+    """
     indices_XT, ids_XBT = queries_X
     key_indices_YS, key_ids_YBS = keys_Y
     distance_XY = indices_XT.max(-1)[:, None] - key_indices_YS.min(-1)  # of the farthest pair

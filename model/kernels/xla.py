@@ -1,16 +1,17 @@
-"""Attention in plain XLA: the kernel of CPUs, and of whatever the others cannot do."""
+"""Attention in plain XLA: the kernel for CPUs, and the fallback for all other devices."""
 
 import jax
 import jax.numpy as jnp
 
 from model.kernels import blocks, parts
+from model.mask import attention_mask
 
-# Rows up to this length keep their weights for the backward pass: up to eight blocks of queries.
+# Rows up to this length store the weights for the backward pass, in up to eight query blocks.
 UNROLLED = 512
 
 
 def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
-    """As `model.kernels.attention`, on one device."""
+    """Compute `model.kernels.attention` on one device."""
     T = q_BTNH.shape[1]
     if T <= UNROLLED:
         return _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window)
@@ -21,30 +22,25 @@ def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
 def reference(
     q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, blind: tuple[int, int] | None = None
 ) -> jax.Array:
-    """One softmax over whole rows, in float32 and full precision: what every kernel must equal.
+    """Compute attention with one softmax over full rows, in float32 and full precision.
 
-    Start reading here. Query t sees key s if it comes no later, fewer than `window` tokens before,
-    and in the same document; every query sees at least itself. Here alone keys may be hidden at
-    distances t - s, too: those from the first to the last in `blind`.
+    This is the definition that every kernel must match; start reading here. `model.mask` defines
+    which keys a query attends to. Only this kernel implements `blind`.
     """
     T, N = q_BTNH.shape[1:3]
     q_BTNH, k_BSKH, v_BSKU = (x.astype(jnp.float32) for x in (q_BTNH, k_BSKH, v_BSKU))
     k_BSNH, v_BSNU = (jnp.repeat(x, N // x.shape[2], axis=2) for x in (k_BSKH, v_BSKU))
-    distance_TS = jnp.arange(T)[:, None] - jnp.arange(T)
-    mask_BTS = (distance_TS >= 0) & (distance_TS < window)
-    if blind is not None:
-        low, high = blind
-        mask_BTS &= (distance_TS < low) | (distance_TS > high)
-    mask_BTS &= segment_ids_BT[:, :, None] == segment_ids_BT[:, None, :]
+    indices_T = jnp.arange(T)
+    mask_BTS = attention_mask(indices_T, indices_T, segment_ids_BT, segment_ids_BT, window, blind)
     logits_BNTS = jnp.einsum("BTNH,BSNH->BNTS", q_BTNH, k_BSNH, precision="highest")
     weights_BNTS = jax.nn.softmax(jnp.where(mask_BTS[:, None], logits_BNTS, -jnp.inf))
     return jnp.einsum("BNTS,BSNU->BTNU", weights_BNTS, v_BSNU, precision="highest")
 
 
 def _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
-    """Up to eight blocks of queries, each with no more keys than its last query sees.
+    """Compute attention in up to eight query blocks, each up to the last key that it can attend to.
 
-    The queries of all heads that share a key stand together, as rows of one product: Q is T * G.
+    The queries of all heads that share a key are rows of one product: Q is T * G.
     """
     B, T, N, H = q_BTNH.shape
     K, U = k_BSKH.shape[2], v_BSKU.shape[3]
@@ -56,7 +52,7 @@ def _unrolled(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
 
 @jax.custom_vjp
 def _by_key(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window) -> jax.Array:
-    """`_unrolled` with keys' heads in front, as XLA's products on a CPU take them: no copies."""
+    """Compute `_unrolled` with the key heads in front: XLA's CPU products then need no copies."""
     return _forward(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window)[0]
 
 
@@ -64,8 +60,8 @@ def _product(equation: str, *factors) -> jax.Array:
     return jnp.einsum(equation, *factors, preferred_element_type=jnp.float32)
 
 
-def _cut(q_BKQH, T: int) -> list[tuple[slice, slice, int]]:
-    """Of each block its tokens, its rows of `q_BKQH`, and how many keys it may see."""
+def _query_blocks(q_BKQH, T: int) -> list[tuple[slice, slice, int]]:
+    """Return for each query block its tokens, its rows of `q_BKQH`, and its number of keys."""
     length, G = max(128, -(-T // 8)), q_BKQH.shape[2] // T
     ends = [(i, min(i + length, T)) for i in range(0, T, length)]
     return [(slice(i, j), slice(i * G, j * G), j) for i, j in ends]
@@ -74,48 +70,52 @@ def _cut(q_BKQH, T: int) -> list[tuple[slice, slice, int]]:
 def _forward(q_BKQH, k_BKSH, v_BKSU, segment_ids_BT, window):
     T = k_BKSH.shape[2]
     indices_T = jnp.arange(T)
-    kept = []
-    for tokens, rows, S in _cut(q_BKQH, T):
+    saved = []
+    for tokens, rows, S in _query_blocks(q_BKQH, T):
         logits_BKQS = _product("BKQH,BKSH->BKQS", q_BKQH[:, :, rows], k_BKSH[:, :, :S])
-        distance_TS = indices_T[tokens, None] - indices_T[:S]
-        near_TS = (distance_TS >= 0) & (distance_TS < window)
-        same_BTS = segment_ids_BT[:, tokens, None] == segment_ids_BT[:, None, :S]
-        # Added, not selected: it is made in the loop that finds the largest logit.
-        bias_BTS = jnp.where(near_TS & same_BTS, 0.0, -1e30)
+        mask_BTS = attention_mask(
+            indices_T[tokens],
+            indices_T[:S],
+            segment_ids_BT[:, tokens],
+            segment_ids_BT[:, :S],
+            window,
+        )
+        # Add a bias instead of selecting: XLA fuses the sum into the loop that finds the maximum.
+        bias_BTS = jnp.where(mask_BTS, 0.0, -1e30)
         logits_BKQS += jnp.repeat(bias_BTS, q_BKQH.shape[2] // T, axis=1)[:, None]
         weights_BKQS = jnp.exp(logits_BKQS - logits_BKQS.max(axis=-1, keepdims=True))
         total_BKQ1 = weights_BKQS.sum(axis=-1, keepdims=True)
-        # Divided by their sum after the product with v, which has fewer entries.
+        # Divide by the sum after the product with v, which has fewer entries.
         weights_BKQS = weights_BKQS.astype(v_BKSU.dtype)
         sum_BKQU = _product("BKQS,BKSU->BKQU", weights_BKQS, v_BKSU[:, :, :S])
-        kept.append((weights_BKQS, total_BKQ1, sum_BKQU))
-    out_BKQU = jnp.concatenate([sum_BKQU / total for _, total, sum_BKQU in kept], axis=2)
-    return out_BKQU.astype(v_BKSU.dtype), (q_BKQH, k_BKSH, v_BKSU, kept)
+        saved.append((weights_BKQS, total_BKQ1, sum_BKQU))
+    out_BKQU = jnp.concatenate([sum_BKQU / total for _, total, sum_BKQU in saved], axis=2)
+    return out_BKQU.astype(v_BKSU.dtype), (q_BKQH, k_BKSH, v_BKSU, saved)
 
 
 def _backward(residuals, g_BKQU):
-    """Softmax's gradient from the weights that are at hand: no mask, and no exponentials."""
-    q_BKQH, k_BKSH, v_BKSU, kept = residuals
+    """Compute the gradients from the stored weights, without a mask and without exponentials."""
+    q_BKQH, k_BKSH, v_BKSU, saved = residuals
     dq, dk, dv = [], [], []
-    for (_, rows, S), block in zip(_cut(q_BKQH, k_BKSH.shape[2]), kept, strict=True):
+    for (_, rows, S), block in zip(_query_blocks(q_BKQH, k_BKSH.shape[2]), saved, strict=True):
         weights_BKQS, total_BKQ1, sum_BKQU = block
         g_block_BKQU = g_BKQU[:, :, rows].astype(jnp.float32) / total_BKQ1
         mean_BKQ1 = jnp.sum(g_block_BKQU * sum_BKQU, axis=-1, keepdims=True) / total_BKQ1
         g_block_BKQU = g_block_BKQU.astype(v_BKSU.dtype)
-        # The largest logit that came off stays out of it: weights and their sum fell by one factor.
+        # The maximum that was subtracted cancels: it scales the weights and their sum alike.
         dweights_BKQS = _product("BKQU,BKSU->BKQS", g_block_BKQU, v_BKSU[:, :, :S])
         dlogits_BKQS = (weights_BKQS * (dweights_BKQS - mean_BKQ1)).astype(q_BKQH.dtype)
         dq.append(_product("BKQS,BKSH->BKQH", dlogits_BKQS, k_BKSH[:, :, :S]))
         dk.append(_product("BKQS,BKQH->BKSH", dlogits_BKQS, q_BKQH[:, :, rows]))
         dv.append(_product("BKQS,BKQU->BKSU", weights_BKQS, g_block_BKQU))
-    gradients = jnp.concatenate(dq, axis=2), _added(dk), _added(dv)
+    gradients = jnp.concatenate(dq, axis=2), _sum_prefixes(dk), _sum_prefixes(dv)
     inputs = q_BKQH, k_BKSH, v_BKSU
     return *(dx.astype(x.dtype) for dx, x in zip(gradients, inputs, strict=True)), None, None
 
 
-def _added(parts: list[jax.Array]) -> jax.Array:
-    """The sum of gradients of the first keys, of more of them, ..., of all: `[B, K, S, H]`."""
-    # In place, so that of every part only its own keys are touched.
+def _sum_prefixes(parts: list[jax.Array]) -> jax.Array:
+    """Return the sum of gradients over growing ranges of keys, `[B, K, S, H]`."""
+    # In place: each part then touches only its own keys.
     *shorter, total = parts
     for part in reversed(shorter):
         total = total.at[:, :, : part.shape[2]].add(part)

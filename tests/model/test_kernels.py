@@ -254,7 +254,7 @@ def test_blocks_of_keys_that_nobody_sees_are_skipped():
 
     def seen(ids, window):
         shard = parts.Shard(indices_XT, jnp.array(ids).reshape(4, 1, 4))
-        return [x.tolist() for x in blocks._reach(shard, shard, window)]
+        return [x.tolist() for x in blocks._key_ranges(shard, shard, window)]
 
     one = [1] * 16
     assert seen(one, NO_WINDOW) == [[0, 0, 0, 0], [1, 2, 3, 4]]
