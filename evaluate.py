@@ -10,8 +10,9 @@ options:
   --lengths TOKENS[,TOKENS...]
                               context lengths, 1024 or 1k (default: the config's, or what it was
                               trained at)
-  --documents N               for each task and length (default: the config's; of perplexity, what
-                              100,000 tokens take); of text, as many as there are
+  --documents N               for each task and length, up to 1,000,000 (default: the config's; of
+                              perplexity, what 100,000 tokens take, of --step1, what 262,144 take);
+                              of text, as many as there are
   --rotary EXPR[,EXPR...]     evaluate with these variants, below, with parameters in brackets;
                               those left out are the trained variant's
   --step1 base=B[,B...]       loss of the first training rows under these bases (or variants,
@@ -36,6 +37,9 @@ examples:
   python evaluate.py runs/demo --step1 base=1e3,1e4,1e5 --lengths 1024
                                           loss of the first rows before any update, by variant
 
+The number of documents, the estimated time and the memory are printed before anything is scored
+(Ctrl-C stops; what is scored already is kept); what does not fit the memory is rejected.
+
 Rows are written to results.jsonl in each run directory (or under --out) and replace those of the
 same task, length, step and rotary variant. Effective context [95% CI]: the distance in tokens at
 which accuracy has first fallen half-way from its ceiling (accuracy at short distances) to chance.
@@ -55,6 +59,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 import evals
+from evals.options import Options
 from experiment.run import find_runs
 from model import rotary as rotary_lib
 from settings.commands import Parser, expression_list, token_list
@@ -67,8 +72,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         find_runs(args.paths)
-        for task in args.tasks or ():
-            evals.parse(task)
+        options = Options(
+            tasks=args.tasks,
+            lengths=args.lengths,
+            documents=args.documents,
+            variants=args.rotary,
+            precision=args.precision,
+        )
+        options = options.with_step1(args.step1) if args.step1 else options
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
     # Help, and a slip of the hand, do not need it: it takes seconds, and an accelerator.
@@ -82,14 +93,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: runner.Evaluated = []
     try:
         copies = Copies(args.paths, args.out) if args.out else None
-        options = runner.Options(
-            tasks=args.tasks,
-            lengths=args.lengths,
-            documents=args.documents,
-            variants=args.rotary,
-            precision=args.precision,
-        )
-        options = options.with_step1(args.step1) if args.step1 else options
         for paths, step in runner.checkpoints(args.paths, args.step):
             at_step = dataclasses.replace(options, step=step)
             results += runner.evaluate(paths, at_step, console=console, copies=copies)

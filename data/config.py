@@ -8,6 +8,9 @@ from data import tasks
 from settings.checks import Bounds, Share, check
 from settings.places import check_place
 
+# Longest row of training and of evaluation, tokens: float32 holds every position up to it exactly.
+MAX_CONTEXT = 2**24
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataConfig:
@@ -47,7 +50,7 @@ class DataConfig:
     tokenizer: str | None = None
     vocab_size: int = 1024
     subset_shares: tuple[tuple[str, Share], ...] = ()
-    context_length: Annotated[int, Bounds(at_least=1, at_most=2**24)]
+    context_length: Annotated[int, Bounds(at_least=1, at_most=MAX_CONTEXT)]
     batch_size: Annotated[int, Bounds(at_least=1, at_most=2**24)]
     retrieval_fraction: Share = 0.0
     retrieval_tasks: tuple[str, ...] = ("kv", "lagcopy", "lines")

@@ -55,7 +55,8 @@ def while_training(config: ExperimentConfig) -> Callable[..., list[dict[str, flo
     """What asks members of a sweep the config's `train.eval_tasks` while they train.
 
     Raises:
-      ValueError: for a task that does not exist, also of those that `evaluate.py` will ask.
+      ValueError: for a task that does not exist, also of those that `evaluate.py` will ask, and
+        for a length of `evals.lengths` that does not fit the memory.
     """
     for task in config.train.eval_tasks + config.evals.tasks:
         parse(task)
@@ -63,6 +64,7 @@ def while_training(config: ExperimentConfig) -> Callable[..., list[dict[str, flo
         return None
     from evals import runner  # late: most runs ask nothing
 
+    runner.check_lengths(config)
     # No more than said: a task may ask for many documents, and this is asked again and again.
     options = runner.Options(tasks=config.train.eval_tasks, documents=config.evals.documents)
     return functools.partial(runner.ask_in_memory, options=options)

@@ -4,24 +4,53 @@ import time
 
 from rich import progress
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 
 LINE_EVERY = 15.0  # seconds
 
 
 class Progress(progress.Progress):
-    """Counts documents."""
+    """Counts documents, and predicts the time left from what their FLOPs have taken so far.
+
+    Attributes:
+      flops_left: FLOPs of the documents that are not counted yet; 0: no prediction.
+    """
 
     def __init__(self, console: Console):
-        shown = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        shown = (
+            "{task.description}",
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+        )
         super().__init__(*shown, console=console, transient=True, disable=not console.is_terminal)
-        self._next_line = time.monotonic() + LINE_EVERY
+        self._start = time.monotonic()
+        self._next_line = self._start + LINE_EVERY
+        self._flops_done = self.flops_left = 0.0
 
-    def advance(self, task_id: TaskID, advance: float = 1) -> None:
-        """Counts `advance` documents more."""
-        super().advance(task_id, advance)
+    def add_task(self, *arguments, **options) -> TaskID:
+        """Add a task of which no time left is known yet."""
+        return super().add_task(*arguments, **options, left="")
+
+    def advance(self, task_id: TaskID, advance: float = 1, flops: float = 0.0) -> None:
+        """Count `advance` documents more, which took `flops` in all."""
+        self._flops_done, self.flops_left = self._flops_done + flops, self.flops_left - flops
+        left = ""
+        if self._flops_done and self.flops_left > 0:
+            elapsed = time.monotonic() - self._start
+            left = f"about {duration(elapsed * self.flops_left / self._flops_done)} left"
+        self.update(task_id, advance=advance, left=left)
         if not self.console.is_terminal and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_EVERY
             task = self.tasks[task_id]
             counted = f"{task.completed:,.0f} of {task.total or 0:,.0f} documents"
-            self.console.print(f"{task.description}: {counted}", highlight=False, markup=False)
+            line = ", ".join(filter(None, [f"{task.description}: {counted}", left]))
+            self.console.print(line, highlight=False, markup=False)
+
+
+def duration(seconds: float) -> str:
+    """Return a time as text, to one unit."""
+    for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{max(1, seconds):.0f} s"

@@ -14,18 +14,21 @@ import evals
 from data.files import check_writable
 from data.task import Document, Task
 from data.tokenizer import Tokenizer
-from evals import kinds, rows
+from evals import cost, kinds, rows
 from evals.copies import Copies
+from evals.cost import Readers
 from evals.estimate.sequential import next_round
-from evals.progress import Progress
+from evals.options import Options
+from evals.progress import Progress, duration
 from evals.rows import Rows
-from evals.score import AnswerScores, Candidate, check_fits, score
+from evals.score import AnswerScores, Candidate, check_fits, pass_shape, score
 from evals.text import MissingTextError
 from experiment import stages
 from experiment.checkpoint import restore_params
-from experiment.config import TRAINED, ExperimentConfig, chosen_rotary
+from experiment.config import ExperimentConfig, chosen_rotary
 from experiment.identity import copy_notice, has_params, run_id
 from experiment.items import metrics_damage
+from experiment.memory import free_device_memory
 from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
 from model.config import ModelConfig
@@ -33,62 +36,11 @@ from model.positions import position_table
 from model.rotary import Pattern
 from model.rotary.nope import Nope
 from model.transformer import Params
-from settings.checks import Count, Positive, check
-from settings.expressions import split_commas
 
 Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 
 # However wide an interval stays, no more than this many times the documents first asked.
 _MOST_ROUNDS = 16
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """What to ask.
-
-    Attributes:
-      tasks: expressions, `needle(haystack=noise)`, less those whose text is not to be had here;
-        None: the config's, less those that cannot be asked.
-      lengths: context lengths in tokens; None: the config's, or the trained one.
-      documents: documents a task and length; None: the config's, or `Task.num_documents`.
-      variants: rotary variants to evaluate with, as expressions; parameters left out are the
-        trained variant's, and "trained" is all of it.
-      step: checkpoint; None: the newest.
-      precision: ask more documents, near where accuracy falls, until every 95% interval of an
-        effective context is narrower than this many octaves, or 16 times the documents are asked.
-    """
-
-    tasks: Sequence[str] | None = None
-    lengths: Sequence[int] | None = None
-    documents: Count | None = None
-    variants: Sequence[str] = (TRAINED,)
-    step: int | None = None
-    precision: Positive | None = None
-
-    def __post_init__(self):
-        check(self)
-        for task in self.tasks or ():
-            evals.parse(task)
-        if any(length < 2 for length in self.lengths or ()):
-            raise ValueError(f"lengths must be at least 2 tokens, got {min(self.lengths or ())}")
-
-    def with_step1(self, candidates: str) -> "Options":
-        """These options for `--step1 base=1e3,ntk_aware(factor=4)`, the trained variant first.
-
-        Raises:
-          ValueError: where a task or variants are chosen already.
-        """
-        if self.tasks or tuple(self.variants) != (TRAINED,):
-            raise ValueError("--step1 chooses its own task and variants: no --tasks, no --rotary")
-        variants = [TRAINED]
-        for part in split_commas(candidates.removeprefix("base=")):
-            try:
-                variants.append(f"rope(base={float(part):.17g})")
-            except ValueError:
-                variants.append(part)
-        # Paired by token, this many tell 0.001 nats apart.
-        documents = self.documents or -(-(2**18) // max(self.lengths or [2**10]))
-        return dataclasses.replace(self, tasks=["step1"], variants=variants, documents=documents)
 
 
 class Loaded(NamedTuple):
@@ -137,10 +89,43 @@ class Group:
 
     def __init__(self, members: list[Loaded], options: Options, notice: Callable[[str], None]):
         self.members = members
-        self.questions = _questions(members[0], options, notice)
         self.owners = [(member, rotary) for member in members for rotary in member.variants]
         self._network = network(members[0].config.model)
         self._candidates = [member.candidate(rotary) for member, rotary in self.owners]
+        num_variants = max(len(member.variants) for member in members)
+        self._readers = Readers(num_variants, len(self.owners))
+        self.questions = self._questions(options, notice)
+
+    def _questions(self, options: Options, notice: Callable[[str], None]) -> list[Questions]:
+        member = self.members[0]
+        config = member.config
+        lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
+        for length in lengths:
+            cost.check_length(self._network, self._candidates[0].table_for(length), length)
+        held_out = member.run.held_out_path if member.run else None
+        questions, left_out = [], []
+        for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
+            task = evals.parse(name)
+            try:
+                asked = evals.asked(config, member.tokenizer, length, held_out=held_out)
+                count = options.documents or task.num_documents(asked, config.evals.documents)
+                cost.check_documents(task, asked, count, self._readers, notice)
+                documents = task.documents(asked, range(count))
+                if not documents:
+                    raise ValueError(f"{name} at length {length} has nothing to ask here")
+            except cost.DoesNotFitError:
+                raise
+            except ValueError as error:
+                if options.tasks and not isinstance(error, MissingTextError):
+                    raise
+                left_out.append(error)
+                continue
+            questions.append(Questions(task, length, documents))
+        if options.tasks and not questions:
+            raise left_out[0]
+        for reason in dict.fromkeys(map(str, left_out)):
+            notice(f"left out: {reason}")
+        return questions
 
     def check_fits(self) -> None:
         """Raises ValueError if something asked does not fit the memory; the longest comes first."""
@@ -150,6 +135,31 @@ class Group:
     def cost(self, questions: Iterable[Questions]) -> int:
         """Documents read by all candidates."""
         return sum(len(each.documents) for each in questions) * len(self._candidates)
+
+    def flops(self, questions: Iterable[Questions]) -> float:
+        """Return the FLOPs of scoring the questions, rows that fill up passes included."""
+        config = self.members[0].config
+        total = 0.0
+        for each in questions:
+            together, B = pass_shape(len(self.owners), len(each.documents), each.length)
+            rows = -(-len(each.documents) // B) * B
+            candidates = -(-len(self.owners) // together) * together
+            total += rows * candidates * cost.flops_per_row(config, each.length)
+        return total
+
+    def pass_bytes(self) -> int:
+        """Return the estimated device memory of the largest forward pass."""
+        largest = 0
+        for each in self.questions:
+            together, B = pass_shape(len(self.owners), len(each.documents), each.length)
+            table = self._candidates[0].table_for(each.length)
+            in_bytes = cost.pass_bytes(self._network, table, B, each.length)
+            largest = max(largest, together * in_bytes)
+        return largest
+
+    def host_bytes(self) -> int:
+        """Return the estimated host memory of documents and result rows."""
+        return sum(cost.host_bytes(each.documents, self._readers) for each in self.questions)
 
     def ask(self, asked: Questions, advance: Callable[[int], None]) -> list[Rows]:
         """The result rows of each of `owners`."""
@@ -213,6 +223,9 @@ def evaluate(
     groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
     if not any(group.questions for group in groups):
         raise ValueError("no task of the config can be asked here; name others with --tasks")
+    cost.check_host(sum(group.host_bytes() for group in groups), "all documents")
+    if not console.quiet:
+        console.print(_estimate(groups, options), markup=False, highlight=False, soft_wrap=True)
     for group in groups:
         group.check_fits()
 
@@ -224,12 +237,18 @@ def evaluate(
     with Progress(console) as progress:
         total = sum(group.cost(group.questions) for group in groups)
         bar = progress.add_task("", total=total)
-        advance = functools.partial(progress.advance, bar)
+        progress.flops_left = sum(group.flops(group.questions) for group in groups)
         for group, asked in [(each, asked) for each in groups for asked in each.questions]:
             progress.update(bar, description=f"{asked.task.expression} at {asked.length}")
+
+            def advance(documents: int, group: Group = group, length: int = asked.length) -> None:
+                flops = cost.flops_per_row(group.members[0].config, length)
+                progress.advance(bar, documents, documents * flops)
+
             new = group.ask(asked, advance)
             while options.precision and (more := group.more(asked, new, options.precision)):
                 total += group.cost([more])
+                progress.flops_left += group.flops([more])
                 progress.update(bar, total=total)
                 added = group.ask(more, advance)
                 new = [rows.concatenate(pair) for pair in zip(new, added, strict=True)]
@@ -241,6 +260,31 @@ def evaluate(
                 rows.add(places[member.run.path].results_path, own)
                 results[member.run.path] = rows.concatenate([results[member.run.path], own])
     return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
+
+
+def _estimate(groups: Sequence[Group], options: Options) -> str:
+    """Return one line: how many documents are scored, how long it takes, and the memory."""
+    documents = sum(group.cost(group.questions) for group in groups)
+    seconds = cost.seconds(sum(group.flops(group.questions) for group in groups), documents)
+    more = f" (up to {_MOST_ROUNDS} times as many with --precision)" if options.precision else ""
+    device, free = max(group.pass_bytes() for group in groups), free_device_memory()
+    host = sum(group.host_bytes() for group in groups)
+    return (
+        f"scoring {documents:,} documents{more}: about {duration(seconds)}, "
+        f"{cost.size(device)} for the model and {cost.size(host)} for documents and rows"
+        + (f"; {cost.size(free)} free" if free is not None else "")
+    )
+
+
+def check_lengths(config: ExperimentConfig) -> None:
+    """Reject lengths of the config's evaluation that no memory of this device holds.
+
+    Raises:
+      ValueError: as `evals.cost.check_length`.
+    """
+    table = position_table(config.model, config.data.context_length)
+    for length in config.evals.lengths or (config.data.context_length,):
+        cost.check_length(network(config.model), table, length)
 
 
 def ask_in_memory(
@@ -352,32 +396,6 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
         shared = network(config.model), data, config.evals, member.tokenizer
         groups.setdefault(shared, []).append(member)
     return list(groups.values())
-
-
-def _questions(member: Loaded, options: Options, notice: Callable[[str], None]) -> list[Questions]:
-    config = member.config
-    lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
-    held_out = member.run.held_out_path if member.run else None
-    questions, left_out = [], []
-    for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
-        task = evals.parse(name)
-        try:
-            asked = evals.asked(config, member.tokenizer, length, held_out=held_out)
-            count = options.documents or task.num_documents(asked, config.evals.documents)
-            documents = task.documents(asked, range(count))
-            if not documents:
-                raise ValueError(f"{name} at length {length} has nothing to ask here")
-        except ValueError as error:
-            if options.tasks and not isinstance(error, MissingTextError):
-                raise
-            left_out.append(error)
-            continue
-        questions.append(Questions(task, length, documents))
-    if options.tasks and not questions:
-        raise left_out[0]
-    for reason in dict.fromkeys(map(str, left_out)):
-        notice(f"left out: {reason}")
-    return questions
 
 
 def to_rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScores) -> Rows:

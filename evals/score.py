@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from data.task import Document
+from experiment.memory import free_device_memory
 from model import loss, transformer
 from model.config import ModelConfig
 from model.loss import TokenScores
@@ -84,7 +85,7 @@ def score(
     Raises:
       ValueError: if a pass would not fit the memory, before it is tried.
     """
-    together, B = _pass_shape(len(candidates), len(documents), length)
+    together, B = pass_shape(len(candidates), len(documents), length)
     starts = range(0, len(documents), B)
     scores = []
     for first in range(0, len(candidates), together):
@@ -115,15 +116,15 @@ def check_fits(
     Raises:
       ValueError: if it needs more memory than there is; it names a length that would fit.
     """
-    together, B = _pass_shape(len(candidates), num_documents, length)
+    together, B = pass_shape(len(candidates), num_documents, length)
     chosen = candidates[:together]
     shapes = jax.eval_shape(lambda: jax.tree.map(_stack, *(each.params for each in chosen)))
-    batch = Batch(*np.zeros((4, B, length), np.int32))
+    batch = Batch(*[jax.ShapeDtypeStruct((B, length), np.int32)] * 4)
     tables = stack_tables([each.table_for(length) for each in chosen])
     _program(config, shapes, tables, batch)
 
 
-def _pass_shape(num_candidates: int, num_documents: int, length: int) -> tuple[int, int]:
+def pass_shape(num_candidates: int, num_documents: int, length: int) -> tuple[int, int]:
     """Candidates and documents of one forward pass."""
     backend = jax.default_backend()
     tokens = _TOKENS_PER_PASS.get(backend, _TOKENS_PER_ACCELERATOR_PASS)
@@ -182,32 +183,21 @@ def compiled_pass(config: ModelConfig, leaves, structure):
     abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
     compiled = jax.jit(functools.partial(_token_scores, config)).lower(*arguments).compile()
-    _check_memory(compiled, arguments[2].tokens_BT.shape[1])
+    _check_memory(compiled, *arguments[2].tokens_BT.shape)
     return compiled
 
 
-def _check_memory(compiled, length: int) -> None:
-    sizes, available = compiled.memory_analysis(), _available_bytes()
-    needed = sizes.temp_size_in_bytes + sizes.output_size_in_bytes
-    if available is not None and needed > available:
-        fitting = max(1, int(length * available / needed))
+def _check_memory(compiled, B: int, length: int) -> None:
+    sizes, free = compiled.memory_analysis(), free_device_memory()
+    inputs, outputs = sizes.argument_size_in_bytes, sizes.output_size_in_bytes
+    needed = inputs + sizes.temp_size_in_bytes + outputs
+    if free is not None and needed > free:
+        fitting = max(1, int(length * free / needed))
+        rows = "one row needs" if B == 1 else f"{B} rows need"
         raise ValueError(
-            f"length {length} does not fit: one row needs {needed / 2**30:.1f} GiB and "
-            f"{available / 2**30:.1f} GiB are free; try --lengths {2 ** (fitting.bit_length() - 1)}"
+            f"length {length} does not fit: {rows} {needed / 2**30:.1f} GiB and "
+            f"{free / 2**30:.1f} GiB are free; try --lengths {2 ** (fitting.bit_length() - 1)}"
         )
-
-
-def _available_bytes() -> int | None:
-    """Free memory of the device; None where nothing tells."""
-    stats = jax.devices()[0].memory_stats()
-    if stats and "bytes_limit" in stats:
-        return stats["bytes_limit"] - stats["bytes_in_use"]
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            lines = dict(line.split(":") for line in file)
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError):
-        return None
 
 
 def _token_scores(

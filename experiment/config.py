@@ -5,7 +5,7 @@ import importlib
 import typing
 from typing import Annotated, Any, Literal
 
-from data.config import DataConfig
+from data.config import MAX_CONTEXT, DataConfig
 from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.rotary import Pattern
@@ -18,6 +18,7 @@ PACKAGES = ("model", "data", "experiment")
 TRAINED = "trained"  # as a variant to evaluate with: the one that a run was trained with
 
 Steps = Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]  # counted in int32 on devices
+NumDocuments = Annotated[int, Bounds(at_least=1, at_most=1_000_000)]  # of a task and length
 # Adam divides by 1 - beta^t; closer to 1 that is 0 in float32.
 Momentum = Annotated[float, Bounds(at_least=0, at_most=0.999999)]
 
@@ -124,8 +125,8 @@ class EvalConfig:
     """
 
     tasks: tuple[str, ...] = ("kv", "lagcopy", "lines", "perplexity")
-    lengths: tuple[Annotated[int, Bounds(at_least=2)], ...] = ()
-    documents: Annotated[int, Bounds(at_least=1, at_most=1_000_000)] = 64
+    lengths: tuple[Annotated[int, Bounds(at_least=2, at_most=MAX_CONTEXT)], ...] = ()
+    documents: NumDocuments = 64
     seed: int = 0
 
     def __post_init__(self):

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Annotated, Literal
 
+from data.config import MAX_CONTEXT
 from settings.checks import Bounds, Count, NonNegative, Seed, check
 
 Top = Annotated[float, Bounds(above=0, at_most=1)]
@@ -23,7 +24,7 @@ class Options:
       dtype: of matrix products. In bfloat16 logits tie, and a text may differ from batch to batch.
     """
 
-    max_new_tokens: Count = 64
+    max_new_tokens: Annotated[int, Bounds(at_least=1, at_most=MAX_CONTEXT)] = 64
     temperature: NonNegative = 0.0
     top_k: Count | None = None
     top_p: Top | None = None

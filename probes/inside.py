@@ -12,8 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from data.config import MAX_CONTEXT
 from evals import runner
+from evals.cost import size
 from experiment.loaded import LoadedRun
+from experiment.memory import free_device_memory
 from model import transformer
 from model.attention import query_scale
 from model.config import ModelConfig
@@ -143,6 +146,29 @@ class Capture:
         B, T = self.tokens_BT.shape
         model = self.config
         return f"{B} rows of {T} tokens, {model.num_layers} layers of {model.num_heads} heads"
+
+
+def check_capture(run: LoadedRun, documents: int, length: int) -> None:
+    """Reject a capture that does not fit the memory, before documents are generated.
+
+    Raises:
+      ValueError: it names the largest number of documents that fits.
+    """
+    if length > MAX_CONTEXT:
+        raise ValueError(f"length must be at most {MAX_CONTEXT} tokens, got {length}")
+    free, each = free_device_memory(), bytes_per_document(run.config.model, length)
+    if free is not None and documents * each > free:
+        raise ValueError(
+            f"{documents} documents of {length} tokens do not fit: their queries, keys and values "
+            f"need {size(documents * each)} and {size(free)} are free; at this length "
+            f"{free // each} documents fit"
+        )
+
+
+def bytes_per_document(model: ModelConfig, length: int) -> int:
+    """Return the size of one document's queries, keys, values and residual streams."""
+    width = 2 * (model.num_heads + model.kv_heads) * model.head_dim + model.embed_dim
+    return 4 * model.num_layers * width * length
 
 
 def capture(

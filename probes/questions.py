@@ -8,7 +8,7 @@ import numpy as np
 import evals
 from experiment.loaded import LoadedRun
 from model import transformer
-from probes.inside import Capture, capture
+from probes.inside import Capture, capture, check_capture
 
 
 class Questions(NamedTuple):
@@ -51,13 +51,14 @@ def ask(
 
     Raises:
       ValueError: for another task, whose documents do not say where everything is, no documents,
-        or a length at which it cannot be asked.
+        a length at which it cannot be asked, or more than the memory holds.
     """
     if task.partition("(")[0].strip() != "kv":
         raise ValueError(f"probes look at kv, whose every key has a known place, not at {task}")
     if documents < 1:
         raise ValueError(f"documents must be at least 1, got {documents}")
     length = length or run.config.data.context_length
+    check_capture(run, documents, length)
     # Version 2 alone marks each answer's first mention, at even distances too.
     config = dataclasses.replace(run.config, data=dataclasses.replace(run.config.data, documents=2))
     found = evals.parse(task).documents(

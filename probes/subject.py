@@ -18,7 +18,7 @@ from evals.runner import Loaded
 from evals.score import AnswerScores, Candidate, score
 from experiment.loaded import LoadedRun
 from model import transformer
-from probes.inside import Capture
+from probes.inside import Capture, bytes_per_document
 from probes.questions import Questions, answered, ask
 
 # Of queries, keys, values and residual streams, where nobody says how many documents.
@@ -49,24 +49,15 @@ class Subject:
         """Documents of key-value recall, captured, and where their answers stand."""
         documents = self.documents
         if documents is None:
-            documents = max(1, min(_DOCUMENTS, _MEMORY // self._bytes_per_document))
+            length = self.length or self.run.config.data.context_length
+            each = bytes_per_document(self.run.config.model, length)
+            documents = max(1, min(_DOCUMENTS, _MEMORY // each))
         return ask(self.run, task=self.task, documents=documents, length=self.length)
 
     @functools.cached_property
     def is_right(self) -> np.ndarray:
         """Which of these questions the model answers right, bool `[Q]`."""
         return answered(*self.asked)
-
-    @property
-    def _bytes_per_document(self) -> int:
-        model = self.run.config.model
-        numbers = (
-            2 * model.num_heads * model.head_dim
-            + 2 * model.kv_heads * model.head_dim
-            + model.embed_dim
-        )
-        length = self.length or self.run.config.data.context_length
-        return 4 * model.num_layers * numbers * length
 
     def effective_context(self, candidates: Sequence[Candidate]) -> list[Estimate]:
         """How far changed models see: of each candidate, on the run's own documents of the task.

@@ -46,7 +46,16 @@ ROWS = [
             ("--lengths=1", "lengths must be at least 2 tokens, got 1"),
             ("--lengths=3", "no task of the config can be asked here; name others with --tasks"),
             ("--precision=0", "precision must be a finite number above 0, got 0.0"),
-            ("--documents=0", "documents must be a whole number of at least 1, got 0"),
+            (
+                "--lengths=64,1e9",
+                "lengths must be at most 16777216 tokens, up to which positions are exact, got "
+                "1000000000",
+            ),
+            ("--documents=0", "documents must be a whole number in [1, 1000000], got 0"),
+            (
+                "--documents=999999999999",
+                "documents must be a whole number in [1, 1000000], got 999999999999",
+            ),
             ("--step=7", "run has no checkpoint of step 7; it has [1, 2]"),
             (
                 "--step=new",

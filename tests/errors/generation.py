@@ -11,7 +11,7 @@ ROWS = [
     *(
         Row(f"generate.py run --prompt x {options}", message, run=True)
         for options, message in (
-            ("--max-new-tokens 0", "max_new_tokens must be a whole number of at least 1, got 0"),
+            ("--max-new-tokens 0", "max_new_tokens must be a whole number in [1, 16777216], got 0"),
             ("--max-new-tokens many", "argument --max-new-tokens: invalid int value: 'many'"),
             ("--temperature=-1", "temperature must be a finite number of at least 0, got -1.0"),
             ("--temperature nan", "temperature must be a finite number of at least 0, got nan"),

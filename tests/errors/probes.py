@@ -70,6 +70,17 @@ ROWS = [
     Row("-m probes run --step 7", "run has no checkpoint of step 7; it has [1, 2]", run=True),
     Row("-m probes run --documents 0", "documents must be at least 1, got 0", run=True),
     Row(
+        "-m probes run --documents 99999999",
+        "99999999 documents of 64 tokens do not fit: their queries, keys and values need {} GiB "
+        "and {} GiB are free; at this length {} documents fit",
+        run=True,
+    ),
+    Row(
+        "-m probes run --length 99999999",
+        "length must be at most 16777216 tokens, got 99999999",
+        run=True,
+    ),
+    Row(
         "-m probes run --probes matching_kyes",
         "no probe 'matching_kyes': did you mean 'matching_keys'? (valid: {})",
         run=True,

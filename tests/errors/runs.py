@@ -305,13 +305,14 @@ ROWS = [
         lambda: score._check_memory(
             SimpleNamespace(
                 memory_analysis=lambda: SimpleNamespace(
-                    temp_size_in_bytes=2**33, output_size_in_bytes=0
+                    argument_size_in_bytes=0, temp_size_in_bytes=2**33, output_size_in_bytes=0
                 )
             ),
+            1,
             4096,
         ),
         "length 4096 does not fit: one row needs 8.0 GiB and 2.0 GiB are free; try --lengths 1024",
-        given=lambda patch: patch.setattr(score, "_available_bytes", lambda: 2**31),
+        given=lambda patch: patch.setattr(score, "free_device_memory", lambda: 2**31),
     ),
     Row("report.py run --out .", "--out . is a folder; write --out report.html", run=True),
     Row(

@@ -178,14 +178,14 @@ def test_candidates_that_share_a_pass_get_the_scores_they_get_alone(monkeypatch,
     documents = [document(random.integers(0, 5, 9), (4, 2, 1)) for _ in range(3)]
     members = candidates([CONFIG, dataclasses.replace(CONFIG, window=2), CONFIG], [0, 1, 2])
     expected = score_lib.score(CONFIG, members, documents, 8)
-    monkeypatch.setattr(score_lib, "_pass_shape", lambda *sizes: (num_together, 2))
+    monkeypatch.setattr(score_lib, "pass_shape", lambda *sizes: (num_together, 2))
     shared = score_lib.score(CONFIG, members, documents, 8)
     assert shared.nll.shape == (3, 3)
     np.testing.assert_allclose(shared.nll, expected.nll, atol=1e-5)
 
 
 def test_a_length_that_does_not_fit_is_refused_with_one_that_would(monkeypatch):
-    monkeypatch.setattr(score_lib, "_available_bytes", lambda: 2**20)
+    monkeypatch.setattr(score_lib, "free_device_memory", lambda: 2**20)
     config = dataclasses.replace(CONFIG, norm_epsilon=0.25)  # not compiled by others
     with pytest.raises(
         ValueError, match=r"length 4096 does not fit: .* try --lengths \d+$"

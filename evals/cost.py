@@ -1,0 +1,179 @@
+"""Memory and time of an evaluation, before anything is generated or compiled.
+
+A forward pass of B rows of T tokens is estimated, for each candidate that shares it, as
+
+    parameters + 4 bytes x max(tokens, logits) + attention
+
+    tokens     B T (2 L K R + 2 D + max(3 F, 2 N H + 3 K H + N U)): cosines and sines of all
+               layers, the residual stream, and the widest part of one layer
+    logits     2 V C + V D + 2 B T D, where C tokens have their logits at once (`model.loss`)
+    attention  3 x 4 B N T^2 where `model.blind` needs whole rows; all kernels avoid T x T
+
+with the letters of `model` and F for mlp_dim. XLA's own analysis of the compiled program lies
+within a factor of two (`tests/evals/test_cost.py`), so `check_length` rejects only what cannot fit
+even in half of the estimate; `evals.score` holds the rest to that analysis.
+"""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from data.task import Asked, Document, Task
+from evals.progress import duration
+from experiment.config import ExperimentConfig
+from experiment.memory import free_device_memory, free_host_memory
+from experiment.metrics import flops_per_token
+from model import axes, loss
+from model.config import ModelConfig
+from model.positions import PositionTable
+from model.transformer import count_params
+
+# A result row at its peak, while its run's file is written, and until the evaluation ends; bytes.
+_ROW_WRITTEN, _ROW_KEPT = 3 * 2**10, 2**10
+_OBJECT = 2**10  # a document besides its arrays, bytes
+_ROWS = 2**14  # the result rows of a document, before one is generated, bytes
+# Documents of less are generated without an estimate of their memory and time.
+_SMALL = 2**28
+_SLOW = 10.0  # seconds: what takes longer is announced
+# Share of a large product's speed that a forward pass reaches.
+_EFFICIENCY = 0.5
+_SECONDS_PER_DOCUMENT = 2e-4  # on the host: answers to scores, scores to rows
+
+
+class DoesNotFitError(ValueError):
+    """What is asked for exceeds the memory."""
+
+
+class Readers(NamedTuple):
+    """How often documents are read.
+
+    Attributes:
+      variants: rotary variants of a member.
+      candidates: variants of all members together.
+    """
+
+    variants: int
+    candidates: int
+
+
+def pass_bytes(config: ModelConfig, table: PositionTable, B: int, T: int) -> int:
+    """Estimate the device memory of a forward pass of one candidate; see the module."""
+    V, D, L, N, H = (
+        config.vocab_size,
+        config.embed_dim,
+        config.num_layers,
+        config.num_heads,
+        config.head_dim,
+    )
+    U = H if config.mla is None else config.mla.v_head_dim
+    pairs = table.cycles_hi.shape[-2] * table.cycles_hi.shape[-1]
+    attention = 2 * N * H + 3 * config.kv_heads * H + N * U
+    tokens = B * T * (2 * L * pairs + 2 * D + max(3 * config.mlp_dim, attention))
+    at_once = config.loss_chunk or loss.tokens_at_once(V, axes.device_kind()) // B
+    logits = 2 * V * B * min(T, max(1, at_once)) + V * D + 2 * B * T * D
+    weights = 3 * B * N * T * T if config.blind else 0
+    return 4 * (count_params(config)["total"] + max(tokens, logits) + weights)
+
+
+def check_length(config: ModelConfig, table: PositionTable, length: int) -> None:
+    """Reject a length of which one row does not fit the device, whatever the compiler does.
+
+    Raises:
+      DoesNotFitError: it names a length that would fit.
+    """
+    free = free_device_memory()
+    needed = pass_bytes(config, table, 1, length)
+    if free is None or needed // 2 <= free:
+        return
+    lengths = (2**power for power in range(length.bit_length() - 1, 0, -1))
+    fitting = next((T for T in lengths if pass_bytes(config, table, 1, T) <= free), None)
+    advice = (
+        f"the longest power of two that fits is {fitting}"
+        if fitting
+        else "the model itself does not fit"
+    )
+    raise DoesNotFitError(
+        f"length {length} does not fit: one row needs about {size(needed)} and {size(free)} are "
+        f"free; {advice}"
+    )
+
+
+def host_bytes(documents: Sequence[Document], readers: Readers) -> int:
+    """Estimate the host memory of documents and of their result rows."""
+    arrays = sum(d.tokens.nbytes + d.answers.nbytes + _OBJECT for d in documents)
+    rows = sum(len(document.answers) for document in documents)
+    return arrays + rows * (readers.variants * _ROW_WRITTEN + readers.candidates * _ROW_KEPT)
+
+
+def check_host(needed: float, what: str) -> None:
+    """Raises DoesNotFitError if `needed` bytes for `what` are not free on this host."""
+    free = free_host_memory()
+    if free is not None and needed > free:
+        raise DoesNotFitError(
+            f"{what} do not fit: with their result rows they need about {size(needed)} and "
+            f"{size(free)} are free; ask for fewer --documents or shorter --lengths"
+        )
+
+
+def check_documents(
+    task: Task, asked: Asked, count: int, readers: Readers, notice: Callable[[str], None]
+) -> None:
+    """Reject documents that do not fit the host, by the first of them; announce slow ones.
+
+    Raises:
+      DoesNotFitError: before all of them are generated.
+    """
+    if count * (4 * asked.length + _ROWS) < _SMALL:
+        return
+    try:
+        first = task.documents(asked, range(1))
+        start = time.monotonic()
+        task.documents(asked, range(1))  # the first call may have read files
+        seconds = count * (time.monotonic() - start)
+        num_last = sum(1 for _ in task.sources(asked, range(count - 1, count)))
+    except ValueError:  # reported when all of them are generated, if it still holds then
+        return
+    if not num_last:  # a text that ends before: it fits the disk
+        return
+    what = f"{count:,} documents of {task.expression} at length {asked.length}"
+    check_host(count * host_bytes(first, readers), what)
+    if seconds > _SLOW:
+        notice(f"generating {what}: about {duration(seconds)}")
+
+
+def flops_per_row(config: ExperimentConfig, length: int) -> float:
+    """FLOPs of the forward pass of a row of `length` tokens: a third of a training step's."""
+    data = dataclasses.replace(config.data, context_length=length)
+    return length * flops_per_token(dataclasses.replace(config, data=data)) / 3
+
+
+def seconds(flops: float, documents: int) -> float:
+    """Estimate the time of scoring documents, from the measured speed of a matrix product."""
+    return flops / (_EFFICIENCY * _product_rate()) + documents * _SECONDS_PER_DOCUMENT
+
+
+@functools.cache
+def _product_rate() -> float:
+    """Measure the FLOP/s of a large float32 product on the first device."""
+    n = 1024 if jax.default_backend() == "cpu" else 8192
+    product = jax.jit(functools.partial(jnp.matmul, precision="highest"))
+    x = jnp.ones((n, n))
+    product(x, x).block_until_ready()
+    times = []
+    for _ in range(3):  # the fastest: another process may have been busy
+        start = time.monotonic()
+        product(x, x).block_until_ready()
+        times.append(time.monotonic() - start)
+    return 2 * n**3 / min(times)
+
+
+def size(num_bytes: float) -> str:
+    """Return a number of bytes as text."""
+    return (
+        f"{num_bytes / 2**30:,.1f} GiB" if num_bytes >= 2**30 else f"{num_bytes / 2**20:,.0f} MiB"
+    )

@@ -1,0 +1,125 @@
+"""Evaluations that do not fit are rejected before documents are generated."""
+
+import dataclasses
+import functools
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import evaluate as cli
+from evals import cost, runner, score
+from evals.tasks.step1 import Step1
+from experiment import memory
+from model import transformer
+from model.positions import position_table, stack_tables
+from tests.test_evaluate import CONFIG, make_run
+
+SMALL = dataclasses.replace(CONFIG.model, num_layers=2, vocab_size=4096, mlp_dim=512)
+
+
+@pytest.fixture
+def run(tmp_path, tokenizer):
+    make_run(tmp_path / "run", CONFIG, tokenizer.model)
+    return str(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "changes, B, T",
+    [
+        ({}, 64, 64),
+        ({}, 1, 2**17),
+        (dict(num_heads=8, num_kv_heads=2, head_dim=64, mlp_dim=64), 1, 2**16),
+        (dict(num_layers=1, blind=(4, 8)), 1, 2048),
+    ],
+)
+def test_the_estimate_is_that_of_xla_within_a_factor_of_two(changes, B, T):
+    config = runner.network(dataclasses.replace(SMALL, **changes))
+    table = position_table(config, 64)
+    params = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), transformer.abstract_params(config)
+    )
+    batch = score.Batch(*[jax.ShapeDtypeStruct((B, T), np.int32)] * 4)
+    program = jax.jit(functools.partial(score._token_scores, config))
+    sizes = program.lower(params, stack_tables([table]), batch).compile().memory_analysis()
+    assert sizes is not None
+    exact = sizes.argument_size_in_bytes + sizes.temp_size_in_bytes + sizes.output_size_in_bytes
+    assert exact / 2 < cost.pass_bytes(config, table, B, T) < 2 * exact
+
+
+@pytest.mark.parametrize("option", ["--lengths=1e9", "--documents=999999999999"])
+def test_absurd_numbers_are_rejected_without_jax(run, run_script, option):
+    code = "import sys; sys.modules['jax'] = None; import evaluate; evaluate.main()"
+    done = run_script("-c", code, run, "--tasks=kv", option, check=False)
+    name = option.strip("-").split("=")[0]
+    assert done.returncode == 2 and re.fullmatch(f"evaluate.py: error: {name} .*\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    "free, options, message",
+    [
+        (2**24, "--lengths=131072", "length 131072 does not fit: .* fits is \\d+"),
+        (2**24, "--documents=100000", "100,000 documents of kv .* fewer --documents"),
+    ],
+)
+def test_nothing_is_generated_that_does_not_fit(run, monkeypatch, capsys, free, options, message):
+    monkeypatch.setattr(cost, "free_device_memory", lambda: free)
+    monkeypatch.setattr(cost, "free_host_memory", lambda: free)
+    documents = runner.evals.parse("kv").documents
+    made = []
+
+    def counted(self, asked, numbers):
+        made.extend(numbers)
+        return documents(asked, numbers)
+
+    monkeypatch.setattr(type(runner.evals.parse("kv")), "documents", counted)
+    with pytest.raises(SystemExit):
+        cli.main([run, "--tasks=kv", options])
+    assert re.search(message, capsys.readouterr().err) and set(made) <= {0}
+
+
+def test_the_estimate_is_printed_first(run, capsys):
+    assert cli.main([run, "--tasks=kv", "--documents=5", "--rotary=trained,nope"]) == 0
+    line = r"scoring 10 documents: about \d+ s, \d+ MiB for the model and \d+ MiB for .* free"
+    assert re.match(line, capsys.readouterr().err)
+
+
+def test_lengths_that_do_not_fit_are_rejected_before_training(monkeypatch):
+    monkeypatch.setattr(cost, "free_device_memory", lambda: 2**24)
+    train = dataclasses.replace(CONFIG.train, eval_tasks=("kv",), eval_every=1)
+    config = dataclasses.replace(
+        CONFIG, train=train, evals=dataclasses.replace(CONFIG.evals, lengths=(2**17,))
+    )
+    with pytest.raises(ValueError, match="length 131072 does not fit"):
+        runner.evals.while_training(config)
+
+
+def test_step1_reads_as_many_tokens_at_every_length(text_config, text_tokenizer):
+    asked = [runner.evals.asked(text_config, text_tokenizer, length) for length in (64, 2**19)]
+    assert [Step1().num_documents(each, 8) for each in asked] == [4096, 1]
+
+
+@pytest.mark.parametrize(
+    "cgroup, files, free",
+    [
+        ("0::/job/step", {"job/memory.max": 800, "job/memory.current": 500}, 400),
+        (
+            "4:memory:/gone",
+            {"memory/memory.limit_in_bytes": 700, "memory/memory.usage_in_bytes": 100},
+            700,
+        ),
+        ("0::/", {}, 2048),
+    ],
+)
+def test_a_control_group_limits_free_memory(tmp_path, cgroup, files, free):
+    """Less its files in memory, which give way; the limit of a group above counts too."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 2 kB\n")
+    (tmp_path / "proc/self/cgroup").write_text(cgroup + "\n")
+    for name, value in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{value}\n")
+        path.with_name("memory.stat").write_text("inactive_file 60\nactive_file 40\n")
+    assert memory.free_host_memory(tmp_path) == free
