@@ -6,6 +6,7 @@ number of hosts nor of workers changes the stream.
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import sys
@@ -23,6 +24,7 @@ from data.store import TokenStore
 from data.threads import map_ahead
 from data.tokenizer import file_in
 from data.verify import read_tokenizer
+from settings import folders
 
 Batch = dict[str, np.ndarray]
 _PREFETCH = 4  # batches built ahead
@@ -173,4 +175,12 @@ def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:
         num_workers=num_workers, per_worker_buffer_size=_PREFETCH
     )
     source = grain.MapDataset.source(batches)
-    return iter(source.to_iter_dataset(options).mp_prefetch(processes))
+    # Workers build documents of the user's own tasks, and did not see the command line.
+    allow_files = functools.partial(_allow_files, folders.allowed())
+    return iter(source.to_iter_dataset(options).mp_prefetch(processes, allow_files))
+
+
+def _allow_files(paths: Sequence[str], worker: int, num_workers: int) -> None:
+    """Permit in a new worker process what its parent may execute."""
+    for path in paths:
+        folders.allow(path)
