@@ -74,6 +74,10 @@ def train_sweep(
                 f"{workdir} holds another sweep, {other}; use another --workdir, or delete that "
                 "directory"
             )
+        if RunDirectory(workdir).is_started():
+            raise ValueError(
+                f"{workdir} holds a run; use another --workdir, or train.py to continue it"
+            )
         if only is not None and not 0 <= only < len(members):
             raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
         runs = {member.name: RunDirectory(workdir / member.name) for member in members}

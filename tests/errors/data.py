@@ -178,6 +178,14 @@ ROWS = [
                 {"out/sweep.json": "{}"},
             ),
             (
+                ". --out out",
+                "out/config.json is not that of .; give another --out DIR",
+                {
+                    "out/config.json": "{}",
+                    "sweep.json": '{"config": "tiny", "overrides": [], "members": ["run"]}',
+                },
+            ),
+            (
                 "run run/../run --out out",
                 "two directories are called run; give each its own --out",
                 {},
