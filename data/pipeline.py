@@ -17,10 +17,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from data.config import DataConfig
-from data.mixture import mixture
+from data.mixture import mixture, retrieval_task
 from data.packing import Row
-from data.prepare import prepare
+from data.prepare import check_arguments, prepare
 from data.store import TokenStore
+from data.task import Asked
 from data.threads import map_ahead
 from data.tokenizer import file_in
 from data.verify import read_tokenizer
@@ -54,6 +55,18 @@ class TrainingData(NamedTuple):
     tokenizer_path: Path | None
     open_rows: Callable[[str], Rows]
     held_out: Path | None = None
+
+
+def check_data(config: DataConfig) -> None:
+    """Raise ValueError for what `open_data` would refuse, as far as no document need be read."""
+    tokenizer = check_arguments(config)
+    if not (config.retrieval_fraction or config.source == "retrieval"):
+        return
+    for text in config.retrieval_tasks:
+        task = retrieval_task(text)
+        if tokenizer:
+            length, seed = config.context_length, config.seed
+            task.check(Asked(data=config, tokenizer=tokenizer, length=length, seed=seed))
 
 
 def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
