@@ -23,6 +23,8 @@ options:
                               --documents, and no more)
   --step N[,N...]             checkpoints, or `stages`: the last of every stage of a run (default:
                               the newest)
+  --own FILE.py               a file of your code that tasks of the runs' configs or rows name, and
+                              that may be executed; repeat for several
   --out DIR                   keep the rows in DIR, beside copies of what a report reads, and leave
                               the runs as they are; of several paths, in DIR/NAME each
 
@@ -62,7 +64,7 @@ import evals
 from evals.options import Options
 from experiment.run import find_runs
 from model import rotary as rotary_lib
-from settings.commands import Parser, expression_list, token_list
+from settings.commands import Parser, expression, expression_list, token_list
 from settings.places import UnreachableError
 
 
@@ -129,11 +131,17 @@ def _parser() -> Parser:
     parser.add_argument("--lengths", type=token_list)
     parser.add_argument("--documents", type=int)
     parser.add_argument("--rotary", type=expression_list, default=["trained"])
-    parser.add_argument("--step1")
+    parser.add_argument("--step1", type=_candidates)
     parser.add_argument("--precision", type=float)
     parser.add_argument("--step")
     parser.add_argument("--out")
     return parser
+
+
+def _candidates(text: str) -> str:
+    """Return what `--step1` compares as typed; permit the files of code that it names."""
+    expression(text.removeprefix("base="))
+    return text
 
 
 def _listed_tasks() -> str:

@@ -16,6 +16,7 @@ options:
   --seed N              of what is drawn (default: 0)
   --stop TEXT           end before this text; may be given again; a newline is $'\\n' in bash
   --rotary EXPR         write with another rotary variant than the trained one, as in evaluate.py
+  --own FILE.py         a file of your code that may be executed; one that EXPR names may anyway
   --step N              checkpoint (default: the newest)
   --dtype TYPE          float32 or bfloat16, of matrix products (default: float32, as evaluate.py)
   --json                print one JSON object, with ids, and nothing else
@@ -41,7 +42,7 @@ from typing import Any
 
 from experiment.run import find_run
 from generation.options import Options
-from settings.commands import Parser
+from settings.commands import Parser, expression
 from settings.places import UnreachableError
 
 
@@ -172,7 +173,7 @@ def _parser() -> Parser:
     parser.add_argument("--top-p", type=float)
     parser.add_argument("--seed", type=int, default=defaults.seed)
     parser.add_argument("--stop", action="append", default=[])
-    parser.add_argument("--rotary")
+    parser.add_argument("--rotary", type=expression)
     parser.add_argument("--step", type=int)
     parser.add_argument("--dtype", default=defaults.dtype)
     parser.add_argument("--json", action="store_true")

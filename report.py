@@ -30,9 +30,6 @@ def main() -> None:
     )
     parser.add_argument("dirs", nargs="+", metavar="DIR", help="run or sweep directory")
     parser.add_argument("--out", metavar="FILE.html", help="the page (default: above)")
-    parser.add_argument(
-        "--own", action="append", metavar="FILE.py", help="code of yours that tasks in DIR are of"
-    )
     args = parser.parse_args()
     try:
         given = [place(path) for path in args.dirs]

@@ -39,7 +39,8 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
     )
     add("config", metavar="CONFIG", help="a config's name, from the list below")
     add("--workdir", metavar="DIR", required=True, help="where results go")
-    add("overrides", nargs="*", metavar="dotted.field=value", help="changes to the config")
+    text = "changes to the config"
+    add("overrides", nargs="*", type=overrides.typed, metavar="dotted.field=value", help=text)
     return parser
 
 

@@ -25,7 +25,8 @@ class DataConfig:
       vocab_size: size of the tokenizer to train (ignored when `tokenizer` is given); 128 of its ids
         are reserved for the keys and values of retrieval documents.
       subset_shares: share in [0, 1] of a RedPajama subset's documents to keep, by name, e.g.
-        (("github", 0.5),); those of subsets not named are all kept.
+        (("github", 0.5),); those of subsets not named are all kept. Any published name of a subset
+        will do (`data.sources.SUBSET_NAMES`).
       context_length: tokens of a training row.
       batch_size: rows of a step over all devices.
       retrieval_fraction: share of rows that are retrieval documents.

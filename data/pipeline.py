@@ -6,6 +6,7 @@ number of hosts nor of workers changes the stream.
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import sys
@@ -16,13 +17,15 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from data.config import DataConfig
-from data.mixture import mixture
+from data.mixture import mixture, retrieval_task
 from data.packing import Row
-from data.prepare import prepare
+from data.prepare import check_arguments, prepare
 from data.store import TokenStore
+from data.task import Asked
 from data.threads import map_ahead
 from data.tokenizer import file_in
 from data.verify import read_tokenizer
+from settings import folders
 
 Batch = dict[str, np.ndarray]
 _PREFETCH = 4  # batches built ahead
@@ -52,6 +55,18 @@ class TrainingData(NamedTuple):
     tokenizer_path: Path | None
     open_rows: Callable[[str], Rows]
     held_out: Path | None = None
+
+
+def check_data(config: DataConfig) -> None:
+    """Raise ValueError for what `open_data` would refuse, as far as no document need be read."""
+    tokenizer = check_arguments(config)
+    if not (config.retrieval_fraction or config.source == "retrieval"):
+        return
+    for text in config.retrieval_tasks:
+        task = retrieval_task(text)
+        if tokenizer:
+            length, seed = config.context_length, config.seed
+            task.check(Asked(data=config, tokenizer=tokenizer, length=length, seed=seed))
 
 
 def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
@@ -173,4 +188,12 @@ def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:
         num_workers=num_workers, per_worker_buffer_size=_PREFETCH
     )
     source = grain.MapDataset.source(batches)
-    return iter(source.to_iter_dataset(options).mp_prefetch(processes))
+    # Workers build documents of the user's own tasks, and did not see the command line.
+    allow_files = functools.partial(_allow_files, folders.allowed())
+    return iter(source.to_iter_dataset(options).mp_prefetch(processes, allow_files))
+
+
+def _allow_files(paths: Sequence[str], worker: int, num_workers: int) -> None:
+    """Permit in a new worker process what its parent may execute."""
+    for path in paths:
+        folders.allow(path)

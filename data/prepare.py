@@ -50,11 +50,23 @@ from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
 from data.files import check_writable, read_sealed, write_sealed
 from data.locks import in_turn
-from data.sources import LISTED, Document, InputFile, jsonl_files, local_files, read_documents
+from data.sources import (
+    LISTED,
+    SUBSET_NAMES,
+    SUBSETS,
+    Document,
+    InputFile,
+    json_records,
+    jsonl_files,
+    local_files,
+    read_documents,
+    subset_of,
+)
 from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer, file_in
 from data.verify import SPLITS, check_whole, read_report, read_tokenizer, verify
 from settings.commands import Parser
+from settings.messages import nearest, quoted
 from settings.places import copy, in_bucket, local, place
 
 VERSION = 1  # of all that decides ids from text: raise it and everything is prepared anew
@@ -76,11 +88,11 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     Raises:
       ValueError: on bad input, as `FILE:LINE: what is wrong`; if what is found is damaged.
     """
+    given = check_arguments(config)
     root = place(config.prepared_root)
     # What needs locks and renames happens on a disk; a bucket has the finished folder.
     on_disk = dataclasses.replace(config, prepared_root=ON_DISK) if in_bucket(root) else config
     source = _source(on_disk, show_progress)
-    given = Tokenizer(config.tokenizer) if config.tokenizer else None
     settings = {
         "version": VERSION,
         "source": config.source,
@@ -112,6 +124,63 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
             "on_bad_document=skip leaves such documents out"
         )
     return folder
+
+
+def check_arguments(config: DataConfig) -> Tokenizer | None:
+    """Return the tokenizer that `config` names, once all that it says of its text is checked.
+
+    No document is read: that, and tokenizing them, may take a day.
+
+    Raises:
+      ValueError: if the source has no files or no subset that `subset_shares` names, if no subset
+        is left, or for a tokenizer or a `vocab_size` that cannot be.
+    """
+    if config.source in ("jsonl", "redpajama"):
+        jsonl_files(str(config.path))
+    _check_subset_shares(config)
+    if config.tokenizer:
+        return Tokenizer(config.tokenizer)
+    tokenizer_lib.check_vocab_size(config.vocab_size)
+    return None
+
+
+def _check_subset_shares(config: DataConfig) -> None:
+    if not config.subset_shares:
+        return
+    if config.source in ("local", "retrieval"):
+        raise ValueError(f"subset_shares: data.source={config.source} has no subsets; leave it out")
+    subsets = _published_subsets(config) or set(SUBSETS) | _first_labels(config)
+    shares: dict[str, float] = {}
+    for name, share in config.subset_shares:
+        subset = SUBSET_NAMES.get(name, name)
+        if subset not in subsets:
+            raise ValueError(
+                f"unknown subset {quoted(name)} in subset_shares; {nearest(name, subsets)}"
+            )
+        if subset in shares:
+            raise ValueError(f"subset_shares names {subset} twice; give it one share")
+        shares[subset] = share
+    # Documents of jsonl may be of no subset, and are kept.
+    if config.source == "redpajama" and all(shares.get(subset) == 0 for subset in subsets):
+        raise ValueError("subset_shares keeps no document: all subsets there have share 0")
+
+
+def _published_subsets(config: DataConfig) -> set[str]:
+    """Return the subsets that the names of RedPajama's files tell; empty where no name does."""
+    if config.source != "redpajama":
+        return set()
+    from data.redpajama.redpajama_dataset_builder import layout, published_files
+
+    root = Path(str(config.path))
+    return {subset for _, subset in published_files(layout(root), root) if subset}
+
+
+def _first_labels(config: DataConfig) -> set[str]:
+    """Return the subset labels of the first record of each file: a private corpus has its own."""
+    if config.source != "jsonl":
+        return set()
+    records = (next(json_records(file.path))[1] for file in jsonl_files(str(config.path)))
+    return {label for label in map(subset_of, records) if label}
 
 
 def _copy_up(made: Path, folder: Path) -> None:
@@ -226,7 +295,7 @@ def _pieces(
     """Pieces of the documents to store; the names of subsets met are added to `subsets`."""
     own_validation = any(file.validation for file in files)
     one_in = _one_in(config)
-    shares: dict[str | None, float] = dict(config.subset_shares)
+    shares = {SUBSET_NAMES.get(name, name): share for name, share in config.subset_shares}
     for document in documents:
         after = (document.file, document.line + 1)
         if document.problem:
@@ -237,8 +306,10 @@ def _pieces(
             continue
         if document.subset is not None and document.subset not in subsets:
             subsets.append(document.subset)
+        subset = document.subset or ""
+        share = shares.get(SUBSET_NAMES.get(subset, subset), 1.0)
         digest = hashlib.sha256(document.text.encode()).hexdigest()
-        if int(digest[8:16], 16) >= shares.get(document.subset, 1.0) * 2**32:
+        if int(digest[8:16], 16) >= share * 2**32:
             continue
         held_out = int(digest[:8], 16) % one_in == 0
         validation = files[document.file].validation if own_validation else held_out
@@ -416,10 +487,16 @@ def _tokenize(
             for piece, ids in unit:
                 stores.add(piece, ids)
         counts = stores.finish()
+    subsets: set[str] = {SUBSET_NAMES.get(name, name) for name in map(str, done["subsets"])}
     for name, _ in config.subset_shares:
-        if name not in done["subsets"]:
-            found = ", ".join(sorted(done["subsets"])) or "none"
-            raise ValueError(f"subset_shares names {name!r}; the source's subsets: {found}")
+        if SUBSET_NAMES.get(name, name) not in subsets:  # not worth throwing away what is tokenized
+            names = ", ".join(sorted(subsets)) or "none"
+            console.print(
+                f"note: subset_shares names {name}, and no document is of it; the source's "
+                f"subsets: {names}",
+                highlight=False,
+                soft_wrap=True,
+            )
     if not counts["train"]["documents"]:
         raise ValueError(f"{config.path or config.source}: no training document in the source")
     return {
@@ -494,6 +571,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = vars(parser.parse_args(arguments))
     options["subset_shares"] = tuple(options["subset_shares"])
     verified = options.pop("verify")
+    if options["path"] and options["source"] in ("local", "retrieval"):
+        parser.error(f"--source {options['source']} reads no --path; give --source jsonl|redpajama")
     try:
         if verified is not None:
             wrong = verify(place(verified or options["prepared_root"]))
@@ -512,7 +591,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _subset_share(argument: str) -> tuple[str, float]:
     name, _, share = argument.partition("=")
-    return name, float(share)
+    with contextlib.suppress(ValueError):
+        if 0 <= float(share) <= 1:
+            return name, float(share)
+    raise argparse.ArgumentTypeError(
+        f"{quoted(argument)} is not NAME=SHARE with a share in [0, 1], like github=0.5"
+    )
 
 
 def _print_report(folder: Path) -> None:

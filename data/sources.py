@@ -20,6 +20,19 @@ from settings.places import place
 
 JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _KINDS = ", ".join(f"*{suffix}" for suffix in JSONL_SUFFIXES)
+SUBSETS = ("arxiv", "book", "c4", "common_crawl", "github", "stackexchange", "wikipedia")
+# The names that RedPajama's files, its dataset card and SlimPajama use for these subsets.
+SUBSET_NAMES = {name: name for name in SUBSETS} | {
+    "books": "book",
+    "cc": "common_crawl",
+    "RedPajamaArXiv": "arxiv",
+    "RedPajamaBook": "book",
+    "RedPajamaC4": "c4",
+    "RedPajamaCommonCrawl": "common_crawl",
+    "RedPajamaGithub": "github",
+    "RedPajamaStackExchange": "stackexchange",
+    "RedPajamaWikipedia": "wikipedia",
+}
 LISTED = 100  # documents left out whose problems are listed; the rest are counted
 LOCAL_BYTES = 4 << 20  # of the standard library's source: real text, prepared in seconds
 _CHUNK = 1 << 17  # bytes on disk read at a time; they may unpack to many more

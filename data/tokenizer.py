@@ -27,6 +27,8 @@ NUM_SPECIAL = 3 + 256  # <unk> <s> </s> and the 256 byte pieces
 
 _SPACE = "\u2581"  # what SentencePiece writes for a space inside pieces
 _SYMBOLS = [f"<key_{i}>" for i in range(NUM_KEYS)] + [f"<value_{i}>" for i in range(NUM_VALUES)]
+_ASCII = frozenset(string.printable.strip())
+_NUM_RESERVED = NUM_SPECIAL + len(_SYMBOLS) + len(_ASCII) + 1  # ids of a tokenizer trained here
 COVERAGE = 0.9995  # of the characters of a text, by pieces other than bytes
 FILE_NAMES = ("tokenizer.model", "tokenizer.json")  # in a run, or in prepared data
 _TRAINING_LINE = 2048  # characters: well below where the trainer drops a line
@@ -276,6 +278,15 @@ class _SentencePieces:
         return [i for i, text in texts if text and not self.processor.is_byte(i)]
 
 
+def check_vocab_size(vocab_size: int) -> None:
+    """Raise ValueError if `vocab_size` has no room for bytes, symbols and ASCII."""
+    if vocab_size <= _NUM_RESERVED:
+        raise ValueError(
+            f"vocab_size={vocab_size} is too small: bytes, retrieval symbols and ASCII take "
+            f"{_NUM_RESERVED}; give at least {2 * _NUM_RESERVED}"
+        )
+
+
 def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     """Trains a BPE model on `texts` and writes it to `path`. The same input gives the same file.
 
@@ -288,19 +299,13 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
       ValueError: if there is no text, or `vocab_size` has no room for bytes, symbols and ASCII, or
         is too large for the text.
     """
+    check_vocab_size(vocab_size)
     lines = [line for text in texts for line in _training_lines(text)]
     counts = Counter(itertools.chain.from_iterable(lines))
     if not counts:
         raise ValueError("no text to train a tokenizer on")
-    ascii_pieces = set(string.printable.strip())
-    floor = NUM_SPECIAL + len(_SYMBOLS) + len(ascii_pieces) + 1
-    if vocab_size <= floor:
-        raise ValueError(
-            f"vocab_size={vocab_size} is too small: bytes, retrieval symbols and ASCII take "
-            f"{floor}; give at least {2 * floor}"
-        )
-    alphabet, covered = set(ascii_pieces) | {" "}, 0
-    for character, count in counts.most_common((vocab_size - floor) // 4):
+    alphabet, covered = {*_ASCII, " "}, 0
+    for character, count in counts.most_common((vocab_size - _NUM_RESERVED) // 4):
         if covered >= COVERAGE * counts.total():
             break
         alphabet.add(character)
@@ -309,12 +314,12 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
     parts = (part for line in lines for part in others.split(line) if part)
     # Before 0.2.3 it aborts where a required character does not occur; by itself one joins nothing.
     is_old = tuple(map(int, sentencepiece.__version__.split(".")[:3])) < (0, 2, 3)
-    absent = sorted(ascii_pieces - counts.keys()) if is_old else []
+    absent = sorted(_ASCII - counts.keys()) if is_old else []
     options: dict[str, Any] = dict(
         model_type="bpe",
         vocab_size=vocab_size,
         character_coverage=1.0,  # of what is left: the trainer accepts no less than 0.98
-        required_chars="".join(sorted(ascii_pieces)),
+        required_chars="".join(sorted(_ASCII)),
         user_defined_symbols=_SYMBOLS,
         byte_fallback=True,
         split_digits=True,

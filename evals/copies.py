@@ -35,6 +35,7 @@ class Copies:
             if self.roots.count(root) > 1:
                 raise ValueError(f"two directories are called {root.name}; give each its own --out")
             self._sweeps[path / "sweep.json"] = root / "sweep.json"
+            _check_same(path / "config.json", root / "config.json")
             for run in find_runs([path]):
                 copied = RunDirectory(root / run.path.relative_to(path))
                 self._places.setdefault(run.path.resolve(), copied)

@@ -39,13 +39,25 @@ from typing import NamedTuple
 
 from experiment.config import ExperimentConfig
 from experiment.dotted import apply as apply  # part of the command line, for its callers
-from settings.expressions import split_commas
+from settings.expressions import allow_files, split_commas
 from settings.messages import one_line
 
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
 
 _MOST_MEMBERS = 1000  # of a sweep; a slip of the hand makes billions
+
+
+# Fields that hold expressions; the text of any other, a path say, permits no code.
+_EXPRESSION_FIELDS = ("model.rotary", "data.retrieval_tasks", "train.eval_tasks", "evals.tasks")
+
+
+def typed(override: str) -> str:
+    """Return an override of a command line; permit the files of code that its value names."""
+    field, _, value = override.partition("=")
+    if field in _EXPRESSION_FIELDS:
+        allow_files(value)
+    return override
 
 
 def member_name(varying: Sequence[str]) -> str:

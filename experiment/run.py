@@ -210,7 +210,11 @@ class RunDirectory:
         return dataclasses.replace(config, start_from=f"{parent.path}@{step}")
 
     def check_resumable(self, config: ExperimentConfig) -> None:
-        """Raises ValueError, naming the field, if the directory holds a run of another config."""
+        """Raise ValueError if the directory holds a sweep or, naming the field, another run."""
+        if (self.path / "sweep.json").exists():
+            raise ValueError(
+                f"{self.path} holds a sweep; use another --workdir, or sweep.py to continue it"
+            )
         if not self.is_started():
             return
         if difference := first_difference(self.config, config):
@@ -307,10 +311,16 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
     """
     runs = []
     for path in map(place, paths):
-        if RunDirectory(path).is_started():
+        is_run, is_sweep = RunDirectory(path).is_started(), (path / "sweep.json").exists()
+        if is_run:
+            if is_sweep:
+                raise ValueError(
+                    f"{path} holds both a run and a sweep; move sweep.json and the members that it "
+                    "names to another directory"
+                )
             runs.append(RunDirectory(path))
             continue
-        if not (path / "sweep.json").exists():
+        if not is_sweep:
             missing = "is neither a run (config.json) nor a sweep directory (sweep.json)"
             raise ValueError(f"{path} {missing if path.exists() else 'does not exist'}")
         for member in read_sweep(path).members:

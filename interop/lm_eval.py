@@ -22,7 +22,7 @@ from typing import Any, get_args
 
 import data.files
 from interop.harness import TRAINED, Asked, Bos, Pair, Wish
-from settings.commands import tokens
+from settings.commands import expression, tokens
 from settings.messages import nearest
 from settings.places import place
 
@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--limit", type=float, metavar="N", help="questions of each task; below 1, their share")
     add("--num_fewshot", type=int, metavar="N", help="examples before each (default: the task's)")
     add("--max_length", type=tokens, metavar="TOKENS", help="default: what it was trained at")
-    add("--rotary", default=TRAINED, metavar="EXPR", help="another variant (see evaluate.py)")
+    text = "another variant (see evaluate.py)"
+    add("--rotary", default=TRAINED, type=expression, metavar="EXPR", help=text)
     add("--bos", choices=get_args(Bos), default="first", help="where a BOS is put")
     add("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
     add("--metadata", type=json.loads, metavar="JSON", help="for tasks that take it")

@@ -2,7 +2,8 @@
 
 import argparse
 
-from settings.expressions import split_commas
+from settings.expressions import allow_files, split_commas
+from settings.folders import allow
 from settings.messages import one_line, quoted
 
 # How a process ends of whom another start may have more luck: another process is gone, a device or
@@ -13,8 +14,18 @@ ANOTHER_START = 42
 class Parser(argparse.ArgumentParser):
     """Says what is wrong on one line, without usage: scripts and people read the reason.
 
-    `--help` teaches the rest.
+    `--help` teaches the rest. Every command takes `--own FILE`.
     """
+
+    def __init__(self, *args, add_help=True, **kwargs):
+        super().__init__(*args, add_help=add_help, **kwargs)
+        if add_help:  # the parents of a subcommand, which have no help, would define it twice
+            self.add_argument(
+                "--own",
+                action=_AllowFile,
+                metavar="FILE.py",
+                help="a file of your code that this command may execute; repeat for several",
+            )
 
     def error(self, message, code=2):
         """Exits with 2: what a person has to mend."""
@@ -23,6 +34,16 @@ class Parser(argparse.ArgumentParser):
     def refuse(self, error: Exception):
         """Exits with what `error` says, and its `status` if it has one."""
         self.error(str(error), getattr(error, "status", 2))
+
+
+class _AllowFile(argparse.Action):
+    """Permits a file to be executed; no option of the command remembers it."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, default=argparse.SUPPRESS, **kwargs)
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        allow(str(values))
 
 
 def tokens(text: str) -> int:
@@ -51,9 +72,15 @@ def token_list(text: str) -> list[int]:
     return [tokens(part) for part in text.split(",")]
 
 
+def expression(text: str) -> str:
+    """Return variants or tasks as typed; permit the files of code that they name."""
+    allow_files(text)
+    return text
+
+
 def expression_list(text: str) -> list[str]:
-    """A comma list of variants or tasks; their own brackets hold commas too."""
+    """Split a comma list of variants or tasks outside their brackets; else as `expression`."""
     try:
-        return split_commas(text)
+        return split_commas(expression(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

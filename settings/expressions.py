@@ -13,8 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from settings.folders import class_in_file
+from settings.folders import allow, class_in_file
 from settings.messages import nearest, one_line, quoted
+
+# A class in a file of code outside the repository: path, class, and what follows.
+_OWN_FILE = re.compile(r"\s*([^()]+\.py):(\w+)(.*)", re.DOTALL)
 
 
 def build(
@@ -44,8 +47,7 @@ def build(
         f"{kind} {quoted(text)} is not of the form name(parameter=value,...); "
         "a value that is no number or plain word goes in quotes: path='a/b'"
     )
-    own_file = re.match(r"\s*([^()]+\.py):(\w+)(.*)", text, re.DOTALL)
-    if own_file:
+    if own_file := _OWN_FILE.match(text):
         path, name, rest = own_file.groups()
         text, classes = name + rest, {name: class_in_file(Path(path), name, base)}
     try:
@@ -83,6 +85,24 @@ def build(
         raise ValueError(
             one_line(f"{quoted(text)}: a value of the wrong kind among {given_values}")
         ) from error
+
+
+def allow_files(text: str) -> None:
+    """Permit the files of code that a command line's expressions name to be executed.
+
+    Args:
+      text: an expression as typed, a comma list of them, or lists in brackets. Where it is
+        malformed it permits nothing: whoever parses it reports that.
+    """
+    try:
+        parts = [part.strip() for part in split_commas(text)]
+    except ValueError:
+        return
+    for part in parts:
+        if part[:1] + part[-1:] in ("[]", "()"):
+            allow_files(part[1:-1])
+        elif own_file := _OWN_FILE.match(part):
+            allow(own_file[1])
 
 
 def render(

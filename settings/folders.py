@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import inspect
+import os
 import pkgutil
 import sys
 from collections.abc import Iterable
@@ -32,13 +33,23 @@ def _defined(module: ModuleType, base: type[T]) -> Iterable[type[T]]:
             yield value
 
 
-# Files of code that a program may run besides those that its command line names.
+# Real paths of the files outside the repository that this process may execute.
 _allowed: set[str] = set()
 
 
 def allow(path: str | Path) -> None:
-    """Lets a file of one's own be run: for notebooks and tests, which have no command line."""
-    _allowed.add(str(path))
+    """Permit this process to execute one file of code outside the repository.
+
+    Commands call it for `--own FILE` and for the files that expressions on the command line name
+    (`settings.expressions.allow_files`); notebooks and tests call it themselves. Never pass it a
+    path that came with a run: from its config, its result rows, or its directory's name.
+    """
+    _allowed.add(os.path.realpath(path))
+
+
+def allowed() -> list[str]:
+    """Return the real paths of all files that this process may execute, for its child processes."""
+    return sorted(_allowed)
 
 
 def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
@@ -47,21 +58,22 @@ def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
     Its module is called as the file is, path and all, so that `name_of` can write it again.
 
     Raises:
-      ValueError: if nobody asked for it, there is no such file, it fails, or it has no such class.
+      ValueError: if it is not `allowed`, there is no such file, it fails, or it has no such class.
     """
-    # What came with a run (its config, its result rows) may name a file, and must not run it.
-    if str(path) not in _allowed and not any(str(path) in given for given in sys.argv[1:]):
+    # What came with a run (its config, its result rows) may name a file, and must not execute it.
+    if os.path.realpath(path) not in _allowed:
         raise ValueError(
-            f"{path} is code that nobody asked for here; name it on the command line "
-            f"(report.py: --own {path}) to run it"
+            f"{path} is code that the command line does not name, so it is not executed; "
+            f"if you trust that file, add --own {path}"
         )
     if not path.is_file():
         raise ValueError(f"no file {path}")
     spec = importlib.util.spec_from_file_location(str(path), path)
-    assert spec and spec.loader  # a path that ends in .py has both
+    assert spec  # a path that ends in .py has one
     module = sys.modules[str(path)] = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        # Not by the spec's loader: it executes __pycache__/*.pyc, another file, in place of this.
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except Exception as error:
         raise ValueError(f"{path} cannot be run: {error!r}") from error
     found = {own.__name__: own for own in _defined(module, base)}

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from data.files import check_writable
 from data.locks import only_one
+from settings import folders
 from studies import forecasts
 from studies.piece import expected_seconds
 from studies.queue import Job, Queue, parts
@@ -36,7 +37,7 @@ class Worker:
     def __init__(self, number: int, job: Job, core: int | None, events: queues.Queue):
         self.log_path = job.here / f"worker{number}.log"
         record = job._asdict() | {"workdir": str(job.workdir), "rows": str(job.rows)}
-        command = [sys.executable, "-m", "studies.worker", json.dumps(record)]
+        command = [sys.executable, "-m", "studies.worker", json.dumps(record), *folders.allowed()]
         with self.log_path.open("a") as log, _pinned_to(core):
             self.process = subprocess.Popen(
                 command,

@@ -1,6 +1,6 @@
 """A worker of a study: takes pieces until none is left. `studies.driver` starts it.
 
-    python -m studies.worker JOB     as JSON
+    python -m studies.worker JOB [FILE.py ...]     a job as JSON; files that it may execute
 
 It says what it does on stdout, one JSON object a line, and stops at the next update when it is sent
 SIGTERM or when stdin ends: nobody is left then to read what it says.
@@ -22,6 +22,7 @@ import jax
 
 from data.files import check_writable
 from experiment.compiled import keep_programs
+from settings import folders
 from settings.places import in_bucket, place
 from studies import forecasts, rows
 from studies.piece import Piece, Run, clean, work
@@ -94,6 +95,8 @@ def main() -> int:
     yield_to_others()
     signals = Signals()
     record = json.loads(sys.argv[1])
+    for path in sys.argv[2:]:  # those that the driver's command line named
+        folders.allow(path)
     job = Job(**record | {name: place(record[name]) for name in ("workdir", "rows")})
     keep_programs()
     try:

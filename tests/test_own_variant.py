@@ -1,18 +1,20 @@
 """A variant is one file, also of the user's own: it trains, and its run stands without the file."""
 
+import argparse
 import json
-import sys
+import py_compile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-import evals
 from configs import find_config
 from experiment import load, overrides
 from experiment.config import from_dict, to_dict
 from model import rotary
 from model.rotary.recorded import Recorded
 from settings import folders
+from tests.errors.table import run_command
 
 BENT = '''
 """Frequencies that fall off faster than geometrically."""
@@ -63,19 +65,75 @@ def test_a_config_records_the_frequencies_that_a_file_gave(mine):
     assert rope == rotary.parse("rope(base=10)")
 
 
-def test_what_came_with_a_run_runs_no_file(mine, monkeypatch):
-    """A result row or a stage is read wherever the run is: a file it names is not run."""
-    other = mine.with_name("other.py")
-    other.write_text(BENT)
-    for parse, text in (
-        (rotary.parse_pattern, f"[{other}:Bent(strength=2)]"),
-        (evals.parse, f"{other}:Bent(strength=2)"),
-    ):
-        with pytest.raises(ValueError, match="code that nobody asked for here"):
-            parse(text)
-    # Who types it asks for it.
-    monkeypatch.setattr(sys, "argv", ["train.py", f"model.rotary={other}:Bent(strength=2)"])
-    assert rotary.parse_pattern(f"{other}:Bent(strength=2)").logit_scale == 1.25
+NAMED = "mine.py:Bent(strength=2)"
+
+
+class ParsedError(Exception):
+    """A command line was parsed, and the command went no further."""
+
+
+@pytest.mark.parametrize(
+    ("command", "is_named"),
+    [
+        (f"train.py tiny --workdir new model.rotary={NAMED}", True),
+        (f"train.py tiny --workdir new model.rotary=[nope,[rope(base=10),./{NAMED}]]", True),
+        (f"sweep.py tiny --workdir new model.rotary=rope(base=10),link.py:{NAMED[8:]}", True),
+        ("train.py tiny --workdir new evals.tasks=[kv,mine.py:Echo(n=2)]", True),
+        ("train.py tiny --own folder/../mine.py --workdir new", True),
+        ("train.py tiny --workdir mine.py:Bent start_from=mine.py:Bent", False),
+        ("train.py tiny --workdir new data.path=mine.py:Bent model.rotary=nope", False),
+        (f"evaluate.py run --step1 base={NAMED},1e4", True),
+        ("evaluate.py run --tasks kv,mine.py:Echo", True),
+        ("evaluate.py mine.py:Bent-run --out mine.py:Bent", False),
+        ("evaluate.py run --tasks \"pg19(path='mine.py:Bent')\"", False),
+        (f"generate.py run --rotary {NAMED}", True),
+        (f"generate.py mine.py:Bent --prompt {NAMED}", False),
+        ("report.py mine.py-run", False),
+        ("-m probes run --own mine.py", True),
+        (f"-m probes.viewer mine.py:Bent --text {NAMED}", False),
+        ("-m theory bound --length 128 --rotary mine.py:Bent(strength=?)", True),
+        ("-m theory length mine.py:Bent", False),
+        (f"-m theory.show show {NAMED}", True),
+        (f"-m interop lm_eval mine.py:Bent --tasks x --rotary {NAMED}", True),
+        ("-m interop lm_eval mine.py:Bent --tasks mine.py:Bent", False),
+        ("-m studies run mine.py:Bent --workdir mine.py:Bent", False),
+        ("-m data.prepare --path mine.py:Bent", False),
+    ],
+)
+def test_only_a_file_that_the_command_line_names_is_executed(
+    command, is_named, tmp_path, monkeypatch
+):
+    """A path or a text on the command line permits no code, whatever it is called."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(BENT)
+    Path("link.py").symlink_to("mine.py")
+    Path("folder").mkdir()
+    monkeypatch.setattr(folders, "_allowed", set())
+    for name in ("parse_args", "parse_intermixed_args"):
+        parse = getattr(argparse.ArgumentParser, name)
+
+        def parse_only(*arguments, parse=parse):
+            parse(*arguments)
+            raise ParsedError
+
+        monkeypatch.setattr(argparse.ArgumentParser, name, parse_only)
+    with pytest.raises(ParsedError):
+        run_command(command, monkeypatch)
+    if is_named:
+        assert rotary.parse(f"{tmp_path}/{NAMED}").logit_scale == 1.25
+    else:
+        with pytest.raises(ValueError, match="code that the command line does not name"):
+            rotary.parse(NAMED)
+
+
+def test_the_source_is_executed_and_not_a_cached_compilation(mine):
+    mine.write_text(BENT.replace("1.25", "9.25"))
+    py_compile.compile(str(mine), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    mine.write_text(BENT)
+    assert rotary.parse(f"{mine}:Bent(strength=2)").logit_scale == 1.25
+
+
+def test_a_stage_takes_nothing_from_a_file(mine):
     staged = overrides.apply(
         find_config("tiny"), [f"stages=[[model.rotary={mine}:Bent(strength=2)]]"]
     )

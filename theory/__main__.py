@@ -16,7 +16,7 @@ from rich.table import Column, Table
 
 from model import rotary
 from model.rotary.rope import Rope
-from settings.commands import Parser, tokens
+from settings.commands import Parser, expression, tokens
 from settings.messages import nearest
 from theory import asymptotic, bound, capability, decay, family, figures, predictions, published
 
@@ -385,7 +385,9 @@ def _parser() -> argparse.ArgumentParser:
     option = add(bound_command, head, share).add_argument
     option("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
     text = "another variant, the number to find written as ?: 'yarn(base=1e4,factor=?,"
-    option("--rotary", metavar="EXPR", help=f"{text}original_context_length=4096)'")
+    option(
+        "--rotary", type=expression, metavar="EXPR", help=f"{text}original_context_length=4096)'"
+    )
     option("--stable", action="store_true", help="also the base above which every base will do")
     option("--intervals", action="store_true", help="also every feasible interval below that")
 
@@ -394,13 +396,18 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--limit", type=tokens, default=2**31, help=text)
     option = command.add_mutually_exclusive_group(required=True).add_argument
     option("--base", type=float, help="plain RoPE with this base")
-    option("--rotary", metavar="EXPR", help="any variant: 'ntk_aware(base=1e4,factor=8)'")
+    option(
+        "--rotary",
+        type=expression,
+        metavar="EXPR",
+        help="any variant: 'ntk_aware(base=1e4,factor=8)'",
+    )
     option("run", nargs="?", type=Path, help="a run directory: each layer's own")
 
     command = add(capability_command, head)
     option = command.add_mutually_exclusive_group(required=True).add_argument
     text = "a variant, or a pattern over layers and heads: '[[rope(base=10),nope]]'"
-    option("--rotary", metavar="EXPR", help=text)
+    option("--rotary", type=expression, metavar="EXPR", help=text)
     option("run", nargs="?", type=Path, help="a run directory: each layer's own heads")
     option = command.add_argument
     option("--heads", type=int, help="query heads of a layer (default: 1)")
@@ -420,7 +427,14 @@ def _parser() -> argparse.ArgumentParser:
 
     option = add(curve_command, head).add_argument
     option("--base", type=_bases, default=[], help="comma list of bases of plain RoPE")
-    option("--rotary", metavar="EXPR", action="append", default=[], help="any variant; repeat")
+    option(
+        "--rotary",
+        type=expression,
+        metavar="EXPR",
+        action="append",
+        default=[],
+        help="any variant; repeat",
+    )
     option("--length", type=tokens, default=4096, help="tokens (default: 4096)")
     option("--out", type=Path, default=Path("curve.png"), help="FILE.png, .svg or .pdf")
     return parser

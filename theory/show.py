@@ -23,7 +23,7 @@ from experiment import overrides
 from model import rotary
 from model.rotary import Rotary
 from model.rotary.show import Head, as_json, as_text, cookbook, plot, report
-from settings.commands import Parser, tokens
+from settings.commands import Parser, expression, tokens
 from settings.expressions import split_commas
 from settings.messages import nearest
 from theory import decay
@@ -70,7 +70,8 @@ def main() -> None:
         epilog=f"variants: {', '.join(sorted(rotary.variants()))}",
         **described,
     )
-    show.add_argument("what", nargs="+", metavar="CONFIG_OR_EXPR", help="name(parameter=value,...)")
+    text = "name(parameter=value,...)"
+    show.add_argument("what", nargs="+", type=expression, metavar="CONFIG_OR_EXPR", help=text)
     show.add_argument("--head-dim", type=int, metavar="D", help="features of a head, even")
     show.add_argument("--length", type=tokens, metavar="L", help="context in tokens")
     text = 'print one JSON object; of several variants, {"schedules": [...]}'

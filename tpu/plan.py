@@ -200,7 +200,8 @@ def command_line(program: str, description: str | None) -> Parser:
     parser.add_argument("--topology", required=True, metavar="T", help="v5e:8x8, v5p:4x4x4 ...")
     members = "of a sweep, in one program (%(default)s)"
     parser.add_argument("--members", type=int, default=1, metavar="N", help=members)
-    parser.add_argument("overrides", nargs="*", metavar="dotted.field=value")
+    typed = overrides.typed
+    parser.add_argument("overrides", nargs="*", type=typed, metavar="dotted.field=value")
     return parser
 
 

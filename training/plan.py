@@ -79,6 +79,9 @@ def make_plan(
     # The disk may show a checkpoint to one host before another.
     plan = plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
     with distributed.refusing_together():
+        if open_data is pipeline.open_data:  # all stages: the last one's mistake must not wait
+            for stage, *_ in plan.stages:
+                pipeline.check_data(stage.config.data)
         tokenizers = _tokenizers_before(plan)  # preparing rows may take hours
     if _starts_from_others(plan):
         plan = plan._replace(params=starting_params(plan.configs, plan.mesh))

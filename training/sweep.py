@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from data import pipeline
 from data.files import write_atomically
 from experiment import distributed
 from experiment.config import ExperimentConfig
@@ -68,12 +69,7 @@ def train_sweep(
         members = make_members(config, given)
         names = tuple(member.name for member in members)
         record = SweepRecord(config=config.name, overrides=tuple(given), members=names)
-        exists = (workdir / "sweep.json").exists()
-        if exists and (other := read_sweep(workdir).difference(record, is_operational)):
-            raise ValueError(
-                f"{workdir} holds another sweep, {other}; use another --workdir, or delete that "
-                "directory"
-            )
+        _check_directory(workdir, record)
         if only is not None and not 0 <= only < len(members):
             raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
         runs = {member.name: RunDirectory(workdir / member.name) for member in members}
@@ -84,6 +80,9 @@ def train_sweep(
     groups: dict[tuple[ExperimentConfig, ...], list[SweepMember]] = {}
     for member in members if only is None else [members[only]]:
         groups.setdefault(shared_part(member.config), []).append(member)
+    with distributed.refusing_together():  # before the text of the first group is prepared
+        for data in {stage.data for stages in groups for stage in stages}:
+            pipeline.check_data(data)
     # All groups before the first is trained: the last one's mistake must not wait for hours.
     plans = [
         make_plan(
@@ -120,6 +119,20 @@ def train_sweep(
     if num_diverged == len(plans):
         raise DivergedError(f"all members diverged: nothing in {workdir} was trained to its end")
     return True
+
+
+def _check_directory(workdir: Path, record: SweepRecord) -> None:
+    """Raise ValueError if the directory holds a run, or another sweep than the one of `record`."""
+    exists = (workdir / "sweep.json").exists()
+    if exists and (other := read_sweep(workdir).difference(record, is_operational)):
+        raise ValueError(
+            f"{workdir} holds another sweep, {other}; use another --workdir, or delete that "
+            "directory"
+        )
+    if RunDirectory(workdir).is_started():
+        raise ValueError(
+            f"{workdir} holds a run; use another --workdir, or train.py to continue it"
+        )
 
 
 def _plural(count: int, noun: str) -> str:

@@ -14,10 +14,13 @@ its own: apache-beam wants an older protobuf and pyarrow than the locked ones.
 """
 
 import argparse
+import difflib
 import sys
-from pathlib import Path
 
 from settings.commands import Parser
+from settings.places import local
+
+_OPTIONS = ("--path", "--out", "--on-bad-document")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,6 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
         help="stop at a broken document, or leave such out and count them (default: %(default)s)",
     )
     options, beam_options = parser.parse_known_args(arguments)
+    for word in beam_options:  # Beam ignores what it does not know
+        name = word.partition("=")[0]
+        if close := difflib.get_close_matches(name, _OPTIONS, n=1, cutoff=0.8):
+            parser.error(f"unknown option {name}; did you mean {close[0]}?")
     # After parsing: --help needs neither Beam nor tensorflow-datasets.
     try:
         from apache_beam.options import pipeline_options  # pyright: ignore[reportMissingImports]
@@ -56,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         builder = build(
             BeamBuilder,
             options.path,
-            Path(options.out) / "tensorflow_datasets",
+            local(options.out) / "tensorflow_datasets",
             skip=options.on_bad_document == "skip",
             beam_options=pipeline_options.PipelineOptions(beam_options),
         )

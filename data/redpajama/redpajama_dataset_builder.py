@@ -26,11 +26,8 @@ from pathlib import Path
 
 import tensorflow_datasets as tfds
 
-from data.sources import LISTED, InputFile, json_records, jsonl_files
+from data.sources import LISTED, SUBSET_NAMES, SUBSETS, InputFile, json_records, jsonl_files
 
-SUBSETS = ("arxiv", "book", "c4", "common_crawl", "github", "stackexchange", "wikipedia")
-# Names that the files and the dataset card use for the same things.
-_ALIASES = {"books": "book", "cc": "common_crawl"} | {name: name for name in SUBSETS}
 _SAMPLE_FILE = re.compile(r"([a-z0-9]+)(_\d{4}-\d{2})?_sample\.jsonl(\.gz|\.zst)?")
 
 # A file and the subset that its name says it is of; None: its lines say it.
@@ -39,7 +36,7 @@ PublishedFile = tuple[InputFile, str | None]
 
 def _sample_subset(name: str) -> str | None:
     match = _SAMPLE_FILE.fullmatch(name)
-    return _ALIASES.get(match[1]) if match else None
+    return SUBSET_NAMES.get(match[1]) if match else None
 
 
 def _full_subset(name: str) -> str | None:
@@ -152,7 +149,7 @@ def examples(published: PublishedFile) -> Iterator[tuple[str, dict, str | None]]
     for line, record, problem in json_records(source.path):
         if problem is None and subset is None:
             name = record.get("red_pajama_subset")
-            if name not in _ALIASES:
+            if name not in SUBSET_NAMES:
                 problem = f'"red_pajama_subset" is {name!r}, none of {", ".join(SUBSETS)}'
         if problem is not None:
             yield "", {}, f"{source.path}:{line}: {problem}"
@@ -160,7 +157,7 @@ def examples(published: PublishedFile) -> Iterator[tuple[str, dict, str | None]]
         example = {
             "text": record["text"],
             "meta": meta_of(record),
-            "red_pajama_subset": subset or _ALIASES[record["red_pajama_subset"]],
+            "red_pajama_subset": subset or SUBSET_NAMES[record["red_pajama_subset"]],
         }
         yield f"{source.name}:{line}", example, None
 

@@ -2,6 +2,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import os
 import subprocess
 import sys
 
@@ -15,7 +16,9 @@ from data.prepare import prepare
 from data.store import TokenStore
 from data.task import Asked
 from data.tokenizer import Tokenizer
+from settings import folders
 from tests.data.helpers import plain_text, write_jsonl
+from tests.evals.test_new_task import ECHO
 
 CONTEXT = 200
 
@@ -207,27 +210,33 @@ import dataclasses, itertools, json, sys
 from pathlib import Path
 from data.config import DataConfig
 from data.pipeline import make_batches, open_data
+from settings import folders
 if __name__ == "__main__":
-    fields = json.loads(sys.argv[1])
+    folders.allow("echo.py")
+    fields = json.loads(sys.stdin.read())
     lists = {name: tuple(x) for name, x in fields.items() if isinstance(x, list)}
     config = DataConfig(**fields | lists)
-    found = itertools.islice(make_batches(open_data(config, Path(sys.argv[2])), start_step=3), 7)
+    found = itertools.islice(make_batches(open_data(config, Path(sys.argv[1])), start_step=3), 7)
     print(json.dumps([batch["row_hash"].tolist() for batch in found]))
 """
 
 
 @pytest.mark.slow
 def test_worker_processes_give_the_same_stream(config, prepared, tmp_path):
-    script = tmp_path / "workers.py"
-    script.write_text(WORKERS)
-    fields = dataclasses.asdict(change(config, num_workers=2, retrieval_tasks=("kv", "lagcopy")))
+    """Also of a task in a file that only their parent's command line named."""
+    (tmp_path / "workers.py").write_text(WORKERS)
+    (tmp_path / "echo.py").write_text(ECHO)
+    folders.allow(tmp_path / "echo.py")
+    config = change(config, retrieval_tasks=("kv", "lagcopy", f"{tmp_path}/echo.py:Echo"))
     found = subprocess.run(
-        [sys.executable, script, json.dumps(fields), prepared],
-        env={"PYTHONPATH": ".", "PATH": ""},
+        [sys.executable, "workers.py", prepared],
+        input=json.dumps(dataclasses.asdict(change(config, num_workers=2))),
+        cwd=tmp_path,
+        env={"PYTHONPATH": os.getcwd(), "PATH": ""},
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert found.returncode == 0, found.stderr
-    expected = take(7, change(config, retrieval_tasks=("kv", "lagcopy")), prepared, start_step=3)
+    expected = take(7, config, prepared, start_step=3)
     assert json.loads(found.stdout) == [batch["row_hash"].tolist() for batch in expected]

@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 import zstandard
 
+from configs import find_config
 from data import prepare as prepare_lib
 from data.config import DataConfig
 from data.prepare import main, prepare
 from data.store import TokenStore
 from data.tokenizer import Tokenizer
+from experiment.dotted import apply
+from experiment.run import RunDirectory
 from tests.data.helpers import plain_text, write_jsonl
+from training.plan import make_plan
 
 
 def config(root, **changes):
@@ -248,8 +252,61 @@ def test_subset_shares_keep_a_fixed_part(root):
     assert sum(number >= 300 for number in kept) == 300
     assert 45 < sum(number < 300 for number in kept) < 105  # 75, 4 standard deviations of 7.5
     assert run(root) != folder
-    with pytest.raises(ValueError, match=r"subset_shares names 'boook'; .*: book, c4"):
-        run(root, subset_shares=(("boook", 0.25),))
+
+
+def test_shares_apply_to_the_labels_of_a_private_corpus(root):
+    write_jsonl(root / "in" / "a.jsonl", ["left out"], red_pajama_subset="notes")
+    folder = run(root, subset_shares=(("notes", 0.0),))
+    assert "left out" not in texts(folder, "train") + texts(folder, "validation")
+
+
+def test_a_subset_goes_by_each_of_its_names(root, capfd):
+    """SlimPajama's name for it, and the dataset's; one without documents ends nothing."""
+    write_jsonl(
+        root / "in" / "a.jsonl", ["left out"], meta={"redpajama_set_name": "RedPajamaCommonCrawl"}
+    )
+    folder = run(root, subset_shares=(("common_crawl", 0.0), ("arxiv", 0.5)))
+    assert "left out" not in texts(folder, "train") + texts(folder, "validation")
+    assert "subset_shares names arxiv, and no document is of it" in capfd.readouterr().err
+
+
+BROKEN = "no document at all\n"  # whoever reads it says that it is not JSON
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "says"),
+    [
+        ("a.jsonl", {"subset_shares": (("boook", 0.5),)}, r"unknown subset 'boook' .* 'book'\?"),
+        ("a.jsonl", {"subset_shares": (("cc", 0.5), ("common_crawl", 1.0))}, "twice"),
+        ("book_sample.jsonl", {"subset_shares": (("arxiv", 0.5),)}, r"\(valid: book\)"),
+        ("book_sample.jsonl", {"subset_shares": (("book", 0.0),)}, "keeps no document"),
+        ("book_sample.jsonl", {"tokenizer": "gone.model"}, r"gone\.model: no tokenizer there"),
+        ("book_sample.jsonl", {"vocab_size": 100}, "vocab_size=100 is too small"),
+        ("a.jsonl", {"vocab_size": 100}, "vocab_size=100 is too small"),
+        ("a.jsonl", {"source": "local", "subset_shares": (("c4", 0.5),)}, "has no subsets"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_a_document_is_read(tmp_path, name, changes, says):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / name).write_text(BROKEN)
+    changes = {"source": "jsonl" if name == "a.jsonl" else "redpajama"} | changes
+    with pytest.raises(ValueError, match=says):
+        run(tmp_path, **changes)
+    assert not (tmp_path / "out").exists()
+
+
+def test_training_refuses_the_data_of_a_later_stage_before_it_prepares_the_first(tmp_path):
+    (tmp_path / "a.jsonl").write_text(BROKEN)
+    data = [f"data.prepared_root={tmp_path / 'out'}", f"data.path={tmp_path / 'a.jsonl'}"]
+    for stage, says in (
+        ("data.tokenizer=gone.model", "gone.model: no tokenizer there"),
+        (f"data.path={tmp_path / 'gone'}", "no such file or folder"),
+        ("data.retrieval_fraction=0.5,data.retrieval_tasks=[kv(bad=2)]", "has no parameter"),
+    ):
+        overrides = ["data.source=jsonl", *data, f"stages=[[{stage}]]"]
+        config = apply(find_config("tiny"), overrides)
+        with pytest.raises(ValueError, match=says):
+            make_plan([config], [RunDirectory(tmp_path / "run")])
 
 
 @pytest.mark.slow

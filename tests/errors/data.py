@@ -78,6 +78,19 @@ ROWS = [
         "environment of its own",
         given=without("apache_beam"),
     ),
+    Row(
+        "-m data.redpajama.beam --path in --on-bad-documents=skip",
+        "unknown option --on-bad-documents; did you mean --on-bad-document?",
+    ),
+    Row(
+        "-m data.prepare --path in --out new",
+        "--source local reads no --path; give --source jsonl|redpajama",
+    ),
+    Row(
+        "-m data.prepare --source jsonl --path in --subset-share c4=1.5",
+        "argument --subset-share: 'c4=1.5' is not NAME=SHARE with a share in [0, 1], like "
+        "github=0.5",
+    ),
     Row("-m data.prepare --verify nowhere", "nowhere: no prepared data there"),
     *(
         Row(
@@ -176,6 +189,14 @@ ROWS = [
                 "run --out out",
                 "out/sweep.json is not that of run; give another --out DIR",
                 {"out/sweep.json": "{}"},
+            ),
+            (
+                ". --out out",
+                "out/config.json is not that of .; give another --out DIR",
+                {
+                    "out/config.json": "{}",
+                    "sweep.json": '{"config": "tiny", "overrides": [], "members": ["run"]}',
+                },
             ),
             (
                 "run run/../run --out out",

@@ -219,8 +219,8 @@ ROWS = [
     refused("explicit(file=3)", "file must be a string, got 3"),
     refused(
         "mine.py:Bent(strength=2)",
-        "mine.py is code that nobody asked for here; name it on the command line (report.py: "
-        "--own mine.py) to run it",
+        "mine.py is code that the command line does not name, so it is not executed; if you trust "
+        "that file, add --own mine.py",
     ),
     Row(
         lambda: rotary.parse_pattern("[nope,rope(base=10)"),

@@ -21,6 +21,7 @@ from experiment import distributed, hosts, load, overrides
 from experiment.run import RunDirectory
 from studies import piece
 from studies.card import Card, Member
+from tests.errors.data import untokenized
 from tests.errors.table import Row
 from tests.errors.texts import TEXTS, config, lines
 from tpu import aot, topology
@@ -259,6 +260,25 @@ ROWS = [
         "all members diverged: nothing in new was trained to its end",
         given=diverging,
         code=1,
+    ),
+    Row(
+        "train.py tiny --workdir .",
+        ". holds a sweep; use another --workdir, or sweep.py to continue it",
+        files=SWEEP,
+        given=untokenized,
+    ),
+    Row(
+        "sweep.py tiny --workdir run seed=0,1",
+        "run holds a run; use another --workdir, or train.py to continue it",
+        run=True,
+        given=untokenized,
+    ),
+    Row(
+        "evaluate.py run",
+        "run holds both a run and a sweep; move sweep.json and the members that it names to "
+        "another directory",
+        run=True,
+        files={"run/sweep.json": SWEEP["sweep.json"]},
     ),
     Row(
         "evaluate.py .",

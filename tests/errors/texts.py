@@ -148,7 +148,10 @@ ROWS = [
             files={"in/a.jsonl": lines(*TEXTS, red_pajama_subset="c4")},
         )
         for shares, says in (
-            ((("boook", 0.5),), "subset_shares names 'boook'; the source's subsets: c4"),
+            (
+                (("boook", 0.5),),
+                "unknown subset 'boook' in subset_shares; did you mean 'book'? (valid: {})",
+            ),
             ((("c4", 0.0),), "in: no training document in the source"),
         )
     ),

@@ -1,8 +1,10 @@
 """A task is one file: dropped into a folder it is asked, listed, shown and trained on."""
 
 import csv
+import dataclasses
 import importlib
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +14,11 @@ import evals
 import evaluate
 from data.config import DataConfig
 from data.mixture import mixture, retrieval_task
+from experiment.config import EvalConfig
 from experiment.run import RunDirectory
 from reporting import writing
 from settings import folders
+from tests.errors.table import run_command
 from tests.test_evaluate import CONFIG, make_run
 
 ECHO = '''"""Echo: a few ids, and at once the same again."""
@@ -114,3 +118,21 @@ def test_a_new_file_is_asked_listed_shown_and_trained_on(echo, tmp_path, tokeniz
     for row in echoes:
         assert row["tokens"][1 : 1 + size].tolist() == row["targets"][size : 2 * size].tolist()
         assert np.flatnonzero(row["loss_mask"]).tolist() == list(range(size, 2 * size))
+
+
+def test_a_received_run_executes_nothing(tmp_path, tokenizer, monkeypatch, capsys):
+    """Its config and its rows name a file, and its directory is called as that file is."""
+    monkeypatch.chdir(tmp_path)
+    Path("recv").mkdir()
+    Path("recv/a.py").write_text("open('executed', 'w')")
+    received = EvalConfig(tasks=("recv/a.py:Echo",), documents=1)
+    make_run("recv/a.py-run", dataclasses.replace(CONFIG, evals=received), tokenizer.model)
+    refused = "recv/a.py is code that the command line does not name"
+    assert run_command("evaluate.py recv/a.py-run", monkeypatch) == 2
+    assert refused in capsys.readouterr().err
+    assert run_command("evaluate.py recv/a.py-run --tasks kv", monkeypatch) == 0
+    results = Path("recv/a.py-run/results.jsonl")
+    results.write_text(results.read_text().replace("rope(base=10000)", "recv/a.py:Bent"))
+    assert run_command("report.py recv/a.py-run", monkeypatch) == 2
+    assert refused in capsys.readouterr().err
+    assert not Path("executed").exists()
