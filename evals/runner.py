@@ -313,6 +313,7 @@ def _load(
     for run in runs:
         params, step = restore_params(run, options.step)
         config, chosen = run.config_at(step), {}
+        config = dataclasses.replace(config, data=run.with_own_tokenizer(config.data))
         for text in options.variants:
             try:
                 chosen[chosen_rotary(text, config)] = None
