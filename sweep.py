@@ -10,7 +10,12 @@ train one group after another. Each member's directory is what `train.py` would 
 import shlex
 import sys
 
-from configs import add_process_arguments, argument_parser, find_config
+from configs import (
+    add_check_arguments,
+    add_process_arguments,
+    argument_parser,
+    find_config,
+)
 from experiment import overrides
 from settings.places import UnreachableError, place
 
@@ -20,13 +25,14 @@ def main() -> int:
     parser = argument_parser("sweep.py", __doc__, overrides.SWEEP_HELP)
     parser.add_argument("--member", type=int, metavar="N", help="train only this one, from 0")
     parser.add_argument("--list-members", action="store_true", help="print their names, in order")
+    add_check_arguments(parser)
     add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
     given = arguments.overrides
     try:
         workdir = place(arguments.workdir)
         config = find_config(arguments.config)
-        members = overrides.make_members(config, given)
+        members = overrides.make_members(config, given, workdir)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
     if arguments.list_members:
@@ -37,12 +43,25 @@ def main() -> int:
     from experiment import distributed, hosts
     from experiment.compiled import keep_programs
     from training.divergence import DivergedError
-    from training.sweep import train_sweep
+    from training.sweep import check_sweep, train_sweep
 
     try:
-        keep_programs()
-        distributed.initialize(arguments, many_members=arguments.member is None)
-        hosts.check_alike(workdir, (arguments.member, members))
+        if not arguments.check:
+            keep_programs()
+        if arguments.devices is None:
+            distributed.initialize(arguments, many_members=arguments.member is None)
+            hosts.check_alike(workdir, (arguments.member, members))
+        if arguments.check:
+            checked = check_sweep(
+                config,
+                workdir,
+                given,
+                only=arguments.member,
+                num_devices=arguments.devices,
+                make_ask=evals.while_training,
+            )
+            print(*checked if distributed.is_primary_host() else (), sep="\n")
+            return 0
         command = shlex.join(["python", *sys.argv])
         finished = train_sweep(
             config,

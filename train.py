@@ -6,8 +6,13 @@ A run is resumed by starting the same command again, and ends as if it had never
 import shlex
 import sys
 
-from configs import add_process_arguments, argument_parser, find_config
-from experiment import overrides
+from configs import (
+    add_check_arguments,
+    add_process_arguments,
+    argument_parser,
+    find_config,
+)
+from experiment.inherit import describe, inherit
 from experiment.run import RunDirectory
 from settings.places import UnreachableError
 
@@ -15,31 +20,39 @@ from settings.places import UnreachableError
 def main() -> int:
     """Command line of a single run."""
     parser = argument_parser("train.py", __doc__)
-    parser.add_argument("--check", action="store_true", help="read all this, and train nothing")
+    add_check_arguments(parser)
     add_process_arguments(parser)
     arguments = parser.parse_intermixed_args()
     try:
-        config = overrides.apply(find_config(arguments.config), arguments.overrides)
-        run = RunDirectory(arguments.workdir)
+        run, file_config = RunDirectory(arguments.workdir), find_config(arguments.config)
+        config = inherit(file_config, arguments.overrides, run)
+        inherited = describe(file_config, config, run)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
-    if arguments.check:
-        return 0
     # After parsing: help, and a slip of the hand, need none of JAX.
     import evals
     from experiment import distributed, hosts
     from experiment.compiled import keep_programs
     from training.divergence import DivergedError
     from training.loop import train
-    from training.plan import make_plan
+    from training.plan import check_plan, make_plan
 
     try:
-        keep_programs()
-        distributed.initialize(arguments)
-        hosts.check_alike(arguments.workdir, config)
+        if not arguments.check:
+            keep_programs()
+        if arguments.devices is None:
+            distributed.initialize(arguments)
+            hosts.check_alike(arguments.workdir, config)
+        ask, given = evals.while_training(config), [arguments.overrides]
+        if arguments.check:
+            checked = check_plan([config], [run], overrides=given, num_devices=arguments.devices)
+            print(*[*inherited, *checked] if distributed.is_primary_host() else (), sep="\n")
+            return 0
+        for line in inherited if distributed.is_primary_host() else ():
+            print(line, file=sys.stderr)
         command = shlex.join(["python", *sys.argv])
-        plan = make_plan([config], [run], overrides=[arguments.overrides])
-        finished = train(plan, command=command, ask=evals.while_training(config))
+        plan = make_plan([config], [run], overrides=given)
+        finished = train(plan, command=command, ask=ask)
     except DivergedError as error:
         parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
     except ValueError as error:

@@ -44,6 +44,29 @@ def argument_parser(program: str, description: str | None, *more: str) -> Parser
     return parser
 
 
+def add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that check a command and train nothing."""
+    group = parser.add_argument_group("checking")
+    group.add_argument(
+        "--check",
+        action="store_true",
+        help="check fields, run directory, start_from, data.path and mesh; list what was checked; "
+        "train nothing",
+    )
+    group.add_argument(
+        "--devices",
+        type=_device_count,
+        metavar="N",
+        help="with --check: how many the machine has that will train (default: this machine's)",
+    )
+
+
+def _device_count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of devices, like 8")
+    return int(text)
+
+
 class _ShowFields(argparse.Action):
     """Prints the fields and ends, as `--help` does."""
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from data.config import DataConfig
 from settings.places import place
 
 JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
@@ -102,6 +103,23 @@ def jsonl_files(path: str | Path) -> list[InputFile]:
         )
         for p, validation in zip(found, held_out, strict=True)
     ]
+
+
+def check_source(config: DataConfig) -> str:
+    """Return one line about the files of `config`'s text, found by their names; none is read.
+
+    Raises:
+      ValueError: if there is nothing at `data.path`, or no such file in it.
+    """
+    if config.path is None:
+        return "needs no data.path"
+    if config.source in ("local", "retrieval"):
+        if not place(config.path).exists():
+            raise ValueError(f"data.path={config.path}: no such file or folder")
+        return f"does not read data.path={config.path}; give data.source=jsonl if it should"
+    files = jsonl_files(config.path)
+    size = sum(file.size for file in files)
+    return f"{len(files)} file(s) at data.path={config.path}, {size / 2**20:,.1f} MiB"
 
 
 @functools.cache  # to walk over all that is installed takes a second

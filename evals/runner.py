@@ -370,6 +370,7 @@ def _load(
         if damage := metrics_damage(run):
             notice(damage)
         config, chosen = run.config_at(step), {}
+        config = dataclasses.replace(config, data=run.with_own_tokenizer(config.data))
         for text in options.variants:
             try:
                 chosen[chosen_rotary(text, config)] = None

@@ -144,7 +144,8 @@ class ExperimentConfig:
       members: what `sweep.py` runs when its command line lists no values: the overrides of each
         member.
       start_from: a run directory, or DIR@STEP, whose parameters the run starts from (the newest
-        checkpoint's, or that step's); None: fresh ones. All else is this run's own: it counts from
+        checkpoint's, or that step's); None: fresh ones. As an override it also brings that run's
+        `model` and tokenizer (`experiment.inherit`). All else is this run's own: it counts from
         step 0 with its own warmup and optimizer state.
       stages: how the run goes on after this config's own steps: the overrides of each further
         stage, on top of the stage before. See `experiment.stages`.

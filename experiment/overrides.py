@@ -13,7 +13,9 @@ overrides: any field of the config, by its dotted path (--help-fields lists them
   seed=1                                   of the initialisation, and of the rows unless data.seed
                                            is given too
   mesh.data=2 mesh.fsdp=-1                 devices along an axis; -1: the rest of them
-  start_from=runs/demo/base=10             parameters of another run (runs/...@STEP: of that step)
+  start_from=runs/demo/base=10             parameters of another run (runs/...@STEP: of that step),
+                                           with its model and tokenizer: only fields of the model
+                                           that are given here differ
   "stages=[[data.context_length=512,train.num_steps=200],[...]]"
                                            stages after the first, each with its own changes
 
@@ -35,10 +37,13 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from experiment.config import ExperimentConfig
 from experiment.dotted import apply as apply  # part of the command line, for its callers
+from experiment.inherit import inherit
+from experiment.run import RunDirectory
 from settings.expressions import allow_files, split_commas
 from settings.messages import one_line
 
@@ -125,12 +130,27 @@ class SweepMember(NamedTuple):
     config: ExperimentConfig
 
 
-def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMember]:
+def make_members(
+    config: ExperimentConfig, given: Sequence[str], workdir: Path | None = None
+) -> list[SweepMember]:
     """The members that `given` asks for, or those the config has of its own.
 
+    Args:
+      config: what its members are made of.
+      given: overrides, whose commas make the members.
+      workdir: the sweep's directory: each member inherits from the run it starts from. None: no run
+        is looked up, and models are those of `config` and the overrides.
+
     Raises:
-      ValueError: if an override is wrong, or two members would be the same.
+      ValueError: if an override is wrong, two members would be the same, or a run that one starts
+        from is not there.
     """
+
+    def make(name: str, own: list[str]) -> ExperimentConfig:
+        if workdir is None:
+            return apply(config, own)
+        return inherit(config, own, RunDirectory(workdir / name))
+
     found = grid(given)
     if len(found) == 1 and config.members:
         common = found[0][1]
@@ -140,7 +160,7 @@ def make_members(config: ExperimentConfig, given: Sequence[str]) -> list[SweepMe
         raise ValueError(
             "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
         )
-    members = [SweepMember(name, own, apply(config, own)) for name, own in found]
+    members = [SweepMember(name, own, make(name, own)) for name, own in found]
     for one, other in itertools.combinations(members, 2):
         if one.name == other.name:
             raise ValueError(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from data.config import DataConfig
 from data.files import DamagedError, write_atomically
 from data.locks import in_turn
 from data.tokenizer import Tokenizer, file_in
@@ -140,6 +141,16 @@ class RunDirectory:
                 f"{error.what}; delete it, and the command that trained the run writes it again"
             ) from None
 
+    def with_own_tokenizer(self, data: DataConfig) -> DataConfig:
+        """Return `data` with this run's copy of its tokenizer, if the file that it names is gone.
+
+        A child's is often its parent's file, and parents are deleted.
+        """
+        own = self.tokenizer_path
+        if data.tokenizer is None or place(data.tokenizer).exists() or not own.exists():
+            return data
+        return dataclasses.replace(data, tokenizer=str(own))
+
     def write_config(
         self,
         config: ExperimentConfig,
@@ -148,7 +159,8 @@ class RunDirectory:
     ) -> None:
         """Creates the directory with its config.json; `overrides` is kept for the reader.
 
-        The positional settings of the run that `config.start_from` names are copied into it.
+        The config of the run that `config.start_from` names, and its positional settings, are
+        copied into it.
         """
         record: dict[str, Any] = {"overrides": list(overrides)}
         if tokenizer_sha256:
@@ -156,6 +168,7 @@ class RunDirectory:
         if config.start_from:
             parent, step = find_start(config.start_from)
             record["parents"] = parent.positions_at(step)
+            record["parent"] = to_dict(parent.config_at(step))
         record["config"] = to_dict(config)
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path / "config.json", json.dumps(record, indent=2) + "\n")
@@ -198,16 +211,40 @@ class RunDirectory:
         Raises:
           ValueError: as `find_start` does.
         """
-        started = self.config if self.is_started() else None
         config = self.kept(config, given)
         if config.start_from is None:
             return config
+        return dataclasses.replace(config, start_from=self.pin(config.start_from))
+
+    def pin(self, start_from: str) -> str:
+        """Return `start_from` as DIR@STEP; a started run keeps the step that it started from.
+
+        Raises:
+          ValueError: as `find_start` does.
+        """
         # Else a parent that trains on would give its child other parameters at every resume.
-        start = started and started.start_from
-        if start and config.start_from in (start, start.rpartition("@")[0]):
-            return dataclasses.replace(config, start_from=start)
-        parent, step = find_start(config.start_from)
-        return dataclasses.replace(config, start_from=f"{parent.path}@{step}")
+        start = self.config.start_from if self.is_started() else None
+        if start and start_from in (start, start.rpartition("@")[0]):
+            return start
+        parent, step = find_start(start_from)
+        return f"{parent.path}@{step}"
+
+    @property
+    def parent_config(self) -> ExperimentConfig | None:
+        """Config of the run that this one started from, in force at that step.
+
+        None: it started from no other, or before this was recorded.
+
+        Raises:
+          ValueError: if what config.json says of it is no config.
+        """
+        try:
+            config = from_dict(self.record.get("parent"))
+            if config is not None and not isinstance(config, ExperimentConfig):
+                raise TypeError("parent is not a config")
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.path / 'config.json'}: {error}") from error
+        return config
 
     def check_resumable(self, config: ExperimentConfig) -> None:
         """Raise ValueError if the directory holds a sweep or, naming the field, another run."""

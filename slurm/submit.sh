@@ -93,7 +93,9 @@ case $mode in
     [[ $mode == sweep ]] || program=(sweep.py --member @ "${arguments[@]}")
     ;;
   run)
-    "$PYTHON" train.py --check "${arguments[@]}" || exit 2
+    # The machine that submits has other devices than the job.
+    devices=$((nodes * (${gpus:-8} ? ${gpus:-8} : 1)))
+    "$PYTHON" train.py --check --devices "$devices" "${arguments[@]}" >&2 || exit 2
     program=(train.py "${arguments[@]}")
     ;;
   study)

@@ -32,6 +32,7 @@ from evals.estimate import effective_context
 from evals.rows import Rows
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig
+from experiment.inherit import inherit
 from experiment.items import copy_checkpoint
 from experiment.metrics import flops_per_token
 from experiment.run import RunDirectory
@@ -123,6 +124,10 @@ def work(piece: Piece, workdir: Path, before: Sequence[Sequence[Row]]) -> list[R
     """
     configs = [run.levels[piece.level] for run in piece.runs]
     whole = [_at(workdir / run.path, "whole", config) for run, config in _pairs(piece, configs)]
+    configs = [
+        _inherit(run, config, directory)
+        for (run, config), directory in zip(_pairs(piece, configs), whole, strict=True)
+    ]
     if piece.runs[0].card.tokens is not None:
         trunks = [doublings.trunk(config) for config in configs]
         made = [_at(workdir / run.path, "trunk", config) for run, config in _pairs(piece, trunks)]
@@ -144,6 +149,17 @@ def work(piece: Piece, workdir: Path, before: Sequence[Sequence[Row]]) -> list[R
         _row(run, piece.level, earlier, directory)
         for run, earlier, directory in zip(piece.runs, before, whole, strict=True)
     ]
+
+
+def _inherit(run: Run, config: ExperimentConfig, directory: RunDirectory) -> ExperimentConfig:
+    """Return a doubling's config, on the model and tokenizer of the run that its member names."""
+    (member,) = (each for each in run.card.members if each.name == run.member)
+    if not any(each.startswith("start_from=") for each in member.overrides):
+        return config
+    fields = ("start_from=", "model.", "data.tokenizer=")
+    return inherit(
+        config, [each for each in member.overrides if each.startswith(fields)], directory
+    )
 
 
 def _pairs(

@@ -38,8 +38,9 @@ from rich.console import Console
 from rich.table import Table
 
 from configs import find_config
-from experiment import metrics, overrides
+from experiment import metrics
 from experiment.config import ExperimentConfig
+from experiment.inherit import inherit
 from experiment.mesh import make_mesh, mesh_sizes
 from experiment.stages import split
 from model import kernels, sharding
@@ -393,7 +394,7 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     try:
         topology = topology_lib.find(arguments.topology)
-        config = overrides.apply(find_config(arguments.config), arguments.overrides)
+        config = inherit(find_config(arguments.config), arguments.overrides)
         report = analyse(config, topology, arguments.members)
     except ValueError as error:
         parser.error(str(error))

@@ -21,6 +21,7 @@ from rich.table import Table
 from configs import find_config
 from experiment import overrides
 from experiment.config import ExperimentConfig
+from experiment.inherit import inherit
 from experiment.mesh import mesh_sizes
 from model.axes import RULES, TOKENS
 from model.config import ModelConfig
@@ -211,7 +212,7 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     try:
         topology = topology_lib.find(arguments.topology)
-        config = overrides.apply(find_config(arguments.config), arguments.overrides)
+        config = inherit(find_config(arguments.config), arguments.overrides)
         sizes = mesh_sizes(config, arguments.members, topology.num_chips)
     except ValueError as error:
         parser.error(str(error))

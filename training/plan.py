@@ -3,26 +3,29 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh, Mesh
 
 from data import pipeline
 from data.config import DataConfig
 from data.files import check_writable
 from data.pipeline import TrainingData
+from data.sources import check_source
 from data.tokenizer import Tokenizer
 from experiment import distributed
 from experiment.checkpoint import shape_difference
 from experiment.config import ExperimentConfig
-from experiment.mesh import device_memory, make_mesh
-from experiment.run import RunDirectory, common_steps, find_start
+from experiment.mesh import device_memory, make_mesh, mesh_sizes
+from experiment.run import RunDirectory, common_steps
 from experiment.stages import Stage, split
 from experiment.tracking import check_trackers
-from model.transformer import Params, abstract_params
+from model.config import ModelConfig
+from model.transformer import Params, abstract_params, describe_size
 from settings.places import copy, in_bucket, place
-from training.start import starting_params
+from training.programs import program_of
+from training.start import find_matching_start, starting_params
 
 
 class Plan(NamedTuple):
@@ -74,7 +77,6 @@ def make_plan(
       ValueError: for anything the user has to mend; in all processes, if in one.
     """
     with distributed.refusing_together():
-        overrides = overrides or [()] * len(runs)
         plan = _checked(configs, runs, overrides)
     # The disk may show a checkpoint to one host before another.
     plan = plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
@@ -89,11 +91,59 @@ def make_plan(
         return plan._replace(data=_opened(plan, tokenizers, open_data))
 
 
+def check_plan(
+    configs: Sequence[ExperimentConfig],
+    runs: Sequence[RunDirectory],
+    *,
+    overrides: Sequence[Sequence[str]] = (),
+    num_devices: int | None = None,
+) -> list[str]:
+    """Check what `make_plan` checks before it reads arrays and prepares text; write nothing.
+
+    Args:
+      configs, runs, overrides: as in `make_plan`.
+      num_devices: of the machine that will train; None: those of this process.
+
+    Returns:
+      Lines that say what was checked.
+
+    Raises:
+      ValueError: as `make_plan`; also if `data.path` holds no files.
+    """
+    plan = _checked(configs, runs, overrides, num_devices)
+    config, num_members = plan.configs[0], len(runs)
+    members = f", {num_members} members in one program" if num_members > 1 else ""
+    num_steps, num_stages = plan.stages[-1][0].end, len(plan.stages)
+    at_step = (
+        f"step {plan.start_step} of {num_steps} is there" if plan.start_step else "no steps yet"
+    )
+    lines = [
+        f"config: {config.name}, {describe_size(config.model)}{members}",
+        f"stages: {num_stages}, {num_steps} steps in all",
+        *(f"workdir: {run.path} is writable; {at_step}" for run in runs),
+        "mesh: " + ", ".join(f"{axis}={size}" for axis, size in plan.mesh.shape.items()),
+    ]
+    if num_devices is None:
+        lines.append("memory: all devices together hold the parameters and AdamW's moments")
+    tokenizers = _tokenizers_before(plan)
+    if _starts_from_others(plan):
+        starts = dict.fromkeys(str(each.start_from) for each in plan.configs)
+        lines += [f"start_from: {start} has parameters of these shapes" for start in starts]
+    files = {path: tokenizer.vocab_size for path, tokenizer in tokenizers.values()}
+    lines += [f"data.tokenizer: {path} has {size} ids" for path, size in files.items()]
+    for data in dict.fromkeys(stage.config.data for stage, *_ in plan.stages):
+        pipeline.check_data(data)
+        lines.append(f"data.source={data.source}: {check_source(data)}")
+    return [*lines, "not checked: documents, free disk space, the memory of activations"]
+
+
 def _checked(
     configs: Sequence[ExperimentConfig],
     runs: Sequence[RunDirectory],
     overrides: Sequence[Sequence[str]],
+    num_devices: int | None = None,
 ) -> Plan:
+    overrides = overrides or [()] * len(runs)
     check_trackers(configs[0].train.tracking)
     configs = [
         run.pinned(config, given)
@@ -111,22 +161,40 @@ def _checked(
         )
     stages = list(zip(*map(split, configs), strict=True))
     shapes = abstract_params(configs[0].model)
-    _check_memory(shapes, len(configs))
+    if num_devices is None:
+        _check_memory(shapes, len(configs))
     for stage, *others in stages:
         if any(other.config.data != stage.config.data for other in others):
             raise ValueError(
                 f"stage {stage.number}: members that train together read the same rows, and these "
                 "differ in data; give data.seed, or train them apart"
             )
-        make_mesh(stage.config, len(configs))  # refuses one that does not fit the devices
+        if any(_program_model(other.config) != _program_model(stage.config) for other in others):
+            raise ValueError(
+                f"stage {stage.number}: members that train together share one program, and these "
+                "differ in more of their models than rotary and window; train them apart"
+            )
+        _make_mesh(stage.config, len(configs), num_devices)  # refuses one that does not fit
         difference = shape_difference(abstract_params(stage.config.model), shapes)
         if difference:
             raise ValueError(
                 f"stage {stage.number}: {difference} in stage 0; stages share one set of parameters"
             )
     start_step = max(common_steps(runs), default=0)
-    mesh = make_mesh(configs[0], len(configs))
+    mesh = _make_mesh(configs[0], len(configs), num_devices)
     return Plan(configs, runs, overrides, stages, [], mesh, start_step, None)
+
+
+def _program_model(config: ExperimentConfig) -> ModelConfig:
+    return program_of(config).model
+
+
+def _make_mesh(config: ExperimentConfig, num_members: int, num_devices: int | None) -> Mesh:
+    """Return the mesh of this process's devices, or one of `num_devices` that has a shape only."""
+    if num_devices is None:
+        return make_mesh(config, num_members)
+    sizes = mesh_sizes(config, num_members, num_devices)
+    return cast(Mesh, AbstractMesh(tuple(sizes.values()), tuple(sizes)))
 
 
 def _starts_from_others(plan: Plan) -> bool:
@@ -137,11 +205,11 @@ def _tokenizers_before(plan: Plan) -> Tokenizers:
     """Those that are there before rows are: of runs started from, and of files that are named."""
     found = {}
     for config in plan.configs if _starts_from_others(plan) else ():
-        parent, _ = find_start(str(config.start_from))
+        parent, _ = find_matching_start(config)
         found[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
     for stage, *_ in plan.stages:
-        if given := stage.config.data.tokenizer:
-            found[f"stage {stage.number}"] = place(given), Tokenizer(given)
+        if path := plan.runs[0].with_own_tokenizer(stage.config.data).tokenizer:
+            found[f"stage {stage.number}"] = place(path), Tokenizer(path)
     _check_tokenizers(found, plan.configs[0].model.vocab_size)
     return found
 
@@ -150,7 +218,7 @@ def _opened(plan: Plan, tokenizers: Tokenizers, open_data: OpenData) -> list[Tra
     """Each stage's data, found to be of the same tokens."""
     opened = []
     for stage, *_ in plan.stages:
-        data = open_data(stage.config.data)
+        data = open_data(plan.runs[0].with_own_tokenizer(stage.config.data))
         # Refuses rows that do not fit.
         data.open_rows("train")
         if stage.config.train.eval_every:

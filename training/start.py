@@ -30,7 +30,7 @@ def starting_params(configs: Sequence[ExperimentConfig], mesh: Mesh) -> Params:
         other shapes.
     """
     with refusing_together():
-        parents = [_parent(config) for config in configs]
+        parents = [find_matching_start(config) for config in configs]
     where = sharding.parameter_shardings(configs[0].model, mesh, members=len(configs) > 1)
     if len(configs) == 1:
         return _in_parts(*parents[0], where)
@@ -41,7 +41,12 @@ def starting_params(configs: Sequence[ExperimentConfig], mesh: Mesh) -> Params:
     return put(jax.tree.map(lambda *members: np.stack(members), *whole), where)
 
 
-def _parent(config: ExperimentConfig) -> tuple[RunDirectory, int]:
+def find_matching_start(config: ExperimentConfig) -> tuple[RunDirectory, int]:
+    """Return the run and the step that `config.start_from` names.
+
+    Raises:
+      ValueError: if there is no such checkpoint, or its parameters have other shapes.
+    """
     parent, step = find_start(str(config.start_from))
     theirs, ours = abstract_params(parent.config.model), abstract_params(config.model)
     if difference := shape_difference(theirs, ours):

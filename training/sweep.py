@@ -10,6 +10,7 @@ train one group after another.
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -17,6 +18,7 @@ from data import pipeline
 from data.files import write_atomically
 from experiment import distributed
 from experiment.config import ExperimentConfig
+from experiment.inherit import describe
 from experiment.overrides import SweepMember, make_members
 from experiment.records import SweepRecord, read_sweep
 from experiment.run import RunDirectory, is_operational
@@ -24,7 +26,7 @@ from experiment.stages import split
 from settings.places import place
 from training import loop
 from training.divergence import DivergedError
-from training.plan import make_plan
+from training.plan import check_plan, make_plan
 from training.programs import program_of
 from training.validation import Ask
 
@@ -39,6 +41,92 @@ def shared_part(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
         dataclasses.replace(program_of(each.config), start_from=start, data=each.config.data)
         for each in split(config)
     )
+
+
+class Group(NamedTuple):
+    """Members that train together.
+
+    Attributes:
+      shared: what their programs have in common, per stage.
+      members: in the order of the sweep.
+      runs: where each is trained.
+    """
+
+    shared: tuple[ExperimentConfig, ...]
+    members: list[SweepMember]
+    runs: list[RunDirectory]
+
+
+def _make_groups(
+    config: ExperimentConfig, workdir: Path, given: Sequence[str], only: int | None
+) -> tuple[SweepRecord, list[Group]]:
+    """Return what sweep.json is to say, and the members by what they share; see `train_sweep`."""
+    members = make_members(config, given, workdir)
+    names = tuple(member.name for member in members)
+    record = SweepRecord(config=config.name, overrides=tuple(given), members=names)
+    _check_directory(workdir, record)
+    if only is not None and not 0 <= only < len(members):
+        raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
+    runs = {member.name: RunDirectory(workdir / member.name) for member in members}
+    # A sweep begun before a field is finished as it was begun, members not started yet
+    # included: on one seed's rows, and so in one group.
+    for run in [run for run in runs.values() if run.is_started()][:1]:
+        members = [m._replace(config=run.kept(m.config, m.overrides)) for m in members]
+    groups: dict[tuple[ExperimentConfig, ...], Group] = {}
+    for member in members if only is None else [members[only]]:
+        shared = shared_part(member.config)
+        group = groups.setdefault(shared, Group(shared, [], []))
+        group.members.append(member)
+        group.runs.append(runs[member.name])
+    return record, list(groups.values())
+
+
+def _inherited(config: ExperimentConfig, groups: Sequence[Group]) -> list[str]:
+    """Return the lines of `experiment.inherit.describe`, each once with its members' names."""
+    members: dict[str, list[str]] = {}
+    for group in groups:
+        for member, run in zip(group.members, group.runs, strict=True):
+            for line in describe(config, member.config, run):
+                members.setdefault(line, []).append(member.name)
+    count = sum(len(group.members) for group in groups)
+    return [
+        line if len(names) == count else f"{', '.join(names)}: {line}"
+        for line, names in members.items()
+    ]
+
+
+def check_sweep(
+    config: ExperimentConfig,
+    workdir: Path,
+    given: Sequence[str],
+    *,
+    only: int | None = None,
+    num_devices: int | None = None,
+    make_ask: Callable[[ExperimentConfig], Ask | None] = lambda config: None,
+) -> list[str]:
+    """Check a sweep as `training.plan.check_plan` checks a run, group by group; write nothing.
+
+    Args:
+      config, workdir, given, only, make_ask: as in `train_sweep`.
+      num_devices: as in `check_plan`.
+
+    Returns:
+      Lines that say what members inherit, and what was checked.
+
+    Raises:
+      ValueError: for anything the user has to mend.
+    """
+    _, groups = _make_groups(config, place(workdir), given, only)
+    lines = _inherited(config, groups)
+    for group in groups:
+        make_ask(group.members[0].config)
+        lines += check_plan(
+            [member.config for member in group.members],
+            group.runs,
+            overrides=[member.overrides for member in group.members],
+            num_devices=num_devices,
+        )
+    return lines
 
 
 def train_sweep(
@@ -66,31 +154,19 @@ def train_sweep(
     """
     with distributed.refusing_together():
         workdir = place(workdir)
-        members = make_members(config, given)
-        names = tuple(member.name for member in members)
-        record = SweepRecord(config=config.name, overrides=tuple(given), members=names)
-        _check_directory(workdir, record)
-        if only is not None and not 0 <= only < len(members):
-            raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
-        runs = {member.name: RunDirectory(workdir / member.name) for member in members}
-        # A sweep begun before a field is finished as it was begun, members not started yet
-        # included: on one seed's rows, and so in one group.
-        for run in [run for run in runs.values() if run.is_started()][:1]:
-            members = [m._replace(config=run.kept(m.config, m.overrides)) for m in members]
-    groups: dict[tuple[ExperimentConfig, ...], list[SweepMember]] = {}
-    for member in members if only is None else [members[only]]:
-        groups.setdefault(shared_part(member.config), []).append(member)
-    with distributed.refusing_together():  # before the text of the first group is prepared
-        for data in {stage.data for stages in groups for stage in stages}:
+        record, groups = _make_groups(config, workdir, given, only)
+        inherited = _inherited(config, groups)
+        # Check all data before the text of the first group is prepared.
+        for data in {stage.data for group in groups for stage in group.shared}:
             pipeline.check_data(data)
     # All groups before the first is trained: the last one's mistake must not wait for hours.
     plans = [
         make_plan(
-            [member.config for member in group],
-            [runs[member.name] for member in group],
-            overrides=[member.overrides for member in group],
+            [member.config for member in group.members],
+            group.runs,
+            overrides=[member.overrides for member in group.members],
         )
-        for group in groups.values()
+        for group in groups
     ]
     asks = [make_ask(plan.configs[0]) for plan in plans]
     if distributed.is_primary_host():
@@ -98,11 +174,13 @@ def train_sweep(
         write_atomically(workdir / "sweep.json", record.to_json())
 
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
+    for line in inherited:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if len(groups) > 1:
-        shapes = {tuple(map(program_of, shared)) for shared in groups}
-        seeds = {stage.data.seed for stage, *_ in groups}
+        shapes = {tuple(map(program_of, group.shared)) for group in groups}
+        seeds = {group.shared[0].data.seed for group in groups}
         console.print(
-            f"{len(members)} members, {_plural(len(shapes), 'shape')}, "
+            f"{len(record.members)} members, {_plural(len(shapes), 'shape')}, "
             f"{_plural(len(seeds), 'data seed')}: one program a shape, one after another"
         )
     num_diverged = 0

@@ -241,6 +241,29 @@ ROWS = [
         "32) in this config's model; give model.mlp_dim=64",
         run=True,
     ),
+    *(
+        Row(f"{program} --check {wrong}", says)
+        for program in ("train.py tiny --workdir new", "sweep.py tiny --workdir new seed=0,1")
+        for wrong, says in (
+            ("data.source=jsonl data.path=nowhere", "nowhere: no such file or folder"),
+            ("data.path=nowhere", "data.path=nowhere: no such file or folder"),
+            ("start_from=nowhere", "nowhere does not exist"),
+            ("mesh.data=3 --devices 8", "mesh {} does not cover the 8 devices; use mesh.data={}"),
+            ("mesh.data=3", "mesh {} does not cover the {} devices; use mesh.data={}"),
+            ("data.tokenizer=nowhere", "nowhere: no tokenizer there (No such file or directory)"),
+        )
+    ),
+    Row(
+        "train.py tiny --check --workdir new start_from=run model.mlp_dim=32",
+        "start_from=run@2: its parameter blocks.mlp.down is (2, 64, 32) but (2, 32, 32) in this "
+        "config's model; give model.mlp_dim=64",
+        run=True,
+    ),
+    Row(
+        lambda: planned("model.norm_epsilon=1e-6", "model.norm_epsilon=1e-5"),
+        "stage 0: members that train together share one program, and these differ in more of their "
+        "models than rotary and window; train them apart",
+    ),
     Row(
         "sweep.py tiny --workdir new seed=0,1 --member 7",
         "no member 7: the sweep has members 0 to 1",

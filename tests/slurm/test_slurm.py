@@ -256,11 +256,12 @@ def test_a_sweep_is_evaluated_and_reported_when_its_members_have_ended(
 
 
 def test_what_waits_for_a_job_that_fails_is_taken_back(cluster, arguments, tmp_path):
-    run = tmp_path / "run"
-    command = ("run", *ONE, "--report", "--workdir", run, *arguments, "start_from=nowhere")
-    reported = cluster.submit(*command)
+    run, text = tmp_path / "run", tmp_path / "text.jsonl"
+    text.write_text("not JSON")
+    given = (*arguments, "data.source=jsonl", f"data.path={text}")
+    reported = cluster.submit("run", *ONE, "--report", "--workdir", run, *given)
     assert cluster.wait(reported) == "CANCELLED"
-    assert "train.py: error: nowhere" in said(run)
+    assert f"train.py: error: {text}:1: not JSON" in said(run)
 
 
 def test_a_study_over_many_jobs(cluster, study, tmp_path):

@@ -1,0 +1,139 @@
+"""Inheritance: a run that starts from another one takes over its model and its tokenizer.
+
+The value of a field of `model` is that of, in this order:
+
+    an override that names it      typed, or of a sweep's member
+    the parent                     the run that `start_from` names, at the step it starts from
+    the experiment file            only if no override names `start_from`
+
+An experiment file that names `start_from` itself is written for its parent, so its `model` and
+`data.tokenizer` are requests, as overrides are. Stages change what the first one inherited: they
+are requests too. A run records its parent's config in config.json, so it is resumed with the same
+config when the parent has trained on or was deleted.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from data.config import DataConfig
+from experiment.config import ExperimentConfig
+from experiment.dotted import apply
+from experiment.fields import fields
+from experiment.run import RunDirectory, find_start
+from settings.places import place
+
+
+def inherit(
+    config: ExperimentConfig, overrides: Sequence[str], run: RunDirectory | None = None
+) -> ExperimentConfig:
+    """Return `config` with `overrides`, on the model and tokenizer of the run it starts from.
+
+    Args:
+      config: an experiment file's.
+      overrides: `dotted.field=value` each, as `experiment.dotted.apply` takes them.
+      run: where it is trained; a started run keeps what it inherited. None: a run that is not
+        started.
+
+    Returns:
+      The config; its `start_from` has a step if an override named it.
+
+    Raises:
+      ValueError: if an override is wrong, or there is no such parent.
+    """
+    names = {override.partition("=")[0] for override in overrides}
+    if "start_from" not in names:
+        return apply(config, overrides)
+    starts = [override for override in overrides if override.startswith("start_from=")]
+    start = apply(config, starts).start_from
+    found = _find_parent(start, run) if start else None
+    if found is None:
+        return apply(config, overrides)
+    start, parent = found
+    data = dataclasses.replace(
+        config.data, tokenizer=parent.data.tokenizer, vocab_size=parent.data.vocab_size
+    )
+    child = apply(dataclasses.replace(config, model=parent.model, data=data), overrides)
+    if "data.tokenizer" not in names:
+        if child.data.vocab_size != parent.data.vocab_size:
+            raise ValueError(
+                f"data.vocab_size={child.data.vocab_size}: a run keeps the tokenizer of the run "
+                "that start_from names; leave it out"
+            )
+        data = dataclasses.replace(
+            child.data, tokenizer=_tokenizer(child.data, start, parent.data, run)
+        )
+        child = dataclasses.replace(child, data=data)
+    return dataclasses.replace(child, start_from=start)
+
+
+def _find_parent(start_from: str, run: RunDirectory | None) -> tuple[str, ExperimentConfig] | None:
+    """Return `DIR@STEP` and the config in force there; None for a run from before inheritance."""
+    if run is not None:
+        start_from = run.pin(start_from)
+        if run.is_started() and run.config.start_from == start_from:
+            recorded = run.parent_config
+            return None if recorded is None else (start_from, recorded)
+    parent, step = find_start(start_from)
+    return f"{parent.path}@{step}", parent.config_at(step)
+
+
+def _tokenizer(
+    data: DataConfig, start_from: str, parent: DataConfig, run: RunDirectory | None
+) -> str | None:
+    """Return the `data.tokenizer` that gives a child the tokenizer of its parent.
+
+    That is the parent's own setting where it still means the same tokenizer: text that was made
+    into ids for the parent is then found again, and members of several parents share their rows.
+    """
+    if run is not None and run.is_started() and run.config.start_from == start_from:
+        return run.config.data.tokenizer
+    if parent.tokenizer is None:
+        is_same = (data.source, data.path) == (parent.source, parent.path)
+    else:
+        is_same = place(parent.tokenizer).exists()
+    path = find_start(start_from)[0].tokenizer_path
+    return parent.tokenizer if is_same or not path.exists() else str(path)
+
+
+def describe(
+    config: ExperimentConfig, child: ExperimentConfig, run: RunDirectory | None = None
+) -> list[str]:
+    """Return lines that say how the model of `child` differs from its parent's.
+
+    Args:
+      config: the experiment file's.
+      child: what `inherit` made of it.
+      run: as in `inherit`.
+
+    Returns:
+      One line per changed field; then one line with the fields in which the parent's value replaced
+      the experiment file's. None for a run that starts from no other.
+    """
+    found = _find_parent(child.start_from, run) if child.start_from else None
+    if found is None:
+        return []
+    start, parent = found
+    file, theirs, ours = (_model_fields(each) for each in (config, parent, child))
+    lines = [
+        f"{name}: {theirs.get(name, 'none')} -> {ours.get(name, 'none')}"
+        for name in {**theirs, **ours}
+        if theirs.get(name) != ours.get(name)
+    ]
+    replaced = [
+        f"{name}={ours.get(name, 'none')} ({config.name}: {file.get(name, 'none')})"
+        for name in {**file, **ours}
+        if file.get(name) != ours.get(name) == theirs.get(name)
+    ]
+    tokenizers = [(each.data.tokenizer, each.data.vocab_size) for each in (child, config)]
+    if tokenizers[0] != tokenizers[1]:
+        named = [name or f"one of {size} ids" for name, size in tokenizers]
+        replaced.append(f"data.tokenizer={named[0]} ({config.name}: {named[1]})")
+    if replaced:
+        lines.append(f"inherited from {start}: {', '.join(replaced)}; an override changes a field")
+    return lines
+
+
+def _model_fields(config: ExperimentConfig) -> dict[str, str]:
+    """Return the fields of `model` as overrides spell them; a rotary variant is one field."""
+    found = {field.name: field.value for field in fields(config.model, "model.")}
+    return {name: value for name, value in found.items() if not name.startswith("model.rotary.")}

@@ -1,0 +1,128 @@
+"""A run that starts from another one has its model and tokenizer, unless an override says else."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from configs import find_config
+from experiment import overrides
+from experiment.checkpoint import restore_params
+from experiment.inherit import describe, inherit
+from experiment.overrides import make_members
+from experiment.run import RunDirectory
+from tests.errors.table import run_command
+
+TINY = find_config("tiny")
+PATTERN = "[rope(base=5e6),nope]"
+
+
+def make_parent(path: Path, *given: str, steps: tuple[int, ...] = (5,)) -> RunDirectory:
+    """A run directory with a config, empty checkpoints and a tokenizer's file."""
+    run = RunDirectory(path)
+    run.write_config(overrides.apply(TINY, given), given)
+    for step in steps:
+        (run.checkpoints_path / str(step)).mkdir(parents=True)
+    run.tokenizer_path.touch()
+    return run
+
+
+def test_the_parents_model_wins_over_the_files_and_overrides_over_both(tmp_path):
+    parent = make_parent(tmp_path / "a", f"model.rotary={PATTERN}", "model.norm_epsilon=1e-6")
+    start = f"start_from={parent.path}"
+    child = inherit(TINY, [start])
+    assert child.model == parent.config.model and child.start_from == f"{parent.path}@5"
+    assert child.data == TINY.data
+    (line,) = describe(TINY, child)
+    assert f"model.rotary=[rope(base=5e+06),nope] ({TINY.name}: rope(base=10000))" in line
+    assert "model.norm_epsilon=1e-06 (tiny: 1e-05)" in line
+    changed = inherit(TINY, [start, "model.rotary=rope(base=1e6)", "data.source=retrieval"])
+    assert changed.model.norm_epsilon == 1e-6
+    assert changed.data.tokenizer == str(parent.tokenizer_path)
+    assert describe(TINY, changed)[0] == (
+        "model.rotary: [rope(base=5e+06),nope] -> rope(base=1e+06)"
+    )
+    with pytest.raises(ValueError, match=r"data\.vocab_size=500: a run keeps the tokenizer"):
+        inherit(TINY, [start, "data.vocab_size=500"])
+
+
+def test_a_file_that_names_its_parent_and_stages_are_requests(tmp_path):
+    stages = "stages=[[model.rotary=nope,train.num_steps=4]]"
+    parent = make_parent(tmp_path / "a", "train.num_steps=3", stages, steps=(3, 7))
+    assert inherit(TINY, [f"start_from={parent.path}@3"]).model == TINY.model
+    child = inherit(TINY, [f"start_from={parent.path}", stages])
+    assert child.model == parent.config_at(7).model != TINY.model and child.stages
+    file = dataclasses.replace(TINY, start_from=str(parent.path))
+    assert inherit(file, []).model == TINY.model
+    assert describe(file, file) == ["model.rotary: nope -> rope(base=10000)"]
+    assert inherit(file, [f"start_from={parent.path}"]).model == child.model
+
+
+def test_each_member_inherits_from_its_own_parent(tmp_path):
+    parents = [make_parent(tmp_path / base, f"model.rotary.base={base}") for base in ("10", "100")]
+    start = "start_from=" + ",".join(str(parent.path) for parent in parents)
+    members = make_members(TINY, [start], tmp_path / "sweep")
+    ours = [member.config.model for member in members]
+    assert ours == [parent.config.model for parent in parents] and ours[0] != ours[1]
+
+
+def test_a_started_run_keeps_what_it_inherited(tmp_path):
+    parent = make_parent(tmp_path / "a", f"model.rotary={PATTERN}")
+    command = [f"start_from={parent.path}", "data.source=retrieval"]
+    run, old = RunDirectory(tmp_path / "run"), RunDirectory(tmp_path / "old")
+    child = inherit(TINY, command, run)
+    run.write_config(child, command)
+    before_inheritance = overrides.apply(TINY, [f"{command[0]}@5", command[1]])
+    old.write_config(before_inheritance, command)
+    record = json.loads((old.path / "config.json").read_text())
+    del record["parent"]
+    (old.path / "config.json").write_text(json.dumps(record))
+    for make in (lambda: make_parent(parent.path, steps=(9,)), lambda: shutil.rmtree(parent.path)):
+        make()
+        again = RunDirectory(run.path)
+        assert inherit(TINY, command, again) == child
+        other = inherit(TINY, [*command, "model.qk_norm=true"], again)
+        with pytest.raises(ValueError, match=r"model\.qk_norm=False, and this one has .*=True"):
+            again.check_resumable(other)
+        kept = RunDirectory(old.path)
+        kept.check_resumable(kept.pinned(inherit(TINY, command, kept)))
+
+
+def _alone(*given):
+    raise ValueError("coordinator_address should be defined.")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unoptimized")
+def test_a_child_is_resumed_bit_identically_without_its_parent(
+    tmp_path, tiny_data, monkeypatch, capsys
+):
+    monkeypatch.setattr(jax.distributed, "initialize", _alone)
+    text = tmp_path / "text.jsonl"
+    lines = (json.dumps({"text": f"line {n} of many {n * n}"}) for n in range(2000))
+    text.write_text("\n".join(lines))
+    parent, whole, cut = (tmp_path / name for name in ("parent", "whole", "cut"))
+    model = f"'model.rotary={PATTERN}' model.qk_norm=true train.num_steps=2 {tiny_data[0]}"
+    assert run_command(f"train.py tiny --workdir {parent} {model}", monkeypatch) == 0
+    command = f"start_from={parent} train.num_steps=4 train.save_every=2 {tiny_data[0]} "
+    command += f"data.source=jsonl data.path={text} model.window=8"
+    assert run_command(f"train.py tiny --workdir {whole} {command}", monkeypatch) == 0
+    assert "model.window: none -> 8" in capsys.readouterr().err.splitlines()
+    expected = dataclasses.replace(RunDirectory(parent).config.model, window=8)
+    assert RunDirectory(whole).config.model == expected
+    shutil.copytree(whole, cut)
+    shutil.rmtree(cut / "checkpoints/4")
+    shutil.rmtree(parent)
+    assert run_command(f"train.py tiny --check --workdir {cut} {command}", monkeypatch) == 0
+    checked = capsys.readouterr().out
+    for name in ("config", "workdir", "mesh", "memory", "data.tokenizer", "data.source=jsonl"):
+        assert f"\n{name}: " in checked, checked
+    assert run_command(f"train.py tiny --workdir {cut} {command}", monkeypatch) == 0
+    ours, theirs = (restore_params(RunDirectory(path))[0] for path in (whole, cut))
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+    evaluate = f"evaluate.py {cut} --tasks perplexity --documents 2 --lengths 8"
+    assert run_command(evaluate, monkeypatch) == 0
