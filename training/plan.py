@@ -83,7 +83,7 @@ def make_plan(
     with distributed.refusing_together():
         if open_data is pipeline.open_data:  # all stages: the last one's mistake must not wait
             for stage, *_ in plan.stages:
-                pipeline.check_data(stage.config.data)
+                pipeline.check_data(plan.runs[0].with_own_tokenizer(stage.config.data))
         tokenizers = _tokenizers_before(plan)  # preparing rows may take hours
     if _starts_from_others(plan):
         plan = plan._replace(params=starting_params(plan.configs, plan.mesh))
@@ -132,7 +132,7 @@ def check_plan(
     files = {path: tokenizer.vocab_size for path, tokenizer in tokenizers.values()}
     lines += [f"data.tokenizer: {path} has {size} ids" for path, size in files.items()]
     for data in dict.fromkeys(stage.config.data for stage, *_ in plan.stages):
-        pipeline.check_data(data)
+        pipeline.check_data(plan.runs[0].with_own_tokenizer(data))
         lines.append(f"data.source={data.source}: {check_source(data)}")
     return [*lines, "not checked: documents, free disk space, the memory of activations"]
 

@@ -157,8 +157,9 @@ def train_sweep(
         record, groups = _make_groups(config, workdir, given, only)
         inherited = _inherited(config, groups)
         # Check all data before the text of the first group is prepared.
-        for data in {stage.data for group in groups for stage in group.shared}:
-            pipeline.check_data(data)
+        for group in groups:
+            for stage in group.shared:
+                pipeline.check_data(group.runs[0].with_own_tokenizer(stage.data))
     # All groups before the first is trained: the last one's mistake must not wait for hours.
     plans = [
         make_plan(
