@@ -37,6 +37,14 @@ def nested(name: str, leaf: Any) -> dict[str, Any]:
     return {head: nested(rest, leaf) if rest else leaf}
 
 
+def put(tree: dict[str, Any], name: str, leaf: Any) -> None:
+    """Add one leaf to a tree, by its name with dots between levels."""
+    new = nested(name, leaf)
+    while (key := next(iter(new))) in tree:
+        tree, new = tree[key], new[key]
+    tree |= new
+
+
 class StoredParams:
     """What lies in a checkpoint's item `params`.
 

@@ -5,9 +5,14 @@ from typing import Any, NamedTuple
 
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory
-from interop.check import TOLERANCE, Compared
+from interop.check import ROUNDINGS, Compared
 from model import rotary
 from model.transformer import count_params
+
+IDENTICAL = (
+    "The tensors are byte for byte those that were imported, and config.json describes the same "
+    "model: logits were not computed."
+)
 
 
 class Described(NamedTuple):
@@ -31,8 +36,9 @@ def compared_line(compared: Compared) -> str:
     """One row of the check, for people."""
     tokens = "" if compared.num_tokens == compared.length else f", {compared.num_tokens} of them"
     return (
-        f"logits at {compared.length:,} tokens{tokens}: largest difference "
-        f"{compared.difference:.1e} (spread {compared.spread:.2g})"
+        f"logits at {compared.length:,} tokens{tokens}: difference {compared.difference:.1e}, "
+        f"allowed {compared.tolerance:.1e} (root mean squares; float32 rounding "
+        f"{compared.rounding:.1e}, spread {compared.spread:.2g})"
     )
 
 
@@ -86,18 +92,22 @@ def _training(about: Described) -> str:
 
 
 def _check(compared: Sequence[Compared]) -> str:
+    if not compared:
+        return IDENTICAL
     by = "transformers" if compared[0].plain is not None else "transformers' functions in numpy"
     lines = [
-        f"Float32 logits of the run and of {by} from these files, on random ids; "
-        f"{TOLERANCE:g} times their spread is allowed.",
+        f"Float32 logits of the run and of {by} from these files, on random ids, as root mean "
+        f"squares. Allowed are {ROUNDINGS} times the rounding of float32 (within 2e-6 and 1e-3 of "
+        "the spread).",
         "",
-        "| context | tokens | largest difference | with transformers' float32 angles | spread |",
-        "|---|---|---|---|---|",
+        "| context | tokens | difference | allowed | rounding | with transformers' float32 angles "
+        "| spread |",
+        "|---|---|---|---|---|---|---|",
     ]
     for each in compared:
         plain = "–" if each.plain is None else f"{each.plain:.1e}"
         lines.append(
-            f"| {each.length:,} | {each.num_tokens:,} | {each.difference:.1e} | {plain} | "
-            f"{each.spread:.2g} |"
+            f"| {each.length:,} | {each.num_tokens:,} | {each.difference:.1e} | "
+            f"{each.tolerance:.1e} | {each.rounding:.1e} | {plain} | {each.spread:.2g} |"
         )
     return "\n".join(lines)

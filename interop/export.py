@@ -16,23 +16,23 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from data.tokenizer import Tokenizer
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, find_run
-from experiment.streamed import StoredParams, nested
+from experiment.streamed import StoredParams, put
 from interop import card, check
 from interop.architectures import Architecture, Facts, choose, config_json
 from interop.check import Compared, Subject
-from interop.tensors import DTYPES, SHARD_BYTES, Spec, write
+from interop.tensors import DTYPES, SHARD_BYTES, Spec, Tensors, digest, write
 from interop.weights import Entry
 from model.transformer import Params
 from settings.messages import one_line
 from settings.places import local
 
-CHECK = "logit_check.json"
 _DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
 
@@ -72,6 +72,8 @@ def main(arguments: argparse.Namespace) -> int:
     )
     for each in found:
         print(card.compared_line(each), file=sys.stderr)
+    if not found:
+        print(card.IDENTICAL, file=sys.stderr)
     print(f"{arguments.folder} is a Hugging Face folder; the logits are the run's", file=sys.stderr)
     return 0
 
@@ -109,7 +111,8 @@ def export(
       options: see there.
 
     Returns:
-      What was compared.
+      The comparisons of logits; none for an imported run whose tensors are byte for byte those
+      that came in: then config.json is compared with the run and with the one that was imported.
 
     Raises:
       ValueError: if the folder is there already, no class of transformers has the model, or the
@@ -185,27 +188,43 @@ class _Writer:
         text = json.dumps(hf_config, indent=2) + "\n"
         (folder / "config.json").write_text(text, encoding="utf-8")
         said = _write_tokenizer(tokenizer, folder)
+        hf_config = json.loads(text)
+        tensors = digest(Tensors(folder), [spec.name for spec in specs])
+        found = self._compare(folder, hf_config, tensors)
+        record = {
+            "tensors": tensors,
+            "config": hf_config,
+            "rows": [each._asdict() for each in found],
+        }
+        (folder / check.RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        about = card.Described(self.run, self.stored.step, self.config, hf_config, said)
+        (folder / "README.md").write_text(card.readme(about, found), encoding="utf-8")
+        return found
+
+    def _compare(self, folder: Path, hf_config: dict[str, Any], tensors: str) -> list[Compared]:
+        """Return the comparisons that were needed; refuse a folder that is not the run."""
+        model, imported = self.config.model, self.run.record.get("imported", {})
+        if tensors == imported.get("tensors"):
+            check.check_config(hf_config, model, self.facts.context)
+            try:
+                check.check_config(imported["config"], model, imported["context"])
+            except ValueError as error:
+                raise ValueError(
+                    f"{self.run.path}: the tensors are those that were imported, and the model is "
+                    f"not: the imported {error}; nothing was written"
+                ) from error
+            return []
         found = check.compare(
             Subject(
                 folder=folder,
-                hf_config=json.loads(text),
-                config=self.config.model,
+                hf_config=hf_config,
+                config=model,
                 context=self.facts.context,
                 entries=self.entries,
                 params=self.params,
             )
         )
-        worst = max(found, key=lambda each: each.difference / max(1.0, each.spread))
-        if not worst.passes:
-            raise ValueError(
-                f"at {worst.length} tokens the folder's logits differ from the run's by "
-                f"{worst.difference:.2g}, more than {check.TOLERANCE:g}: nothing was written; "
-                "report it with the run's config.json"
-            )
-        record = {"tolerance": check.TOLERANCE, "rows": [each._asdict() for each in found]}
-        (folder / CHECK).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        about = card.Described(self.run, self.stored.step, self.config, hf_config, said)
-        (folder / "README.md").write_text(card.readme(about, found), encoding="utf-8")
+        check.refuse_different(found, "the folder's logits")
         return found
 
     def _dtype(self, entry: Entry, wanted: np.dtype | None) -> np.dtype:
@@ -219,19 +238,12 @@ class _Writer:
             if self.params is not None:
                 for name, leaf in zip(entry.ours, leaves, strict=True):
                     # Rounded alike on both sides: what is compared is how they are read.
-                    _put(self.params, name, np.asarray(leaf, np.float32))
+                    put(self.params, name, np.asarray(leaf, np.float32))
             if not entry.is_stacked:
                 yield entry.theirs, entry.to_hf(*leaves)
                 continue
             for layer in range(len(leaves[0])):
                 yield entry.theirs.format(layer=layer), entry.to_hf(*(x[layer] for x in leaves))
-
-
-def _put(tree: Params, name: str, leaf: np.ndarray) -> None:
-    new = nested(name, leaf)
-    while (key := next(iter(new))) in tree:
-        tree, new = tree[key], new[key]
-    tree |= new
 
 
 def _names(entry: Entry, num_layers: int) -> list[str]:

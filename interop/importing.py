@@ -22,13 +22,17 @@ from data.tokenizer import Tokenizer
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from experiment.digest import named
 from experiment.run import RunDirectory
-from experiment.streamed import write_params
+from experiment.streamed import put, write_params
+from interop import card, check, rotary_config
+from interop.architectures import Facts, choose, config_json
+from interop.check import Subject
 from interop.published import Published, published, read_config
-from interop.tensors import Tensors
+from interop.rotary_config import Head
+from interop.tensors import Tensors, digest
 from interop.weights import Entry, Layout, entries
 from model import rotary as rotary_lib
 from model.config import ModelConfig
-from model.transformer import abstract_params, describe_size
+from model.transformer import Params, abstract_params, describe_size
 from settings.messages import quoted
 from settings.places import local
 
@@ -54,6 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="features that make a pair in queries and keys (default: the format's rule)",
     )
+    parser.add_argument(
+        "--no-compare",
+        action="store_true",
+        help="do not compare logits with transformers; takes less memory and time",
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -63,6 +72,7 @@ def main(arguments: argparse.Namespace) -> int:
         arguments.run_path,
         context_length=arguments.context_length,
         layout=arguments.layout,
+        compare=not arguments.no_compare,
     )
     model = run.config.model
     print(f"{run.path}: {describe_size(model)}, {rotary_lib.label(model.rotary)}", file=sys.stderr)
@@ -76,6 +86,7 @@ def import_folder(
     *,
     context_length: int | None = None,
     layout: str = "auto",
+    compare: bool = True,
 ) -> RunDirectory:
     """Makes a run of a Hugging Face folder; the run has its name once it is whole.
 
@@ -85,9 +96,12 @@ def import_folder(
       context_length: trained context, tokens; None: max_position_embeddings.
       layout: "half" or "interleaved" against the format's rule; "auto" keeps to it, and refuses
         queries and keys that look as if they did not.
+      compare: whether logits are compared with transformers' own, where it is installed.
 
     Raises:
-      ValueError: if the run is there already, or the folder holds no model that ours can be.
+      ValueError: if the run is there already, the folder holds no model that ours can be, a
+        tensor is not finite, the folder is not what its `logit_check.json` was written for, or
+        transformers computes other logits.
     """
     folder, path = local(folder), local(run_path)
     if path.exists():
@@ -100,6 +114,10 @@ def import_folder(
     _check(found.model, table, tensors)
     if layout == "auto" and found.model.mla is None and found.layout == "half":
         _check_pairs(found.model, table, tensors)
+    _say_what_was_read(found, config)
+    tensors_digest = digest(tensors, _names(found.model, table))
+    check.check_record(folder, found.model, found.context, tensors_digest)
+    why_not = _why_not_compared(found, layout) if compare else "--no-compare"
     tokenizer = _tokenizer(folder, found.model)
     part = path.with_name(f"{path.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -109,11 +127,16 @@ def import_folder(
         run.write_config(
             _config(found, name, kept), (), tokenizer.fingerprint if tokenizer else None
         )
-        _note(run, {"name": name, "model_type": found.architecture.model_type, "config": config})
+        origin = {"name": name, "model_type": found.architecture.model_type, "config": config}
+        _note(run, {**origin, "context": found.context, "tensors": tensors_digest})
         if tokenizer:
             (part / tokenizer.file_name).write_bytes(tokenizer.model)
-        names = list(named(abstract_params(found.model)))
-        write_params(run, 0, _arrays(found.model, table, tensors), names)
+        leaves = _arrays(found.model, table, tensors)
+        write_params(run, 0, leaves, list(named(abstract_params(found.model))))
+        if why_not:
+            print(f"The logits were not compared with transformers': {why_not}", file=sys.stderr)
+        else:
+            _compare(found, table, tensors, config)
         os.rename(part, path)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
@@ -127,6 +150,84 @@ def _table(found: Published, layout: str) -> list[Entry]:
     if layout != "auto" and chosen != "partial":
         chosen = "interleaved" if layout == "interleaved" else "half"
     return entries(found.model, chosen, fused=found.architecture.fused)
+
+
+def _names(model: ModelConfig, table: list[Entry]) -> list[str]:
+    """Return the names of all tensors of a folder that the model reads."""
+    layers = range(model.num_layers)
+    return [e.theirs.format(layer=i) for e in table for i in (layers if e.is_stacked else [0])]
+
+
+def _say_what_was_read(found: Published, config: Mapping[str, Any]) -> None:
+    """Print what a reader of config.json may take otherwise than this import does."""
+    for key in found.unread:
+        print(
+            f"config.json: {key} is ignored, as {found.architecture.class_name} ignores it; in "
+            "another class it would change the logits",
+            file=sys.stderr,
+        )
+    rope, head = _longrope(found, config)
+    chosen = rotary_config.chosen_list(rope, head, found.context)
+    if chosen:
+        original = rope.get("original_max_position_embeddings", head.context)
+        print(
+            f"config.json has two lists of rotary factors, for rows of up to {original:,} tokens "
+            f"and for longer ones: {chosen} was chosen, for the trained context of "
+            f"{found.context:,} tokens (--context-length chooses the other)",
+            file=sys.stderr,
+        )
+
+
+def _longrope(found: Published, config: Mapping[str, Any]) -> tuple[dict[str, Any], Head]:
+    """Return the rope parameters, {} where they differ by layer, and what else decides them."""
+    head = Head(found.model.rope_head_dim, config["max_position_embeddings"])
+    by_window = found.architecture.ropes == "by window"
+    return ({} if by_window else rotary_config.of_config(config)), head
+
+
+def _why_not_compared(found: Published, layout: str) -> str:
+    """Return why logits cannot be compared with transformers', or "" where they can."""
+    if not check.has_transformers():
+        return "it is not installed (pip install '.[hf]')"
+    if layout not in ("auto", found.layout):
+        return f"it does not read the folder as --layout {layout} does"
+    if not check.fits_in_memory(found.model):
+        return "the model is above 4 GiB in float32"
+    try:
+        choose(found.model, found.architecture.model_type)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _compare(
+    found: Published, table: list[Entry], tensors: Tensors, config: Mapping[str, Any]
+) -> None:
+    """Refuse an import whose logits are not those that transformers computes from the folder."""
+    params: Params = {}
+    for name, leaf in _arrays(found.model, table, tensors):
+        put(params, name, np.asarray(leaf, np.float32))
+    rope, head = _longrope(found, config)
+    chosen = rotary_config.chosen_list(rope, head, found.context)
+    lengths = [
+        length
+        for length in check.compared_lengths(found.context)
+        if rotary_config.chosen_list(rope, head, length) == chosen
+    ]
+    compared = check.compare(
+        Subject(
+            folder=tensors.folder,
+            hf_config=config_json(found.architecture, found.model, Facts(context=found.context)),
+            config=found.model,
+            context=found.context,
+            entries=table,
+            params=params,
+            lengths=lengths,
+        )
+    )
+    for each in compared:
+        print(card.compared_line(each), file=sys.stderr)
+    check.refuse_different(compared, "transformers' logits")
 
 
 def _config(found: Published, name: str, tokenizer: str | None) -> ExperimentConfig:

@@ -26,6 +26,32 @@ _ABSENT: dict[str, Any] = {
     "num_local_experts": None,
     "num_mtp_layers": None,
 }
+# Keys that change the logits of some class of transformers, and the types that read them. The
+# others ignore them, and so does the import, which names them.
+_READ_BY: dict[str, tuple[str, ...]] = {
+    "attention_bias": ("llama", "qwen3", "smollm3", "deepseek_v2", "deepseek_v3", "mellum"),
+    "mlp_bias": ("llama", "smollm3", "deepseek_v2"),
+    "partial_rotary_factor": ("phi3",),
+    "sliding_window": ("mistral", "ministral", "qwen2", "qwen3", "smollm3", "mellum", "phi3"),
+    "layer_types": ("ministral", "qwen2", "qwen3", "smollm3", "mellum"),
+    "no_rope_layers": ("smollm3",),
+    # Cohere, Gemma, Granite, MiniCPM, OLMo and their kin.
+    "logit_scale": (),
+    "logits_scaling": (),
+    "attention_multiplier": (),
+    "embedding_multiplier": (),
+    "residual_multiplier": (),
+    "attn_logit_softcapping": (),
+    "final_logit_softcapping": (),
+    "query_pre_attn_scalar": (),
+    "attention_chunk_size": (),
+    "scale_emb": (),
+    "scale_depth": (),
+    "dim_model_base": (),
+    "clip_qkv": (),
+    "use_qk_norm": (),
+    "qk_layernorm": (),
+}
 
 
 class Published(NamedTuple):
@@ -36,12 +62,14 @@ class Published(NamedTuple):
       model: ours.
       context: trained context, tokens.
       layout: which features of a head make a pair.
+      unread: keys, with their values, that its class ignores and another one would not.
     """
 
     architecture: Architecture
     model: ModelConfig
     context: int
     layout: Layout
+    unread: tuple[str, ...] = ()
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -89,7 +117,8 @@ def published(config: Mapping[str, Any], name: str, context: int | None = None) 
     rope_dim = latent.qk_rope_head_dim if latent else head_dim
     head = Head(rope_dim, longest, architecture.mla)
     windows = _windows(read, architecture, layers)
-    ropes = _Ropes(config, head, context or longest, f"{name}'s config.json")
+    partial = "partial_rotary_factor" not in _ignored(read)
+    ropes = _Ropes(config, head, context or longest, f"{name}'s config.json", partial)
     model = ModelConfig(
         vocab_size=read.count("vocab_size"),
         embed_dim=D,
@@ -114,7 +143,28 @@ def published(config: Mapping[str, Any], name: str, context: int | None = None) 
     layout: Layout = architecture.layout
     if architecture.mla and not read.flag("rope_interleave", True):
         layout = "half"
-    return Published(architecture, model, context or longest, layout)
+    unread = tuple(f"{key}={quoted(value, 40)}" for key, value in _ignored(read).items())
+    return Published(architecture, model, context or longest, layout, unread)
+
+
+def _ignored(read: "_Reader") -> dict[str, Any]:
+    """Return the keys that the class does not read and that would change another one's logits."""
+    config = read.config
+    values = {name: config.get(name) for name in _READ_BY}
+    for rope in (config.get("rope_parameters"), config.get("rope_scaling")):
+        if isinstance(rope, dict):
+            partial = rope.get("partial_rotary_factor", values["partial_rotary_factor"])
+            # That type reads it in any class.
+            is_read = "proportional" in (rope.get("rope_type"), rope.get("type"))
+            values["partial_rotary_factor"] = None if is_read else partial
+    types = values["layer_types"]
+    if isinstance(types, list) and "sliding_attention" not in types:
+        values["layer_types"] = None
+    return {
+        name: value
+        for name, value in values.items()
+        if config["model_type"] not in _READ_BY[name] and value not in (None, False, 1, [])
+    }
 
 
 def _refuse(read: "_Reader", architecture: Architecture) -> None:
@@ -128,8 +178,8 @@ def _refuse(read: "_Reader", architecture: Architecture) -> None:
             "a mixture of experts is not imported; only a config whose layers are all dense is"
         )
     for name, value in _ABSENT.items():
-        if name == "attention_bias" and architecture.qkv_bias:
-            continue  # Qwen 2 has them on queries, keys and values whatever it says
+        if name in _READ_BY and config["model_type"] not in _READ_BY[name]:
+            continue  # named, and ignored as the class does: Qwen 2 always has attention_bias
         given = config.get(name, value)
         if given != value and given not in (0, None):
             raise ValueError(f"{name}={quoted(given, 40)} is not imported; no model of ours has it")
@@ -242,10 +292,18 @@ class _Ropes(NamedTuple):
     head: Head
     context: int
     name: str
+    partial: bool
 
     def variant(self, layer_type: str | None = None):
         """That of one kind of layer."""
         rope = rotary_config.of_config(self.config, layer_type)
+        if not self.partial and rope["rope_type"] == "default":
+            rope.pop("partial_rotary_factor", None)
+        elif not self.partial and rope["rope_type"] != "proportional":
+            raise ValueError(
+                f"rope_type {rope['rope_type']} with partial_rotary_factor is nothing that this "
+                "class of transformers runs; take the key out, or set the class that has it"
+            )
         return rotary_config.variant(rope, self.head, self.context, self.name)
 
 

@@ -3,7 +3,8 @@
 What a class computes is read from config.json and the tensors' own names and shapes, and from
 nothing of ours: it is what our logits are compared with where transformers is not installed.
 Float32 as there, but for the rotation, whose angles are float64: transformers' own are 0.06 rad off
-at a million tokens. One layer's tensors are in memory at a time.
+at a million tokens. The same functions in float64 show how much of a difference is rounding. One
+layer's tensors are in memory at a time.
 """
 
 import math
@@ -11,40 +12,51 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from interop import rotary_config
 from interop.rotary_config import Head
 from interop.tensors import Tensors
 
 _QUERIES = 256  # at a time: as many rows of attention weights exist at once
+_VOCABULARY = 2**14  # rows of the output matrix that are converted at once
 
 
-def logits(folder_tensors: Tensors, config: Mapping[str, Any], tokens_T, positions_T) -> np.ndarray:
-    """Float32 `[T, V]` of one row.
+def logits(
+    folder_tensors: Tensors,
+    config: Mapping[str, Any],
+    tokens_T,
+    positions_T,
+    dtype: DTypeLike = np.float32,
+) -> np.ndarray:
+    """Return the logits `[T, V]` of one row, computed in `dtype`.
 
     Args:
       folder_tensors: of the folder.
       config: its config.json.
       tokens_T: ids.
       positions_T: where each stands; a token sees those before it in the row.
+      dtype: float32, or float64 to measure the rounding of float32.
     """
 
-    def read(name: str) -> np.ndarray | None:
-        known = name in folder_tensors.known
-        return folder_tensors.read(name).astype(np.float32) if known else None
+    def read(name: str) -> np.ndarray:
+        return folder_tensors.read(name).astype(dtype)
 
-    embedding = read("model.embed_tokens.weight")
-    assert embedding is not None
-    x_TD = embedding[tokens_T]
+    embedding = folder_tensors.read("model.embed_tokens.weight")
+    x_TD = embedding[tokens_T].astype(dtype)
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
         names = [name for name in folder_tensors.known if name.startswith(prefix)]
         own = {name.removeprefix(prefix).removesuffix(".weight"): read(name) for name in names}
         x_TD = _layer(_Layer(config, layer, own), x_TD, positions_T)
     final = _rms_norm(x_TD, read("model.norm.weight"), config["rms_norm_eps"])
-    output = embedding if config["tie_word_embeddings"] else read("lm_head.weight")
-    assert output is not None
-    return final @ output.T
+    tied = config["tie_word_embeddings"]
+    output = embedding if tied else folder_tensors.read("lm_head.weight")
+    logits_TV = np.empty((len(final), len(output)), dtype)
+    for start in range(0, len(output), _VOCABULARY):
+        rows = slice(start, start + _VOCABULARY)
+        logits_TV[:, rows] = final @ output[rows].astype(dtype).T
+    return logits_TV
 
 
 class _Layer:
@@ -69,7 +81,7 @@ class _Layer:
         return out if bias is None else out + bias
 
     def cos_sin(self, positions_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Float32 `[T, 1, R]`, the attention factor in them."""
+        """Float64 `[T, 1, R]`, the attention factor in them."""
         latent = "kv_lora_rank" in self.config
         head_dim = self.config["qk_rope_head_dim" if latent else "head_dim"]
         rope = rotary_config.of_config(self.config, self.kind)
@@ -79,7 +91,7 @@ class _Layer:
         angles_TR = positions_T[:, None].astype(np.float64) * inv_freq_R
         factor = math.sqrt(scales.rotated / scales.rest)
         cos, sin = (factor * f(angles_TR)[:, None] for f in (np.cos, np.sin))
-        return cos.astype(np.float32), sin.astype(np.float32)
+        return cos, sin
 
     def everywhere(self) -> float:
         """What multiplies all logits besides 1 / sqrt(head size): DeepSeek's."""
@@ -90,7 +102,7 @@ class _Layer:
 
 
 def _rms_norm(x, weight, epsilon: float) -> np.ndarray:
-    return weight * (x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(epsilon)))
+    return weight * (x / np.sqrt((x * x).mean(-1, keepdims=True) + x.dtype.type(epsilon)))
 
 
 def _layer(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) -> np.ndarray:
@@ -111,6 +123,7 @@ def _layer(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) -> np.ndarr
 def _rotate_half(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
     """The first 2 R features, i with i + R; those behind them stay."""
     R = cos.shape[-1]
+    cos, sin = cos.astype(x.dtype), sin.astype(x.dtype)
     first, second, rest = x[..., :R], x[..., R : 2 * R], x[..., 2 * R :]
     return np.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
 
@@ -130,7 +143,7 @@ def _attention(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) -> np.n
     if layer.rotates:
         cos, sin = layer.cos_sin(positions_T)
         q_TNH, k_SKH = _rotate_half(q_TNH, cos, sin), _rotate_half(k_SKH, cos, sin)
-    out = _attend(q_TNH * np.float32(1 / math.sqrt(H)), k_SKH, v_SKH, layer.window)
+    out = _attend(q_TNH * x_TD.dtype.type(1 / math.sqrt(H)), k_SKH, v_SKH, layer.window)
     return layer.linear("self_attn.o_proj", out)
 
 
@@ -155,12 +168,12 @@ def _latent_attention(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) 
         if not config.get("rope_interleave", True):
             return _rotate_half(x, cos, sin)
         even, odd = x[..., 0::2], x[..., 1::2]
-        return np.concatenate([even * cos - odd * sin, odd * cos + even * sin], axis=-1)
+        return _rotate_half(np.concatenate([even, odd], axis=-1), cos, sin)
 
     q_TNX = np.concatenate([q_TNX[..., :H], rotate(q_TNX[..., H:])], axis=-1)
     k_rope = np.broadcast_to(rotate(k_rope[:, None]), (T, k_v.shape[1], P))
     k_SNX = np.concatenate([k_v[..., :H], k_rope], axis=-1)
-    scale = np.float32(layer.everywhere() / math.sqrt(H + P))
+    scale = x_TD.dtype.type(layer.everywhere() / math.sqrt(H + P))
     return layer.linear("self_attn.o_proj", _attend(q_TNX * scale, k_SNX, k_v[..., H:], None))
 
 
@@ -169,7 +182,7 @@ def _attend(q_TNH, k_SKH, v_SKU, window: int | None) -> np.ndarray:
     T, N, _ = q_TNH.shape
     k_NHS = np.repeat(k_SKH, N // k_SKH.shape[1], axis=1).transpose(1, 2, 0)
     v_NSU = np.repeat(v_SKU, N // v_SKU.shape[1], axis=1).transpose(1, 0, 2)
-    out_TNU = np.empty((T, N, v_NSU.shape[2]), np.float32)
+    out_TNU = np.empty((T, N, v_NSU.shape[2]), v_NSU.dtype)
     for start in range(0, T, _QUERIES):
         end = min(start + _QUERIES, T)
         weights_NTS = q_TNH[start:end].transpose(1, 0, 2) @ k_NHS[..., :end]

@@ -149,6 +149,16 @@ def _longrope(rope, head, length):
     return series / factors, _longrope_factor(rope, head)
 
 
+def chosen_list(rope: Mapping[str, Any], head: Head, length: int) -> str | None:
+    """Return the name of the list of factors that `longrope` takes for rows of `length` tokens.
+
+    None for the other types, and where both lists are the same.
+    """
+    if rope.get("rope_type") != "longrope" or rope.get("short_factor") == rope.get("long_factor"):
+        return None
+    return "long_factor" if length > _original(rope, head) else "short_factor"
+
+
 def _longrope_factor(rope: Mapping[str, Any], head: Head) -> float:
     if rope.get("attention_factor") is not None:
         return float(rope["attention_factor"])

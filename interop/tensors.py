@@ -4,6 +4,7 @@ A pickle (`pytorch_model.bin`, `*.pt`, `*.pth`) can run code when it is loaded, 
 """
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -142,6 +143,27 @@ class Tensors:
             raise ValueError(
                 f"{self.folder / INDEX} is damaged (no weight_map of names to files beside it)"
             ) from error
+
+
+def digest(tensors: Tensors, names: Iterable[str]) -> str:
+    """Return the SHA-256 of some tensors: of their names, shapes, dtypes and bytes.
+
+    One tensor is in memory at a time.
+
+    Raises:
+      ValueError: naming a tensor that holds NaN or infinity.
+    """
+    total = hashlib.sha256()
+    for name in sorted(names):
+        tensor = tensors.read(name)
+        if bad := tensor.size - np.count_nonzero(np.isfinite(tensor)):
+            raise ValueError(
+                f"{tensors.folder}: {quoted(name)} has {bad:,} values that are NaN or infinite; "
+                "fetch the file again, or convert it anew"
+            )
+        total.update(json.dumps([name, tensor.shape, tensor.dtype.name]).encode())
+        total.update(np.ascontiguousarray(tensor).view(np.uint8).data)
+    return total.hexdigest()
 
 
 def _keys(file: Path) -> list[str]:

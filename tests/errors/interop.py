@@ -192,8 +192,9 @@ ROWS = [
     ),
     Row(
         "-m interop export run new",
-        "at {} tokens the folder's logits differ from the run's by {}, more than 0.0001: nothing "
-        "was written; report it with the run's config.json",
+        "at {} tokens the folder's logits differ from the run's by {} (root mean square), more "
+        "than {}, which is allowed for a spread of {} and a rounding of {}: nothing was written; "
+        "report it with the config.json",
         given=not_the_same,
         run=True,
     ),

@@ -4,15 +4,24 @@ What transformers makes of a folder is taken from its own classes (marked `hf`);
 float32, which drift over long rows, so that it is asked with float64 ones too.
 """
 
+import contextlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from interop.architectures import ARCHITECTURES
-from interop.check import Subject, _by_layers, compare, spread_positions
-from interop.export import CHECK, Options, export
+from interop.check import (
+    RECORD,
+    Subject,
+    _by_layers,
+    compare,
+    refuse_different,
+    spread_positions,
+)
+from interop.export import Options, export
 from interop.reference import logits as reference_logits
 from interop.tensors import Tensors
 from tests.interop.weights_helpers import (
@@ -21,10 +30,13 @@ from tests.interop.weights_helpers import (
     EACH_CASE,
     PLAIN,
     QUICK,
+    SLOWED,
     changed,
+    interleave,
     make_run,
     noise,
     our_logits,
+    plant,
 )
 
 # Slow: a program is compiled for every class.
@@ -122,7 +134,7 @@ def test_layer_by_layer_is_the_whole_model(name, folders):
 
 
 def test_the_check_stands_in_the_folder(folders):
-    record = json.loads((folders("gqa") / CHECK).read_text())
+    record = json.loads((folders("gqa") / RECORD).read_text())
     assert [row["length"] for row in record["rows"]] == [32, CONTEXT, 4 * CONTEXT]
     assert all(row["difference"] < 1e-4 for row in record["rows"])
     readme = (folders("gqa") / "README.md").read_text()
@@ -160,23 +172,48 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+DEEP = changed(PLAIN, SLOWED.format(2048, ""), num_layers=30, window=4096)
+# One error each, in what transformers reads: keys of config.json, and the message.
+PLANTED = {
+    "none": ({}, None),
+    "pairs": ({}, "differ from the run's by"),
+    "base": ({"rope_theta": 505.0}, "other angles"),
+    "temperature": ({"attention_factor": 1.1386 * 1.005}, "another temperature"),
+    "window": ({"sliding_window": 4097}, "shows a query 4097 tokens"),
+    "epsilon": ({"rms_norm_eps": 1e-6}, "differ from the run's by"),
+}
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory):
+    """The folder of 30 layers of noise, its trained context 8,192 tokens."""
+    top = tmp_path_factory.mktemp("deep")
+    export(make_run(top / "run", DEEP, context=8192).path, top / "out")
+    return top / "out"
+
+
 @pytest.mark.hf
-def test_angles_that_are_not_the_configs_are_seen(tmp_path, folders):
-    """As if transformers read another base than the one that was written."""
+@pytest.mark.parametrize("error", PLANTED)
+def test_transformers_reading_another_model_is_refused(error, deep, tmp_path):
+    """At 32,768 tokens; `hf_config` is right, so that only transformers' own reading differs."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    folder, model = folders("gqa"), CASES["gqa"][2]
-    said = read_config(folder) | {"rope_parameters": None, "rope_theta": 600.0}
+    keys, message = PLANTED[error]
+    config, folder = read_config(deep), shutil.copytree(deep, tmp_path / "planted")
+    plant(folder, keys)
+    if error == "pairs":
+        interleave(folder, DEEP.head_dim)
     subject = Subject(
         folder=folder,
-        hf_config=said,
-        config=model,
-        context=CONTEXT,
-        entries=ARCHITECTURES["llama"].entries(model),
-        params=noise(model),
+        hf_config=config,
+        config=DEEP,
+        context=8192,
+        entries=ARCHITECTURES["mistral"].entries(DEEP),
+        params=noise(DEEP),
+        lengths=[32_768],
     )
-    with pytest.raises(ValueError, match="other angles"):
-        compare(subject)
+    with pytest.raises(ValueError, match=message) if message else contextlib.nullcontext():
+        refuse_different(compare(subject), "logits")
 
 
 def test_positions_of_long_rows_reach_from_end_to_end():

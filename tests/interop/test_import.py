@@ -7,6 +7,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from experiment import load
 from experiment.checkpoint import keep_params
@@ -15,13 +16,24 @@ from experiment.items import copy_checkpoint
 from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
 from interop.architectures import windows_by_layer
-from interop.check import Compared
+from interop.check import RECORD, Compared
 from interop.export import Options, export
 from interop.importing import import_folder, looks_interleaved
 from interop.tensors import Tensors
 from model.rotary.longrope import Longrope
 from model.rotary.rope import Rope
-from tests.interop.weights_helpers import CASES, CONTEXT, EACH_CASE, PLAIN, changed, make_run, noise
+from tests.interop.weights_helpers import (
+    CASES,
+    CONTEXT,
+    EACH_CASE,
+    PLAIN,
+    SLOWED,
+    changed,
+    interleave,
+    make_run,
+    noise,
+    plant,
+)
 from training.start import starting_params
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
@@ -36,9 +48,12 @@ def same_tensors(one: Path, other: Path) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def no_check(monkeypatch):
-    """Export's own check is in its tests; here it would only cost time."""
-    monkeypatch.setattr("interop.check.compare", lambda subject: [Compared(1, 1, 0.0, None, 1.0)])
+def no_check(monkeypatch, request):
+    """Export's own check is in its tests; here it would cost time, but for transformers' models."""
+    if "hf" in request.keywords:
+        return
+    compared = Compared(1, 1, 0.0, None, 0.0, 1.0, 1.0)
+    monkeypatch.setattr("interop.check.compare", lambda subject: [compared])
 
 
 @pytest.mark.parametrize("name", EACH_CASE)
@@ -114,16 +129,71 @@ def test_the_base_stands_in_the_runs_config(tmp_path):
     assert "base=500" in json.dumps(run.positions_at(0))
 
 
+SCALED = changed(PLAIN, SLOWED.format(12, ""), window=7)
+PLANTED = {
+    "pairs": ({}, "a tensor is not what"),
+    "base": ({"rope_theta": 505.0}, "records the rotation"),
+    "temperature": ({"attention_factor": 1.1386 * 1.005}, "records the rotation"),
+    "window": ({"sliding_window": 8}, "records window=7"),
+    "epsilon": ({"rms_norm_eps": 1e-6}, "records norm_epsilon=1e-05"),
+}
+
+
+@pytest.mark.parametrize("error", PLANTED)
+def test_a_folder_that_was_changed_after_its_export_is_refused(error, tmp_path):
+    keys, message = PLANTED[error]
+    export(make_run(tmp_path / "run", SCALED).path, tmp_path / "out")
+    plant(tmp_path / "out", keys)
+    if error == "pairs":
+        interleave(tmp_path / "out", SCALED.head_dim)
+    with pytest.raises(ValueError, match=message):
+        import_folder(tmp_path / "out", tmp_path / "back")
+    assert not list(tmp_path.glob("back*"))
+
+
+def test_identical_tensors_go_out_without_logits_if_the_model_is_the_imported_one(tmp_path):
+    export(make_run(tmp_path / "run", SCALED).path, tmp_path / "out")
+    run = import_folder(tmp_path / "out", tmp_path / "back")
+    assert export(run.path, tmp_path / "same") == []
+    assert "byte for byte" in (tmp_path / "same" / "README.md").read_text()
+    assert export(run.path, tmp_path / "rounded", options=Options(dtype="bfloat16")) != []
+    for error, (keys, _) in PLANTED.items():
+        if keys:
+            plant(run.path, keys)  # in the record of what was imported
+            with pytest.raises(ValueError, match="the model is not"):
+                export(RunDirectory(run.path).path, tmp_path / error)
+            record = json.loads((run.path / "config.json").read_text())
+            record["imported"]["config"] = json.loads((tmp_path / "out/config.json").read_text())
+            (run.path / "config.json").write_text(json.dumps(record))
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
+    tensors = Tensors(tmp_path / "out")
+    values = {name: tensors.read(name).copy() for name in tensors.known}
+    values["model.layers.1.mlp.up_proj.weight"][2, 3] = np.nan
+    save_file(values, tmp_path / "out" / "model.safetensors")
+    with pytest.raises(ValueError, match=r"layers\.1\.mlp\.up_proj\.weight' has 1 values that are"):
+        import_folder(tmp_path / "out", tmp_path / "back")
+
+
+def test_the_chosen_list_of_factors_is_printed(tmp_path, capsys):
+    model = changed(PLAIN, "rope(base=500,rotary_fraction=0.5)", head_dim=8)
+    run = make_run(tmp_path / "run", model)
+    export(run.path, tmp_path / "out", options=Options(architecture="phi3", rope_type="longrope"))
+    (tmp_path / "out" / RECORD).unlink()
+    keys = {"original_max_position_embeddings": 16, "long_factor": [1.0, 2.5]}
+    plant(tmp_path / "out", keys)
+    for context, chosen in ((16, "short_factor"), (CONTEXT, "long_factor")):
+        import_folder(tmp_path / "out", tmp_path / chosen, context_length=context)
+        assert f"{chosen} was chosen" in capsys.readouterr().err
+
+
 def test_interleaved_pairs_are_put_in_order_where_they_are_said_to_be(tmp_path):
     """A llama folder whose queries and keys have Meta's order."""
     export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "out")
-    tensors = Tensors(tmp_path / "out")
-    H, held = PLAIN.head_dim, {name: tensors.read(name) for name in tensors.known}
-    for name, tensor in held.items():
-        if "q_proj" in name or "k_proj" in name:
-            halves = tensor.reshape(-1, 2, H // 2, tensor.shape[1])
-            held[name] = np.ascontiguousarray(halves.swapaxes(1, 2).reshape(tensor.shape))
-    save(tmp_path / "out", held)
+    interleave(tmp_path / "out", PLAIN.head_dim)
+    (tmp_path / "out" / RECORD).unlink()
     run = import_folder(tmp_path / "out", tmp_path / "back", layout="interleaved")
     expected = named(noise(PLAIN))
     for name, leaf in named(load(run.path).params).items():
@@ -147,12 +217,6 @@ def test_trained_keys_show_their_pairs(name):
     assert not looks_interleaved(np.exp(np.random.default_rng(0).normal(size=(8, 64))))
 
 
-def save(folder: Path, tensors: dict[str, np.ndarray]) -> None:
-    from safetensors.numpy import save_file
-
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-
-
 PUBLISHED = {
     "llama 2": ("Llama", {}, {}),
     "llama 3": ("Llama", {"num_key_value_heads": 2}, {"rope_theta": 5e5}),
@@ -168,6 +232,7 @@ PUBLISHED = {
             "original_max_position_embeddings": 32,
         },
     ),
+    "llama with a key that it ignores": ("Llama", {}, {"partial_rotary_factor": 0.5}),
     "mistral": ("Mistral", {"num_key_value_heads": 2, "sliding_window": 11}, {}),
     "qwen 2": (
         "Qwen2",
@@ -192,7 +257,8 @@ PUBLISHED = {
     "deepseek v3": (
         "DeepseekV3",
         {"first_k_dense_replace": 3, "kv_lora_rank": 20, "q_lora_rank": 12, "v_head_dim": 10}
-        | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "num_mtp_layers": 0},
+        | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "num_mtp_layers": 0}
+        | {"num_key_value_heads": 4},
         {
             "rope_type": "yarn",
             "factor": 4.0,
@@ -204,7 +270,7 @@ PUBLISHED = {
     "deepseek v2": (
         "DeepseekV2",
         {"first_k_dense_replace": 3, "kv_lora_rank": 20, "q_lora_rank": None, "v_head_dim": 10}
-        | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8},
+        | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "num_key_value_heads": 4},
         {},
     ),
 }  # fmt: skip
@@ -238,7 +304,7 @@ def their_model(name: str):
     return model
 
 
-QUICK = ("llama 3.2", "qwen 2", "phi 4 mini", "deepseek v3")
+QUICK = ("llama with a key that it ignores", "llama 3.2", "qwen 2", "phi 4 mini", "deepseek v3")
 
 
 @pytest.mark.hf
@@ -246,13 +312,14 @@ QUICK = ("llama 3.2", "qwen 2", "phi 4 mini", "deepseek v3")
     "name",
     [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.long]) for n in PUBLISHED],
 )
-def test_what_transformers_wrote_gives_its_logits(name, tmp_path):
+def test_what_transformers_wrote_gives_its_logits(name, tmp_path, capsys):
     """Config.json and files as it writes them; at the trained context and at four times that."""
     import torch
 
     model = their_model(name)
     model.save_pretrained(tmp_path / "theirs")
     run = import_folder(tmp_path / "theirs", tmp_path / "run")
+    assert "tokens: difference" in capsys.readouterr().err
     loaded = load(run.path)
     assert loaded.config.data.context_length == CONTEXT
     for length in (CONTEXT, 4 * CONTEXT):

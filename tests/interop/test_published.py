@@ -114,3 +114,14 @@ def test_phi_4_mini_has_two_lists_and_the_context_chooses():
 )
 def test_a_pattern_is_written_its_shortest_way(values, expected):
     assert shortest(values) == expected
+
+
+def test_keys_that_the_class_does_not_read_are_ignored_and_named():
+    sizes = config((32, 64, 2, 4, 2, 96, 48), model_type="llama", rope_theta=500.0)
+    keys = {"partial_rotary_factor": 0.5, "sliding_window": 7, "attn_logit_softcapping": 30.0}
+    each = published(sizes | keys, "x")
+    assert each.model == published(sizes, "x").model
+    assert sorted(each.unread) == sorted(f"{name}={value}" for name, value in keys.items())
+    assert published(sizes | dict.fromkeys(keys), "x").unread == ()
+    with pytest.raises(ValueError, match="partial_rotary_factor is nothing that this class"):
+        published(sizes | keys | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "x")

@@ -1,18 +1,21 @@
 """Runs whose parameters are noise: what a left-out piece would change shows."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from configs import find_config
 from experiment.config import ExperimentConfig
 from experiment.digest import named
 from experiment.run import RunDirectory
 from experiment.streamed import write_params
+from interop.tensors import Tensors
 from model import transformer
 from model.config import MlaConfig, ModelConfig
 from model.positions import position_table
@@ -175,3 +178,26 @@ def our_logits(model: ModelConfig, params: transformer.Params, tokens_BT, contex
         return transformer.unembed(model, params, hidden)
 
     return np.asarray(logits(params))
+
+
+def plant(folder: Path, keys: dict) -> None:
+    """Change keys of a folder's config.json, wherever they stand."""
+    path = folder / "config.json"
+
+    def change(value):
+        if not isinstance(value, dict):
+            return value
+        return {name: keys.get(name, change(inner)) for name, inner in value.items()}
+
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
+
+def interleave(folder: Path, head_dim: int) -> None:
+    """Put the queries and keys of a folder in Meta's order."""
+    tensors = Tensors(folder)
+    held = {name: tensors.read(name) for name in tensors.known}
+    for name, tensor in held.items():
+        if "q_proj" in name or "k_proj" in name:
+            halves = tensor.reshape(-1, 2, head_dim // 2, tensor.shape[1])
+            held[name] = np.ascontiguousarray(halves.swapaxes(1, 2).reshape(tensor.shape))
+    save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
