@@ -58,7 +58,7 @@ def main() -> int:
                 given,
                 only=arguments.member,
                 num_devices=arguments.devices,
-                make_ask=evals.while_training,
+                make_evaluate=evals.while_training,
             )
             print(*checked if distributed.is_primary_host() else (), sep="\n")
             return 0
@@ -69,7 +69,7 @@ def main() -> int:
             given,
             command=command,
             only=arguments.member,
-            make_ask=evals.while_training,
+            make_evaluate=evals.while_training,
         )
     except DivergedError as error:
         parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)

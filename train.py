@@ -43,7 +43,7 @@ def main() -> int:
         if arguments.devices is None:
             distributed.initialize(arguments)
             hosts.check_alike(arguments.workdir, config)
-        ask, given = evals.while_training(config), [arguments.overrides]
+        evaluate, given = evals.while_training(config), [arguments.overrides]
         if arguments.check:
             checked = check_plan([config], [run], overrides=given, num_devices=arguments.devices)
             print(*[*inherited, *checked] if distributed.is_primary_host() else (), sep="\n")
@@ -52,7 +52,7 @@ def main() -> int:
             print(line, file=sys.stderr)
         command = shlex.join(["python", *sys.argv])
         plan = make_plan([config], [run], overrides=given)
-        finished = train(plan, command=command, ask=ask)
+        finished = train(plan, command=command, evaluate=evaluate)
     except DivergedError as error:
         parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
     except ValueError as error:

@@ -19,7 +19,7 @@ def test_tiny_trains_goes_on_and_is_evaluated(tmp_path, tiny_data, run_script):
     shutil.copytree(whole, stopped)
     assert RunDirectory(stopped).steps()[-2:] == [15, 20]
     shutil.rmtree(stopped / "checkpoints/20")
-    assert "going on from step 15" in run_script(*command, stopped).stderr
+    assert "resuming from step 15" in run_script(*command, stopped).stderr
     params = [load(run).params for run in (whole, stopped)]
     for one, other in zip(*map(jax.tree.leaves, params), strict=True):
         np.testing.assert_array_equal(one, other)

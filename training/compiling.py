@@ -1,15 +1,15 @@
-"""What the compiler of a chip is told beyond JAX's defaults, in training and in `tpu.aot` alike.
+"""Compiler options per chip, used by training and by `tpu.aot`.
 
-It goes with each program (`jax.jit`'s `compiler_options`), so neither an environment variable nor
-a moment before JAX starts is needed, and the step that is estimated is the step that is trained.
+They are passed with each program (`compiler_options` of `jax.jit`), so they need no environment
+variable, and `tpu.aot` estimates the same step that training runs.
 """
 
 import os
 
-# XLA may turn a product with a gathered weight into a ring of smaller products, each behind a part
-# of the weight ("windowed einsum"). On a slice whose dimensions do not close that costs more than
-# the gather it hides, and on any slice every part writes the whole product to HBM. In MiB, a size
-# from which it may, that no product has: Google's own recipes for v6e set it
+# XLA may turn a product with a gathered weight into a ring of smaller products ("windowed einsum").
+# On a slice without a torus this costs more than the gather that it hides, and on every slice
+# each part writes the full product to HBM. This threshold, in MiB, is larger than any product and
+# disables the transformation. Google's recipes for v6e set it
 # (github.com/AI-Hypercomputer/tpu-recipes, `no_collective_matmul`).
 _GATHER = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": "1000000"}
 
@@ -19,13 +19,13 @@ OPTIONS: dict[str, dict[str, str]] = dict.fromkeys(
 
 
 def options(device_kind: str) -> dict[str, str]:
-    """For a chip, by what JAX calls it; what LIBTPU_INIT_ARGS sets is left as it is set there."""
-    given = os.environ.get("LIBTPU_INIT_ARGS", "")
-    return {k: v for k, v in OPTIONS.get(device_kind, {}).items() if f"--{k}" not in given}
+    """Return the options for a chip, by its JAX device kind, except those in LIBTPU_INIT_ARGS."""
+    libtpu_args = os.environ.get("LIBTPU_INIT_ARGS", "")
+    return {k: v for k, v in OPTIONS.get(device_kind, {}).items() if f"--{k}" not in libtpu_args}
 
 
 def describe(device_kind: str) -> str | None:
-    """A line that says what a chip's compiler is told; None if it is nothing."""
-    told = options(device_kind)
-    flags = " ".join(f"--{name}={value}" for name, value in told.items())
-    return f"compiler: as with LIBTPU_INIT_ARGS={flags}" if told else None
+    """Return a line that describes the compiler options of a chip; None if there are none."""
+    flags_by_name = options(device_kind)
+    flags = " ".join(f"--{name}={value}" for name, value in flags_by_name.items())
+    return f"compiler: as with LIBTPU_INIT_ARGS={flags}" if flags_by_name else None

@@ -1,4 +1,4 @@
-"""What is seen of a run while it trains: rows of metrics.jsonl, on trackers and the screen too."""
+"""Logging during training: rows of metrics.jsonl, trackers, and the terminal."""
 
 import time
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from training.divergence import Divergence
 
 
 def _range(values_M: np.ndarray) -> str:
-    """Of all members, as the screen has room for it."""
+    """Return the range over members as text."""
     low, high = values_M.min(), values_M.max()
     return f"{low:.3f}" if len(values_M) == 1 else f"{low:.3f}..{high:.3f}"
 
 
 class StageLog:
-    """Of one stage: rows of every member, a live line on a terminal, a line now and then elsewhere.
+    """The log of one stage: rows of every member, and a progress bar or occasional lines.
 
-    Scalars are fetched late. `put` keeps those of a step that is still computing, and `flush`, one
-    step later, waits for them and writes the row while the devices are busy with the next step:
-    fetched at once, every logged step would leave them idle for as long as the host needs.
+    Scalars are fetched late. `put` stores the scalars of a step that is still running, and `flush`,
+    one step later, waits for them and writes the row while the devices run the next step.
+    Fetching them at once would leave the devices idle after every logged step.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class StageLog:
         logs: Sequence[MetricsLog],
         divergence: Divergence,
     ):
-        """Logs to the members' `logs`, which only the process that writes has."""
+        """Write rows to `logs`, one per member; empty on all but the primary host."""
         self._divergence = divergence
         self._console, self._label, self._stage, self._logs = console, label, stage, logs
         data = stage.config.data
@@ -67,23 +67,23 @@ class StageLog:
         self._bar.stop()
 
     def announce(self, line: str) -> None:
-        """Says something that stays above the live line."""
+        """Print a line above the progress bar."""
         self._console.print(line, highlight=False)
 
     def start_clock(self, step: int) -> None:
-        """Leaves compilation out of the rates: `step` is the first update done."""
+        """Start measuring rates at `step`, the first update after compilation."""
         self._time, self._logged_step = time.perf_counter(), step
 
     def advance(self, step: int) -> None:
-        """`step` updates are done or under way."""
+        """Show that `step` updates are done or queued."""
         self._bar.update(self._task, completed=step)
 
     def put(self, step: int, scalars: dict[str, jax.Array]) -> None:
-        """Keeps what update number `step` gives, one number or one per member."""
+        """Store the scalars of update number `step`, each one number or one per member."""
         self._pending = step, scalars
 
     def flush(self) -> None:
-        """Writes what was put, if anything was."""
+        """Write the stored scalars, if there are any."""
         if self._pending is None:
             return
         (step, scalars), self._pending = self._pending, None
@@ -102,10 +102,10 @@ class StageLog:
             row = {name: x[index].item() for name, x in values_M.items()}
             log.write({"step": step, "tokens": tokens, **row, **rates})
         self._show(step, values_M, tokens_per_second)
-        self._divergence.look(step, values_M["skipped"])
+        self._divergence.update(step, values_M["skipped"])
 
     def sync(self) -> None:
-        """Puts all that was written on disk."""
+        """Write all rows to disk."""
         self.flush()
         for log in self._logs:
             log.sync()

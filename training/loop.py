@@ -1,8 +1,9 @@
-"""The training loop, from the first update to the last, top to bottom.
+"""The training loop.
 
-A run is resumed by starting it again, and ends as if it had never stopped: rows are functions of
-their number, and a checkpoint holds all else that an update reads. It starts from fresh parameters
-or another run's (`start_from`), and may have several stages (`experiment.stages`).
+Starting a run again resumes it, and the result is as if it had never stopped: rows are functions of
+their number, and a checkpoint holds everything else that an update reads. A run starts from fresh
+parameters or from those of another run (`start_from`), and may have several stages
+(`experiment.stages`).
 """
 
 import dataclasses
@@ -11,16 +12,18 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from rich.console import Console
 
 from data import pipeline
 from experiment import distributed
+from experiment.checkpoint import Checkpoints, DataState
 from experiment.mesh import host_rows, make_global_batch
 from experiment.metrics import MetricsLog
+from experiment.stages import Stage
 from model import kernels, transformer
 from training import compiling
 from training.divergence import DivergedError, Divergence
-from training.holding import held
 from training.interrupts import Interrupts
 from training.log import StageLog
 from training.members import (
@@ -33,151 +36,241 @@ from training.members import (
     with_fresh_moments,
 )
 from training.plan import Plan, write_records
-from training.step import compile_step, is_unsplit_cpu
+from training.run_lock import lock_runs
+from training.step import State, compile_step, is_unsplit_cpu
 from training.trace import Trace
-from training.validation import Ask, Validation
+from training.validation import EvaluateMembers, Validation
 
 
-def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
-    """Trains members that differ in arrays only, each into its own run directory.
+def train(plan: Plan, *, command: str = "", evaluate: EvaluateMembers | None = None) -> bool:
+    """Train members that differ in arrays only, each into its own run directory.
 
     Args:
-      plan: what is to be trained, checked.
-      command: what was typed, recorded in each run; said again after an interruption.
-      ask: what `train.eval_tasks` ask of parameters, made by the caller (`evals.while_training`):
-        evaluation is built on what training is built on, not on training.
+      plan: the checked plan.
+      command: the command line, recorded in each run and repeated after an interruption.
+      evaluate: computes the values of `train.eval_tasks`. The caller passes it
+        (`evals.while_training`), because `evals` must not be imported here.
 
     Returns:
       Whether training reached its last step; False if a signal stopped it.
 
     Raises:
-      ValueError: if another process trains there, what was trained before was trained on other
-        data, or none of it is whole.
-      DivergedError: if no member trains any more; what there is has been saved.
+      ValueError: if another process trains there, if the run was trained on other data, or if no
+        checkpoint is intact.
+      DivergedError: if all members diverged; the state has been saved.
     """
-    with held(plan) as check_held:
+    with lock_runs(plan) as check_lock:
         write_records(plan, command)
-        return _train(plan, command, ask, check_held)
+        return _train(plan, command, evaluate, check_lock)
 
 
-def _train(plan: Plan, command: str, ask: Ask | None, check_held: Callable[[], None]) -> bool:
-    """From the first update to the last, top to bottom."""
-    config, mesh, num_members = plan.configs[0], plan.mesh, len(plan.runs)
+@dataclasses.dataclass(kw_only=True)
+class Trainer:
+    """The state of a training process.
+
+    Attributes:
+      plan: the checked plan.
+      label: name of the config and number of members, for messages.
+      console: where progress is printed; quiet except on the primary host.
+      check_lock: raises ValueError if another process trains these runs by now.
+      evaluate: see `train`.
+      checkpoints: one per member.
+      logs: one per member on the primary host, none on the others.
+      divergence: which members have diverged.
+      interrupts: signals received.
+      shardings: of `state`.
+      state: parameters, optimizer state, and skipped updates of all members.
+      data_state: rows consumed up to the last save.
+      step: number of updates done.
+    """
+
+    plan: Plan
+    label: str
+    console: Console
+    check_lock: Callable[[], None]
+    evaluate: EvaluateMembers | None
+    checkpoints: list[Checkpoints]
+    logs: list[MetricsLog]
+    divergence: Divergence
+    interrupts: Interrupts
+    shardings: State
+    state: State
+    data_state: DataState
+    step: int
+
+    def is_stopped(self) -> bool:
+        """Return whether a signal was received or all members have diverged."""
+        return bool(self.interrupts.received) or self.divergence.everywhere
+
+
+def _train(
+    plan: Plan, command: str, evaluate: EvaluateMembers | None, check_lock: Callable[[], None]
+) -> bool:
+    config, num_members = plan.configs[0], len(plan.runs)
     num_steps = plan.stages[-1][0].end
     console = Console(stderr=True, quiet=not distributed.is_primary_host())
-    notice = functools.partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    print_line = functools.partial(console.print, highlight=False, markup=False, soft_wrap=True)
     label = config.name + (f" x {num_members} members" if num_members > 1 else "")
     size = transformer.describe_size(config.model)
-    each = " in each member" if num_members > 1 else ""
-    console.print(f"{config.name}: {size}{each}", highlight=False)
+    per_member = " in each member" if num_members > 1 else ""
+    console.print(f"{config.name}: {size}{per_member}", highlight=False)
 
-    # Restore, or initialise.
-    target = abstract_state(config, num_members, mesh)
-    shardings = shardings_of(target)
-    checkpoints, state, data_state, step = open_state(plan, target, notice)
+    # Restore or initialize.
+    target = abstract_state(config, num_members, plan.mesh)
+    checkpoints, state, data_state, step = open_state(plan, target, print_line)
     if step:
         finished = f"finished already, all {num_steps} steps"
-        console.print(f"{label}: {finished if step == num_steps else f'going on from step {step}'}")
+        console.print(f"{label}: {finished if step == num_steps else f'resuming from step {step}'}")
     divergence = Divergence(plan.runs, config.train.max_skipped, num_steps, console)
-    divergence.look(step, np.atleast_1d(distributed.fetch(state.skipped)))
+    divergence.update(step, np.atleast_1d(distributed.fetch(state.skipped)))
     logs = []
     if distributed.is_primary_host():
-        logs = [MetricsLog(run, config, after_step=step, notice=notice) for run in plan.runs]
+        logs = [MetricsLog(run, config, after_step=step, notice=print_line) for run in plan.runs]
 
-    advice = "Start all of them again: the run goes on from its last checkpoint."
-    with distributed.failing_together(advice), Interrupts() as interrupts, jax.set_mesh(mesh):
+    advice = "Start all of them again: the run resumes from its last checkpoint."
+    with distributed.failing_together(advice), Interrupts() as interrupts, jax.set_mesh(plan.mesh):
+        trainer = Trainer(
+            plan=plan,
+            label=label,
+            console=console,
+            check_lock=check_lock,
+            evaluate=evaluate,
+            checkpoints=checkpoints,
+            logs=logs,
+            divergence=divergence,
+            interrupts=interrupts,
+            shardings=shardings_of(target),
+            state=state,
+            data_state=data_state,
+            step=step,
+        )
+        del state  # the first update donates it
         for stages, data in zip(plan.stages, plan.data, strict=True):
-            stage, config = stages[0], stages[0].config
-            if step >= stage.end or interrupts.received or divergence.everywhere:
-                continue
-
-            # Data: this host's rows, from the first one that no update has read.
-            batch_size, length = config.data.batch_size, config.data.context_length
-            host = host_rows(mesh, batch_size)
-            batches = pipeline.make_batches(
-                data, start_step=step - stage.rows_from, host_rows=host.rows
-            )
-            data_state = dataclasses.replace(data_state, fingerprint=data.fingerprint)
-            digest = 0  # of the rows that this host has to count, since the last save
-
-            # Compile. A stage is a run of its own: its moments begin at zero.
-            if step == stage.start > 0:
-                state = with_fresh_moments(state, config, num_members, shardings)
-            member = member_arrays(stages)
-            step_fn = compile_step(config, num_members, mesh, shardings)
-            name = label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
-            every = config.train.eval_every
-            validation = Validation(stages, data, mesh, shardings, ask) if every else None
-            trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
-            with StageLog(console, name, stage, logs, divergence) as log, trace:
-                if not is_unsplit_cpu(mesh):
-                    rows = batch_size // config.train.accumulate
-                    log.announce(kernels.check(config.model, rows, length))
-                    if told := compiling.describe(mesh.devices.flat[0].device_kind):
-                        log.announce(told)
-
-                first_step = saved_step = step
-                while True:
-                    # Save: when due, at the stage's end, and before stopping.
-                    stops = step == stage.end or interrupts.stops_at(step) or divergence.everywhere
-                    if step > saved_step and (stops or step % config.train.save_every == 0):
-                        # Metrics first: a checkpoint must not outlive the rows that lead to it,
-                        # for a resumed run writes none of them again.
-                        check_held()
-                        log.sync()
-                        total = data_state.digest + distributed.sum_over_hosts(digest)
-                        data_state = dataclasses.replace(data_state, digest=total % 2**64)
-                        members = unstack(state, num_members, shardings)
-                        logged = [each.record() for each in logs] or [None] * num_members
-                        for run, one, own, metrics in zip(
-                            checkpoints, members, stages, logged, strict=True
-                        ):
-                            skipped = dataclasses.replace(
-                                data_state, skipped_in_row=int(one.skipped)
-                            )
-                            run.save(step, one.params, one.opt_state, skipped, own.config, metrics)
-                        saved_step, digest = step, 0
-                    log.advance(step)
-                    if stops:
-                        break
-
-                    # Data. Where hosts read the same rows, one of them counts each: the digest says
-                    # which rows were seen, whatever the number of hosts.
-                    batch = next(batches)
-                    digest += int(batch.pop("row_hash")[host.counted].sum(dtype=np.uint64))
-                    batch = make_global_batch(batch, mesh, batch_size, host.rows)
-                    data_state = dataclasses.replace(data_state, rows=data_state.rows + batch_size)
-
-                    # Step. This only queues it: the devices compute while the host goes on.
-                    trace.before(step + 1)
-                    state, scalars = step_fn(state, member, batch, np.int32(step - stage.start))
-                    step += 1
-                    trace.after(step, scalars)
-                    if step == first_step + 1:
-                        jax.block_until_ready(scalars)
-                        log.start_clock(step)
-
-                    # Log: what an earlier step gave, while this one runs.
-                    log.flush()
-                    is_due = step % config.train.log_every == 0 or step == stage.end
-
-                    # Evaluate: the loss is queued behind the step, and fetched as late as it.
-                    if validation and (step % every == 0 or step == stage.end):
-                        is_due = True
-                        scalars |= validation(state.params, member)
-                    if is_due:
-                        log.put(step, scalars)
-        for closing in (*checkpoints, *logs):
-            closing.close()
-        remove_old(plan, step)
+            if trainer.step < stages[0].end and not trainer.is_stopped():
+                train_stage(trainer, stages, data)
+        for resource in (*checkpoints, *logs):
+            resource.close()
+        remove_old(plan, trainer.step)
 
     if divergence.everywhere:
         raise DivergedError(str(divergence))
     if str(divergence):
-        notice(str(divergence))
-    if step < num_steps:
+        print_line(str(divergence))
+    if trainer.step < num_steps:
         console.print(
-            f"stopped by {interrupts.received} at step {step} of {num_steps}; saved. "
+            f"stopped by {interrupts.received} at step {trainer.step} of {num_steps}; saved. "
             f"{distributed.how_to_go_on(command)}"
         )
-    return step == num_steps
+    return trainer.step == num_steps
+
+
+def train_stage(trainer: Trainer, stages: tuple[Stage, ...], data: pipeline.TrainingData) -> None:
+    """Train one stage of all members, to its end or until the trainer is stopped.
+
+    Args:
+      trainer: updated in place.
+      stages: the stage of each member. Members share everything but arrays.
+      data: rows of the stage.
+    """
+    plan, stage, config = trainer.plan, stages[0], stages[0].config
+    num_members, mesh = len(plan.runs), plan.mesh
+    batches = _Batches(stage, data, mesh, trainer)
+    if trainer.step == stage.start > 0:  # the optimizer state of a new stage starts at zero
+        trainer.state = with_fresh_moments(trainer.state, config, num_members, trainer.shardings)
+    member = member_arrays(stages)
+    step_fn = compile_step(config, num_members, mesh, trainer.shardings)
+    name = trainer.label + (f", stage {stage.number}" if len(plan.stages) > 1 else "")
+    validation = None
+    if config.train.eval_every:
+        validation = Validation(stages, data, mesh, trainer.shardings, trainer.evaluate)
+    trace = Trace(plan.runs[0].path / "profile", config.train.profile_steps)
+    with StageLog(trainer.console, name, stage, trainer.logs, trainer.divergence) as log, trace:
+        if not is_unsplit_cpu(mesh):
+            rows = config.data.batch_size // config.train.accumulate
+            log.announce(kernels.check(config.model, rows, config.data.context_length))
+            if compiler_flags := compiling.describe(mesh.devices.flat[0].device_kind):
+                log.announce(compiler_flags)
+
+        first_step = saved_step = step = trainer.step
+        while True:
+            # Save when due, at the end of the stage, and before stopping.
+            stops = (
+                step == stage.end
+                or trainer.interrupts.stops_at(step)
+                or trainer.divergence.everywhere
+            )
+            if step > saved_step and (stops or step % config.train.save_every == 0):
+                _save(trainer, stages, batches, log)
+                saved_step = step
+            log.advance(step)
+            if stops:
+                return
+
+            # Train. This only queues the step: the devices compute while the host continues.
+            batch = batches.read_next()
+            trace.before(step + 1)
+            trainer.state, scalars = step_fn(
+                trainer.state, member, batch, np.int32(step - stage.start)
+            )
+            step = trainer.step = step + 1
+            trace.after(step, scalars)
+            if step == first_step + 1:
+                jax.block_until_ready(scalars)
+                log.start_clock(step)
+
+            # Log the scalars of an earlier step while this one runs. The validation loss is queued
+            # behind the step, and is fetched as late as its scalars.
+            log.flush()
+            is_due = step % config.train.log_every == 0 or step == stage.end
+            if validation and (step % config.train.eval_every == 0 or step == stage.end):
+                is_due = True
+                scalars |= validation(trainer.state.params, member)
+            if is_due:
+                log.put(step, scalars)
+
+
+class _Batches:
+    """The batches of a stage, from the first row that no update has read."""
+
+    def __init__(self, stage: Stage, data: pipeline.TrainingData, mesh: Mesh, trainer: Trainer):
+        self._mesh, self._batch_size = mesh, stage.config.data.batch_size
+        self._host = host_rows(mesh, self._batch_size)
+        self._batches = pipeline.make_batches(
+            data, start_step=trainer.step - stage.rows_from, host_rows=self._host.rows
+        )
+        self._data_state = dataclasses.replace(trainer.data_state, fingerprint=data.fingerprint)
+        self._digest = 0  # of the rows that this host counts, since the last save
+
+    def read_next(self) -> dict[str, jax.Array]:
+        """Return the next batch as global arrays, `[B, T]` each."""
+        batch = next(self._batches)
+        # Where hosts read the same rows, one of them counts each row: the digest identifies the
+        # rows consumed, whatever the number of hosts.
+        self._digest += int(batch.pop("row_hash")[self._host.counted].sum(dtype=np.uint64))
+        rows = self._data_state.rows + self._batch_size
+        self._data_state = dataclasses.replace(self._data_state, rows=rows)
+        return make_global_batch(batch, self._mesh, self._batch_size, self._host.rows)
+
+    def data_state(self) -> DataState:
+        """Return which rows were consumed; all processes must call this together."""
+        digest = self._data_state.digest + distributed.sum_over_hosts(self._digest)
+        self._data_state = dataclasses.replace(self._data_state, digest=digest % 2**64)
+        self._digest = 0
+        return self._data_state
+
+
+def _save(trainer: Trainer, stages: tuple[Stage, ...], batches: _Batches, log: StageLog) -> None:
+    """Start saving the state of every member."""
+    trainer.check_lock()
+    # Metrics first: a resumed run does not write the rows up to its checkpoint again.
+    log.sync()
+    trainer.data_state = batches.data_state()
+    members = unstack(trainer.state, len(stages), trainer.shardings)
+    metrics = [metrics_log.record() for metrics_log in trainer.logs] or [None] * len(stages)
+    for checkpoints, member, stage, record in zip(
+        trainer.checkpoints, members, stages, metrics, strict=True
+    ):
+        data_state = dataclasses.replace(trainer.data_state, skipped_in_row=int(member.skipped))
+        checkpoints.save(
+            trainer.step, member.params, member.opt_state, data_state, stage.config, record
+        )

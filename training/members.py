@@ -1,4 +1,4 @@
-"""The members of a sweep as one training state: stacked in front, made, restored, taken apart."""
+"""The members of a sweep as one training state: create, restore, stack, and unstack it."""
 
 import contextlib
 import functools
@@ -22,17 +22,17 @@ from model.positions import position_table, stack_tables
 from model.transformer import Params
 from training import optimizer
 from training.plan import Plan
-from training.programs import program, program_of
+from training.programs import program, static_config
 from training.step import MemberArrays, State, init_state
 
 
 def stack(trees: Sequence[Any]) -> Any:
-    """Members stacked in front; one member is left as it is."""
+    """Stack members along a new leading axis; a single member stays as it is."""
     return trees[0] if len(trees) == 1 else jax.tree.map(lambda *x: np.stack(x), *trees)
 
 
 def member_arrays(stages: Sequence[Stage]) -> MemberArrays:
-    """What distinguishes members in a stage, stacked if there are several."""
+    """Return the arrays in which members differ in a stage, stacked if there are several."""
     configs = [stage.config for stage in stages]
     tables = [position_table(config.model, config.data.context_length) for config in configs]
     rates = [np.float32(config.train.learning_rate) for config in configs]
@@ -40,7 +40,7 @@ def member_arrays(stages: Sequence[Stage]) -> MemberArrays:
 
 
 def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> State:
-    """Shapes, dtypes and shardings of the training state, members stacked in front if several."""
+    """Return shapes, dtypes, and shardings of the training state, stacked if several members."""
     stacked = num_members > 1
     make_state = lambda seed: init_state(config, seed)  # noqa: E731
     seeds = stack([np.uint32(0)] * num_members)
@@ -58,19 +58,19 @@ def abstract_state(config: ExperimentConfig, num_members: int, mesh: Mesh) -> St
 def open_state(
     plan: Plan, target: State, notice: Callable[[str], None]
 ) -> tuple[list[Checkpoints], State, DataState, int]:
-    """Each member's checkpoints, the state to go on from, first or restored, and its step.
+    """Return the checkpoints of each member, the restored or initial state, data state, and step.
 
     Args:
-      plan: of the run.
-      target: shapes, dtypes and shardings of the state: each device reads its own part.
-      notice: told of damaged checkpoints.
+      plan: the checked plan.
+      target: shapes, dtypes, and shardings of the state; each device reads its own shard.
+      notice: called with one line for each damaged checkpoint.
 
     Raises:
-      ValueError: if the run was trained on other data, or no checkpoint is whole.
+      ValueError: if the run was trained on other data, or no checkpoint is intact.
     """
     config = plan.configs[0]
     if plan.start_step:
-        state, data_state, step = _newest_whole(plan, target, notice)
+        state, data_state, step = _restore_newest(plan, target, notice)
     else:
         state = first_state(plan.configs, shardings_of(target), plan.params)
         data_state, step = DataState(fingerprint=plan.data[0].fingerprint), 0
@@ -83,50 +83,54 @@ def open_state(
         )
     remove_old(plan, step)
     distributed.barrier("old checkpoints are removed")
-    # Members save one after another: until the last has, all must hold the one before.
+    # Members save one after another. All keep the previous checkpoint until the last has saved.
     keep = max(config.train.keep, 1 if len(plan.runs) == 1 else 2)
-    checkpoints = [Checkpoints(run, keep=keep, always=_ends(plan)) for run in plan.runs]
+    checkpoints = [Checkpoints(run, keep=keep, always=_stage_ends(plan)) for run in plan.runs]
     return checkpoints, state, data_state, step
 
 
 def remove_old(plan: Plan, step: int) -> None:
-    """Leaves of each run's checkpoints up to `step` what its config keeps."""
+    """Remove checkpoints up to `step` that the config does not keep."""
     if step and distributed.is_primary_host():
         for run in plan.runs:
-            checkpoint.remove_old(run, step, keep=plan.configs[0].train.keep, always=_ends(plan))
+            checkpoint.remove_old(
+                run, step, keep=plan.configs[0].train.keep, always=_stage_ends(plan)
+            )
 
 
-def _ends(plan: Plan) -> list[int]:
-    """Of stages, kept whatever comes after: they are results, and other runs start from them."""
+def _stage_ends(plan: Plan) -> list[int]:
+    """Return the last steps of all stages. Their checkpoints are always kept, as results."""
     return [stage.end for stage, *_ in plan.stages]
 
 
-def _newest_whole(
+def _restore_newest(
     plan: Plan, target: State, notice: Callable[[str], None]
 ) -> tuple[State, DataState, int]:
-    """The newest state that is whole in all members; damaged checkpoints are set aside."""
+    """Return the newest state that is intact in all members; set damaged checkpoints aside."""
     step, damaged = plan.start_step, []
     while True:
         with distributed.refusing_together():
             for run in plan.runs:
-                # What is too damaged to be compared is found so below.
+                # A checkpoint that is too damaged to be compared fails below.
                 with contextlib.suppress(DamagedCheckpointError):
                     checkpoint.check_config(run, step)
         try:
-            state, data_state = _restored(plan, target, step)
+            state, data_state = _restore_step(plan, target, step)
             break
         except ValueError as error:
-            found = error if isinstance(error, DamagedCheckpointError) else error.__cause__
-            known = isinstance(found, DamagedCheckpointError)
-            # Of what only another host cannot read, no more than its words are known here.
-            damaged.append((step, *((found.what, [found.run]) if known else (error, plan.runs))))
-            older = [each for each in common_steps(plan.runs) if each < step]
-            # The disk may show a checkpoint to one host before another.
+            damage = error if isinstance(error, DamagedCheckpointError) else error.__cause__
+            is_known = isinstance(damage, DamagedCheckpointError)
+            # If only another host failed to read, this host knows only the message.
+            damaged.append(
+                (step, *((damage.what, [damage.run]) if is_known else (error, plan.runs)))
+            )
+            older = [other for other in common_steps(plan.runs) if other < step]
+            # A file system may show a checkpoint to one host before another.
             step = distributed.broadcast_from_primary(max(older, default=0))
             if step == 0:
                 run, (number, what, _) = plan.runs[0], damaged[0]
                 raise ValueError(
-                    f"{run.path} has no whole checkpoint ({number}: {what}); delete "
+                    f"{run.path} has no intact checkpoint ({number}: {what}); delete "
                     f"{run.checkpoints_path} to train from the start"
                 ) from error
     for number, what, runs in damaged:
@@ -136,21 +140,27 @@ def _newest_whole(
     return state, data_state, step
 
 
-def _restored(plan: Plan, target: State, step: int) -> tuple[State, DataState]:
-    """The state of `step`, found whole. Raises ValueError, in all processes, if it is not."""
+def _restore_step(plan: Plan, target: State, step: int) -> tuple[State, DataState]:
+    """Return the verified state of `step`. Raises ValueError in all processes if it is damaged."""
     alone = len(plan.runs) == 1
-    # Members are read whole by every host and stacked there: each has its own files.
-    one = target if alone else jax.tree.map(lambda x: np.empty(x.shape[1:], x.dtype), target)
-    # Read before anything is compared: that takes all hosts, and one of them may be unable to read.
+    # Each member has its own files: every host reads all members and stacks them.
+    member_target = (
+        target if alone else jax.tree.map(lambda x: np.empty(x.shape[1:], x.dtype), target)
+    )
+    # Read everything before verifying: verification needs all hosts, and one may be unable to read.
     with distributed.refusing_together():
         restored = [
-            checkpoint.restore(run, step, params=one.params, opt_state=one.opt_state)
+            checkpoint.restore(
+                run, step, params=member_target.params, opt_state=member_target.opt_state
+            )
             for run in plan.runs
         ]
     with distributed.refusing_together():
-        for run, each in zip(plan.runs, restored, strict=True):
-            checkpoint.verify(run, step, each)
-    states = [State(**each.arrays, skipped=np.int32(each.data.skipped_in_row)) for each in restored]
+        for run, saved in zip(plan.runs, restored, strict=True):
+            checkpoint.verify(run, step, saved)
+    states = [
+        State(**saved.arrays, skipped=np.int32(saved.data.skipped_in_row)) for saved in restored
+    ]
     shardings = shardings_of(target)
     if alone:
         state = states[0]._replace(skipped=put(states[0].skipped, shardings.skipped))
@@ -162,16 +172,16 @@ def _restored(plan: Plan, target: State, step: int) -> tuple[State, DataState]:
 def first_state(
     configs: Sequence[ExperimentConfig], shardings: State, params: Params | None = None
 ) -> State:
-    """The state before the first update: fresh, or with the parameters of other runs.
+    """Return the state before the first update.
 
     Args:
-      configs: of the members.
-      shardings: of the state.
-      params: where the state has its own, members stacked (`training.start`).
+      configs: one per member.
+      shardings: shardings of the state.
+      params: parameters of other runs to start from, stacked (`training.start`); None: fresh ones.
     """
     seeds = stack([np.uint32(config.seed) for config in configs])
-    # Made where it will lie: no host ever holds parameters that only fit on all devices together.
-    first = program_of(configs[0])
+    # Create the state in its shards: no host needs memory for all parameters.
+    first = static_config(configs[0])
     make_state = program(_init, first, len(configs), out_shardings=shardings, runs_once=True)
     state = make_state(seeds)
     return state if params is None else state._replace(params=params)
@@ -183,38 +193,40 @@ def _init(config: ExperimentConfig, num_members: int) -> Callable[[Any], State]:
 
 
 def shardings_of(target: State) -> State:
-    """Where each array of an abstract state lies."""
+    """Return the shardings of an abstract state."""
     return jax.tree.map(lambda leaf: leaf.sharding, target)
 
 
 def with_fresh_moments(
     state: State, config: ExperimentConfig, num_members: int, shardings: State
 ) -> State:
-    """The state at the beginning of a stage: its parameters, and moments at zero."""
+    """Return the state at the start of a stage: its parameters and a fresh optimizer state."""
     init = program(_moments, config.train, num_members, out_shardings=shardings.opt_state)
     return state._replace(opt_state=init(state.params))
 
 
 def _moments(config: TrainConfig, num_members: int) -> Callable[[Params], Any]:
-    init = optimizer.direction(config).init
+    init = optimizer.make_optimizer(config).init
     return init if num_members == 1 else jax.vmap(init)
 
 
 def unstack(tree: Any, num_members: int, shardings: Any) -> Iterator[Any]:
-    """Each member's part, as a copy: the next step donates the state while a save still reads."""
+    """Yield a copy of each member: the next step donates the state while a save still reads it."""
     if num_members == 1:
         yield jax.tree.map(jnp.copy, tree)
         return
     if jax.process_count() == 1 and jax.default_backend() == "cpu":
-        whole = jax.device_get(tree)  # in its own memory already: no program needs to be compiled
+        host_tree = jax.device_get(tree)  # host memory already: no program needs to be compiled
         for index in range(num_members):
-            yield jax.tree.map(lambda x, index=index: x[index].copy(), whole)
+            yield jax.tree.map(lambda x, index=index: x[index].copy(), host_tree)
         return
-    one = jax.tree.map(lambda x: NamedSharding(x.mesh, PartitionSpec(*x.spec[1:])), shardings)
-    # One program per member, waited for: apart, the slices of many arrays may meet in another order
-    # on another host, and wait for one another forever.
+    member_shardings = jax.tree.map(
+        lambda x: NamedSharding(x.mesh, PartitionSpec(*x.spec[1:])), shardings
+    )
+    # Run one program per member and wait for it. Otherwise hosts could run the slices in different
+    # orders and deadlock.
     for index in range(num_members):
-        yield jax.block_until_ready(program(_take, index, out_shardings=one)(tree))
+        yield jax.block_until_ready(program(_take, index, out_shardings=member_shardings)(tree))
 
 
 def _take(index: int) -> Callable[[Any], Any]:

@@ -1,7 +1,7 @@
-"""AdamW in two parts: a direction (optax), and how far to go along it.
+"""AdamW without its learning rate, and the learning rate schedule.
 
-The learning rate is an argument of the step, not of the optimizer, so that members of a sweep
-may differ in it and still share one program.
+The learning rate is an argument of the step, so that members of a sweep can differ in it and share
+one program.
 """
 
 import jax
@@ -12,8 +12,11 @@ from experiment.config import TrainConfig
 from model.transformer import Params
 
 
-def direction(config: TrainConfig) -> optax.GradientTransformation:
-    """Clipped Adam plus decoupled weight decay on matrices; multiply by -learning_rate."""
+def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
+    """Return clipped Adam with decoupled weight decay on matrices (1711.05101).
+
+    The caller multiplies its updates by -learning_rate.
+    """
     return optax.chain(
         optax.clip_by_global_norm(config.clip_norm),
         optax.scale_by_adam(b1=config.beta1, b2=config.beta2, eps=config.epsilon),
@@ -31,7 +34,7 @@ def _is_matrix(params: Params) -> Params:
 
 
 def learning_rate_fraction(config: TrainConfig, step: jax.Array | int) -> jax.Array:
-    """Learning rate of update number `step` (from 0) as a share of the peak."""
+    """Return the learning rate of update number `step` (from 0) as a fraction of the peak."""
     step = jnp.asarray(step, jnp.float32)
     decay_steps = max(1, config.num_steps - config.warmup_steps)
     if config.schedule == "cosine":

@@ -1,4 +1,4 @@
-"""What is to be trained: all of it checked before anything is written or compiled."""
+"""The plan of a run: everything is checked before anything is written or compiled."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -24,22 +24,22 @@ from experiment.tracking import check_trackers
 from model.config import ModelConfig
 from model.transformer import Params, abstract_params, describe_size
 from settings.places import copy, in_bucket, place
-from training.programs import program_of
+from training.programs import static_config
 from training.start import find_matching_start, starting_params
 
 
 class Plan(NamedTuple):
-    """What is to be trained, checked. What members share is read from the first.
+    """A checked plan. Fields that members share are read from the first member.
 
     Attributes:
-      configs: one per member, `start_from` with its step.
-      runs: where each goes; an unfinished run is continued.
-      overrides: of each member, recorded in its config.json.
+      configs: one per member; `start_from` includes the step.
+      runs: one directory per member; an unfinished run is continued.
+      overrides: overrides of each member, recorded in its config.json.
       stages: one tuple per stage, holding each member's `Stage`.
-      data: what each stage reads.
-      mesh: the same in all stages.
-      start_step: updates done already, if the newest checkpoint is whole.
-      params: to start from instead of fresh ones, on the mesh, members stacked; None: fresh ones.
+      data: rows of each stage.
+      mesh: the mesh of all stages.
+      start_step: step of the newest common checkpoint; 0 if there is none.
+      params: parameters to start from, on the mesh, stacked; None: fresh ones.
     """
 
     configs: list[ExperimentConfig]
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
 
 
 OpenData = Callable[[DataConfig], TrainingData]
-Tokenizers = dict[str, tuple[Path, Tokenizer]]  # by the words for who has it
+Tokenizers = dict[str, tuple[Path, Tokenizer]]  # by a description of where it comes from
 
 
 def make_plan(
@@ -63,32 +63,32 @@ def make_plan(
     overrides: Sequence[Sequence[str]] = (),
     open_data: OpenData = pipeline.open_data,
 ) -> Plan:
-    """Finds what is wrong with a run, in any of its stages, while it costs nothing yet.
+    """Check all stages of a run before any compute is spent, and open its data.
 
     Args:
-      configs: equal, in each stage, but for the rotary variant, the window and the learning rate,
-        and for the seed (not the data's) and the run started from.
-      runs: where each goes; a finished or unfinished run of the same config is continued.
-      overrides: those given for each member, for its config.json; none for all of them.
-      open_data: from a stage's data config to its rows; a caller that has rows in memory gives
-        what makes `data.pipeline.rows_in_memory` of them.
+      configs: one per member, equal in each stage except for the rotary variant, the window, the
+        learning rate, the seed (not the data's), and `start_from`.
+      runs: one directory per member; a run of the same config is continued.
+      overrides: overrides of each member, for its config.json; empty if there are none.
+      open_data: returns the rows of a stage's data config; a caller with rows in memory passes a
+        function that returns `data.pipeline.rows_in_memory`.
 
     Raises:
-      ValueError: for anything the user has to mend; in all processes, if in one.
+      ValueError: for any error of the user; in all processes if in one of them.
     """
     with distributed.refusing_together():
-        plan = _checked(configs, runs, overrides)
-    # The disk may show a checkpoint to one host before another.
+        plan = _check(configs, runs, overrides)
+    # A file system may show a checkpoint to one host before another.
     plan = plan._replace(start_step=distributed.broadcast_from_primary(plan.start_step))
     with distributed.refusing_together():
         if open_data is pipeline.open_data:  # all stages: the last one's mistake must not wait
             for stage, *_ in plan.stages:
                 pipeline.check_data(plan.runs[0].with_own_tokenizer(stage.config.data))
-        tokenizers = _tokenizers_before(plan)  # preparing rows may take hours
-    if _starts_from_others(plan):
+        tokenizers = _early_tokenizers(plan)  # preparing rows may take hours
+    if _starts_from_parents(plan):
         plan = plan._replace(params=starting_params(plan.configs, plan.mesh))
     with distributed.refusing_together():
-        return plan._replace(data=_opened(plan, tokenizers, open_data))
+        return plan._replace(data=_open_stages(plan, tokenizers, open_data))
 
 
 def check_plan(
@@ -110,7 +110,7 @@ def check_plan(
     Raises:
       ValueError: as `make_plan`; also if `data.path` holds no files.
     """
-    plan = _checked(configs, runs, overrides, num_devices)
+    plan = _check(configs, runs, overrides, num_devices)
     config, num_members = plan.configs[0], len(runs)
     members = f", {num_members} members in one program" if num_members > 1 else ""
     num_steps, num_stages = plan.stages[-1][0].end, len(plan.stages)
@@ -125,9 +125,9 @@ def check_plan(
     ]
     if num_devices is None:
         lines.append("memory: all devices together hold the parameters and AdamW's moments")
-    tokenizers = _tokenizers_before(plan)
-    if _starts_from_others(plan):
-        starts = dict.fromkeys(str(each.start_from) for each in plan.configs)
+    tokenizers = _early_tokenizers(plan)
+    if _starts_from_parents(plan):
+        starts = dict.fromkeys(str(config.start_from) for config in plan.configs)
         lines += [f"start_from: {start} has parameters of these shapes" for start in starts]
     files = {path: tokenizer.vocab_size for path, tokenizer in tokenizers.values()}
     lines += [f"data.tokenizer: {path} has {size} ids" for path, size in files.items()]
@@ -137,7 +137,7 @@ def check_plan(
     return [*lines, "not checked: documents, free disk space, the memory of activations"]
 
 
-def _checked(
+def _check(
     configs: Sequence[ExperimentConfig],
     runs: Sequence[RunDirectory],
     overrides: Sequence[Sequence[str]],
@@ -146,8 +146,8 @@ def _checked(
     overrides = overrides or [()] * len(runs)
     check_trackers(configs[0].train.tracking)
     configs = [
-        run.pinned(config, given)
-        for run, config, given in zip(runs, configs, overrides, strict=True)
+        run.pinned(config, run_overrides)
+        for run, config, run_overrides in zip(runs, configs, overrides, strict=True)
     ]
     for run, config in zip(runs, configs, strict=True):
         run.check_resumable(config)
@@ -163,13 +163,15 @@ def _checked(
     shapes = abstract_params(configs[0].model)
     if num_devices is None:
         _check_memory(shapes, len(configs))
-    for stage, *others in stages:
-        if any(other.config.data != stage.config.data for other in others):
+    for stage, *other_stages in stages:
+        if any(other.config.data != stage.config.data for other in other_stages):
             raise ValueError(
                 f"stage {stage.number}: members that train together read the same rows, and these "
                 "differ in data; give data.seed, or train them apart"
             )
-        if any(_program_model(other.config) != _program_model(stage.config) for other in others):
+        if any(
+            _program_model(other.config) != _program_model(stage.config) for other in other_stages
+        ):
             raise ValueError(
                 f"stage {stage.number}: members that train together share one program, and these "
                 "differ in more of their models than rotary and window; train them apart"
@@ -186,7 +188,7 @@ def _checked(
 
 
 def _program_model(config: ExperimentConfig) -> ModelConfig:
-    return program_of(config).model
+    return static_config(config).model
 
 
 def _make_mesh(config: ExperimentConfig, num_members: int, num_devices: int | None) -> Mesh:
@@ -197,29 +199,29 @@ def _make_mesh(config: ExperimentConfig, num_members: int, num_devices: int | No
     return cast(Mesh, AbstractMesh(tuple(sizes.values()), tuple(sizes)))
 
 
-def _starts_from_others(plan: Plan) -> bool:
+def _starts_from_parents(plan: Plan) -> bool:
     return plan.start_step == 0 and bool(plan.configs[0].start_from)
 
 
-def _tokenizers_before(plan: Plan) -> Tokenizers:
-    """Those that are there before rows are: of runs started from, and of files that are named."""
-    found = {}
-    for config in plan.configs if _starts_from_others(plan) else ():
+def _early_tokenizers(plan: Plan) -> Tokenizers:
+    """Return the tokenizers that exist before rows are read: of parent runs and of named files."""
+    tokenizers = {}
+    for config in plan.configs if _starts_from_parents(plan) else ():
         parent, _ = find_matching_start(config)
-        found[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
+        tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
     for stage, *_ in plan.stages:
         if path := plan.runs[0].with_own_tokenizer(stage.config.data).tokenizer:
-            found[f"stage {stage.number}"] = place(path), Tokenizer(path)
-    _check_tokenizers(found, plan.configs[0].model.vocab_size)
-    return found
+            tokenizers[f"stage {stage.number}"] = place(path), Tokenizer(path)
+    _check_tokenizers(tokenizers, plan.configs[0].model.vocab_size)
+    return tokenizers
 
 
-def _opened(plan: Plan, tokenizers: Tokenizers, open_data: OpenData) -> list[TrainingData]:
-    """Each stage's data, found to be of the same tokens."""
+def _open_stages(plan: Plan, tokenizers: Tokenizers, open_data: OpenData) -> list[TrainingData]:
+    """Open the data of each stage; raise ValueError if their tokenizers differ."""
     opened = []
     for stage, *_ in plan.stages:
         data = open_data(plan.runs[0].with_own_tokenizer(stage.config.data))
-        # Refuses rows that do not fit.
+        # Opening the rows checks their shapes.
         data.open_rows("train")
         if stage.config.train.eval_every:
             data.open_rows("validation")
@@ -231,29 +233,29 @@ def _opened(plan: Plan, tokenizers: Tokenizers, open_data: OpenData) -> list[Tra
 
 
 def _check_memory(params: Params, num_members: int) -> None:
-    """Refuses a model of which no step can be done: it would be found out after minutes."""
-    # Parameters and AdamW's two moments, once over all devices: less is not possible.
-    each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
-    needed, there = 3 * num_members * each, device_memory()
-    if there is not None and needed > there:
+    """Raise ValueError if a model cannot fit: otherwise it would fail after minutes."""
+    # At least the parameters and AdamW's two moments must fit once over all devices.
+    member_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
+    needed, available = 3 * num_members * member_bytes, device_memory()
+    if available is not None and needed > available:
         raise ValueError(
             f"parameters and AdamW's moments take {needed / 2**30:,.1f} GiB, and all devices have "
-            f"{there / 2**30:,.1f} GiB; make the model smaller, or use more devices"
+            f"{available / 2**30:,.1f} GiB; make the model smaller, or use more devices"
         )
 
 
-def _check_tokenizers(found: Tokenizers, room: int) -> None:
-    """Refuses ids that the model has no embedding for, and ids that change their meaning."""
-    if not found:
+def _check_tokenizers(tokenizers: Tokenizers, num_ids: int) -> None:
+    """Raise ValueError for ids without an embedding, and if two tokenizers differ."""
+    if not tokenizers:
         return
-    (first, (path, tokenizer)), *others = found.items()
+    (first, (path, tokenizer)), *rest = tokenizers.items()
     vocab_size = tokenizer.vocab_size
-    if vocab_size > room:
+    if vocab_size > num_ids:
         raise ValueError(
-            f"the tokenizer has {vocab_size} ids but model.vocab_size={room}; "
+            f"the tokenizer has {vocab_size} ids but model.vocab_size={num_ids}; "
             f"use model.vocab_size={-(-vocab_size // 128) * 128}"
         )
-    for name, (_, other) in others:
+    for name, (_, other) in rest:
         if other != tokenizer:
             raise ValueError(
                 f"{name} has another tokenizer than {first}; use data.tokenizer={path}"
@@ -261,35 +263,37 @@ def _check_tokenizers(found: Tokenizers, room: int) -> None:
 
 
 def write_records(plan: Plan, command: str) -> None:
-    """Makes the run directories, each with its config and tokenizer; what is there stays.
+    """Create the run directories with config and tokenizer; existing files stay.
 
     Args:
-      plan: of the run.
-      command: what was typed, kept for the reader; empty if nothing was.
+      plan: the checked plan.
+      command: the command line, recorded in each run; empty if there is none.
     """
     if distributed.is_primary_host():
-        for run, config, own in zip(plan.runs, plan.configs, plan.overrides, strict=True):
+        for run, config, member_overrides in zip(
+            plan.runs, plan.configs, plan.overrides, strict=True
+        ):
             tokenizer_path = plan.data[0].tokenizer_path
             if not run.is_started():
                 sha256 = Tokenizer(tokenizer_path).fingerprint if tokenizer_path else None
-                run.write_config(config, own, sha256)
+                run.write_config(config, member_overrides, sha256)
             if command:
                 run.record_command(command)
             if tokenizer_path:
                 _copy(tokenizer_path, run.path / tokenizer_path.name)
-            # Stages of several texts: none of them is the run's.
+            # With several texts, none of them is the held-out text of the run.
             if len(held_out := {data.held_out for data in plan.data}) == 1:
                 _copy(held_out.pop(), run.held_out_path)
-    # All hosts write checkpoints, into directories that only one of them makes.
+    # All hosts write checkpoints into directories that only one of them creates.
     distributed.barrier("run directories are made")
 
 
 def _copy(source: Path | None, target: Path) -> None:
-    """A file or a folder, whole or not at all; what is there stays."""
+    """Copy a file or a folder atomically, unless the target exists."""
     if source is None:
         return
     if in_bucket(target):
-        # Without a rename, what makes a folder a store is copied last.
+        # A bucket has no rename: the file that completes a store is copied last.
         mark = target / "store.json" if source.is_dir() else target
         if not mark.exists():
             copy(source, target)

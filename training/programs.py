@@ -1,8 +1,8 @@
-"""Programs that are compiled once, however many runs of a process ask for them.
+"""Programs that are compiled once per process and shared by all its runs.
 
-What a program computes with, batches, seeds and the arrays of members, are its arguments, so runs
-of equal shape that follow one another (seeds, the pieces of a study) need one program. JAX finds a
-compiled program again by the function that was jitted, so it is the function that is kept.
+Batches, seeds, and the arrays of members are arguments of a program, so runs of equal shape (seeds,
+items of a study) need one program. JAX caches compiled programs by the jitted function, so this
+module caches the jitted function.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ from model.rotary.nope import Nope
 from training import compiling
 
 
-def program_of(config: ExperimentConfig) -> ExperimentConfig:
-    """`config` with all that reaches programs as an array set to one value.
+def static_config(config: ExperimentConfig) -> ExperimentConfig:
+    """Return `config` without the fields that reach programs as arrays, as a key of programs.
 
-    That is what members of a sweep may differ in, and the seed of the rows.
+    These are the fields in which members of a sweep may differ, and the seed of the rows.
     """
     return dataclasses.replace(
         config,
@@ -34,37 +34,37 @@ def program_of(config: ExperimentConfig) -> ExperimentConfig:
 
 def program(
     make: Callable[..., Callable],
-    *given: Hashable,
+    *arguments: Hashable,
     out_shardings: Any,
     donate: int | None = None,
     runs_once: bool = False,
     device_kind: str = "",
 ) -> Callable:
-    """`jax.jit(make(*given))`, the same object whenever the same is asked for.
+    """Return `jax.jit(make(*arguments))`, the same object for the same arguments.
 
     Args:
-      make: a function of the module, from what the program is to what is jitted.
-      given: its arguments; a config as `program_of` it.
+      make: a module-level function that returns the function to be jitted.
+      arguments: arguments of `make`; pass configs through `static_config`.
       out_shardings: as in `jax.jit`.
-      donate: the argument whose memory the program may write its result into.
-      runs_once: compiling it is what takes time. On a CPU it is compiled with less effort, to the
-        same numbers.
-      device_kind: of the chips it runs on, whose compiler is told `compiling.options`.
+      donate: index of the argument whose memory the program may reuse for its result.
+      runs_once: whether the program runs only once. On a CPU it is then compiled with less
+        optimization, with the same numbers.
+      device_kind: JAX's name of the chip, which selects `compiling.options`.
     """
-    # Shardings come as trees of dicts, which nothing can be looked up by.
+    # Shardings are trees of dicts, which are not hashable.
     leaves, structure = jax.tree.flatten(out_shardings)
-    told = compiling.options(device_kind)
+    options = compiling.options(device_kind)
     if runs_once and jax.default_backend() == "cpu":
-        # Of LLVM: the initialisation of `demo` compiles in 2.2 s of a core instead of 6.7.
-        told = {"xla_backend_optimization_level": 1}
-    return _program(make, given, structure, tuple(leaves), donate, tuple(told.items()))
+        # With less LLVM optimization, initializing `demo` compiles in 2.2 s instead of 6.7 s.
+        options = {"xla_backend_optimization_level": 1}
+    return _program(make, arguments, structure, tuple(leaves), donate, tuple(options.items()))
 
 
 @functools.lru_cache(maxsize=64)
-def _program(make, given, structure, leaves, donate, told) -> Callable:
+def _program(make, arguments, structure, leaves, donate, options) -> Callable:
     return jax.jit(
-        make(*given),
+        make(*arguments),
         out_shardings=jax.tree.unflatten(structure, leaves),
         donate_argnums=donate,
-        compiler_options=dict(told) or None,
+        compiler_options=dict(options) or None,
     )

@@ -1,4 +1,4 @@
-"""Parameters of other runs to start from (`start_from`), laid out as the training state is."""
+"""Parameters of the runs named by `start_from`, sharded like the training state."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -20,25 +20,25 @@ from model.transformer import Params, abstract_params
 
 
 def starting_params(configs: Sequence[ExperimentConfig], mesh: Mesh) -> Params:
-    """Of the runs that `start_from` names, in float32, members stacked in front if several.
+    """Return the parameters of the runs that `start_from` names, float32, stacked over members.
 
-    Of a single run, each device reads its own part only, in the dtype that was saved: what fits on
-    all devices together may be more than one host holds. All processes must call this together.
+    For a single run, each device reads only its own shard, in the saved dtype, because one host may
+    not have memory for all parameters. All processes must call this together.
 
     Raises:
-      ValueError: in all processes, if there is no such checkpoint, it is damaged or of a model of
-        other shapes.
+      ValueError: in all processes, if there is no such checkpoint, it is damaged, or its model
+        has other shapes.
     """
     with refusing_together():
         parents = [find_matching_start(config) for config in configs]
     where = sharding.parameter_shardings(configs[0].model, mesh, members=len(configs) > 1)
     if len(configs) == 1:
-        return _in_parts(*parents[0], where)
-    # Those of members are small, and stacked where they are whole.
+        return _restore_sharded(*parents[0], where)
+    # Members are small: the host stacks them.
     with refusing_together():
-        found = [restore_params(*parent)[0] for parent in parents]
-    whole = [_in_float32(params, np.asarray) for params in found]
-    return put(jax.tree.map(lambda *members: np.stack(members), *whole), where)
+        members_params = [restore_params(*parent)[0] for parent in parents]
+    float32_params = [_in_float32(params, np.asarray) for params in members_params]
+    return put(jax.tree.map(lambda *members: np.stack(members), *float32_params), where)
 
 
 def find_matching_start(config: ExperimentConfig) -> tuple[RunDirectory, int]:
@@ -58,40 +58,42 @@ def find_matching_start(config: ExperimentConfig) -> tuple[RunDirectory, int]:
         )
         raise ValueError(
             f"start_from={config.start_from}: its {difference} in this config's model; "
-            f"give {sizes or 'the sizes that it was trained with'}"
+            f"set {sizes or 'the sizes that it was trained with'}"
         )
     return parent, step
 
 
-def _in_parts(run: RunDirectory, step: int, where: Params) -> Params:
-    with refusing_together(), _naming_a_whole_one(run, step):
+def _restore_sharded(run: RunDirectory, step: int, where: Params) -> Params:
+    with refusing_together(), _name_intact_checkpoint(run, step):
         checkpoint.check_config(run, step)
         dtypes = stored_dtypes(read_items(run, step)[0])
 
-        def part(path, leaf, place):
+        def part(path, leaf, sharding_):
             name = jax.tree_util.keystr(path, simple=True, separator=".")
-            return jax.ShapeDtypeStruct(leaf.shape, dtypes.get(name, leaf.dtype), sharding=place)
+            return jax.ShapeDtypeStruct(
+                leaf.shape, dtypes.get(name, leaf.dtype), sharding=sharding_
+            )
 
         shapes = abstract_params(run.config.model)
         target = jax.tree_util.tree_map_with_path(part, shapes, where)
         restored = checkpoint.restore(run, step, params=target)
-    # Compared by all processes together, so only once all of them could read.
-    with refusing_together(), _naming_a_whole_one(run, step):
+    # All processes verify together, so all of them must have read first.
+    with refusing_together(), _name_intact_checkpoint(run, step):
         checkpoint.verify(run, step, restored)
     return _in_float32(restored.arrays.pop("params"), jnp.asarray)
 
 
 @contextlib.contextmanager
-def _naming_a_whole_one(run: RunDirectory, step: int) -> Iterator[None]:
+def _name_intact_checkpoint(run: RunDirectory, step: int) -> Iterator[None]:
     try:
         yield
     except DamagedCheckpointError:
-        restore_params(run, step)  # fails likewise, and says which one is whole
+        restore_params(run, step)  # fails too, with a message that names an intact checkpoint
         raise
 
 
 def _in_float32(params: Params, array: Callable) -> Params:
-    """What is trained is float32, whatever it came as; one array at a time, for there are many."""
+    """Convert the parameters to float32, one array at a time to bound the peak memory."""
     leaves, tree = jax.tree.flatten(params)
     del params
     for i in range(len(leaves)):

@@ -17,16 +17,16 @@ from model.loss import token_nll
 from model.positions import PositionTable
 from model.transformer import Params
 from training import optimizer
-from training.programs import program, program_of
+from training.programs import program, static_config
 
 
 class State(NamedTuple):
-    """What an update changes. A sweep stacks members in front of every array.
+    """The training state. A sweep stacks members in front of every array.
 
     Attributes:
-      params: the model's.
-      opt_state: the optimizer's.
-      skipped: int32, updates skipped in a row; from `train.max_skipped` on it only grows.
+      params: model parameters.
+      opt_state: optimizer state.
+      skipped: int32, updates skipped in a row; once it reaches `train.max_skipped`, it only grows.
     """
 
     params: Params
@@ -35,16 +35,18 @@ class State(NamedTuple):
 
 
 class MemberArrays(NamedTuple):
-    """All that distinguishes a member of a sweep from the others."""
+    """The arrays in which members of a sweep differ."""
 
     table: PositionTable
     learning_rate: jax.Array | np.floating
 
 
 def init_state(config: ExperimentConfig, seed: jax.Array) -> State:
-    """Initial parameters and optimizer state of one member."""
+    """Return the initial state of one member."""
     params = transformer.init(config.model, seed)
-    return State(params, optimizer.direction(config.train).init(params), jnp.zeros((), jnp.int32))
+    return State(
+        params, optimizer.make_optimizer(config.train).init(params), jnp.zeros((), jnp.int32)
+    )
 
 
 def loss_fn(
@@ -54,7 +56,7 @@ def loss_fn(
     batch: dict[str, jax.Array],
     num_targets: jax.Array,
 ) -> jax.Array:
-    """Nats of all targets of `batch` that count, over `num_targets`."""
+    """Return the loss of a microbatch: nats over counted targets, divided by `num_targets`."""
     hidden_BTD = transformer.hidden(
         config, params, table, batch["tokens"], batch["positions"], batch["segment_ids"]
     )
@@ -69,21 +71,21 @@ def train_step(
     batch: dict[str, jax.Array],
     step: jax.Array,
 ) -> tuple[State, dict[str, jax.Array]]:
-    """One update of one member.
+    """Compute one update of one member.
 
     Args:
-      config: only what all members share is read from it.
-      state: parameters, optimizer state and how many updates were skipped.
+      config: fields shared by all members.
+      state: the training state.
       member: its frequencies and peak learning rate.
       batch: the contract of `data`, `[B, T]` each.
       step: number of this update within the stage, from 0.
 
     Returns:
-      The new state, and scalars: loss (nats per target that counts), grad_norm, learning_rate,
-      skipped (updates in a row, this one included).
+      The new state, and scalars: loss (nats per counted target), grad_norm, learning_rate, and
+      skipped (updates skipped in a row, including this one).
     """
-    # Of the whole batch, so that the losses of microbatches simply add up: rows have different
-    # numbers of targets, and a mean of means would weigh them wrongly.
+    # Divide by the targets of the full batch, so that the losses of microbatches add up: rows have
+    # different numbers of targets, and a mean of means would weight them wrongly.
     num_targets = jnp.maximum(batch["loss_mask"].sum(), 1)
     if config.train.accumulate == 1:
         loss, grads = jax.value_and_grad(
@@ -103,7 +105,7 @@ def train_step(
         (loss, grads), _ = jax.lax.scan(add, zero, microbatches)
 
     learning_rate = member.learning_rate * optimizer.learning_rate_fraction(config.train, step)
-    updates, opt_state = optimizer.direction(config.train).update(
+    updates, opt_state = optimizer.make_optimizer(config.train).update(
         grads, state.opt_state, state.params
     )
     updates = jax.tree.map(lambda update: -learning_rate * update, updates)
@@ -111,14 +113,14 @@ def train_step(
 
     grad_norm = optax.global_norm(grads)
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-    # After too many in a row the member is frozen, here and not where it is noticed: wherever the
-    # run is stopped and gone on with, it is frozen at the same update.
-    taken = finite & (state.skipped < config.train.max_skipped)
+    # Freeze the member here, not on the host: it is then frozen at the same update, wherever the
+    # run is stopped and resumed.
+    applies = finite & (state.skipped < config.train.max_skipped)
     updated = State(params, opt_state, jnp.zeros_like(state.skipped))
-    kept = state._replace(skipped=state.skipped + 1)
-    # One bad batch must not end a run, nor reach AdamW's moments, which would carry it on for
-    # thousands of steps. Select, never multiply: 0 x NaN is NaN.
-    state = jax.tree.map(lambda new, old: jnp.where(taken, new, old), updated, kept)
+    skipped_state = state._replace(skipped=state.skipped + 1)
+    # A bad batch must neither end a run nor reach AdamW's moments, which would keep it for
+    # thousands of steps. Select, do not multiply: 0 x NaN is NaN.
+    state = jax.tree.map(lambda new, old: jnp.where(applies, new, old), updated, skipped_state)
     scalars = {
         "loss": loss,
         "grad_norm": grad_norm,
@@ -129,7 +131,7 @@ def train_step(
 
 
 def over_members(function: Callable, num_members: int, mesh: Mesh) -> Callable:
-    """`function(state, member, *shared)` for all members at once, in one program.
+    """Return `function(state, member, *shared)` for all members at once, in one program.
 
     One member carries no extra axis: a single run pays nothing for sweeps.
     """
@@ -137,7 +139,7 @@ def over_members(function: Callable, num_members: int, mesh: Mesh) -> Callable:
         return function
     if is_unsplit_cpu(mesh):
         # XLA's batched matrix products are slower on a CPU than one after another (benchmarks/).
-        return _one_after_another(function, mesh)
+        return _run_sequentially(function, mesh)
     # The name puts the members' axis into every sharding constraint inside `function`, which was
     # written for one member: without it each device would hold, and compute, all of them.
     return lambda state, member, *shared: jax.vmap(
@@ -146,27 +148,29 @@ def over_members(function: Callable, num_members: int, mesh: Mesh) -> Callable:
 
 
 def is_unsplit_cpu(mesh: Mesh) -> bool:
-    """Whether each device is a CPU that has members whole: nothing of one lies on another."""
+    """Return whether the devices are CPUs and no member is split over devices."""
     return mesh.size == mesh.shape.get("sweep") and mesh.devices.flat[0].platform == "cpu"
 
 
-def _one_after_another(function: Callable, mesh: Mesh) -> Callable:
-    """Each device takes its own members, one after another, and waits for no other device."""
+def _run_sequentially(function: Callable, mesh: Mesh) -> Callable:
+    """Run the members of each device one after another, without waiting for other devices."""
 
-    def in_turn(state, member, *shared):
-        # A device is alone with its members: to what `function` calls, there is no mesh.
+    def run_members(state, member, *shared):
+        # Each device works alone on its members: hide the mesh from `function`.
         with jax.sharding.use_abstract_mesh(AbstractMesh((), ())):
-            return jax.lax.map(lambda one: function(*one, *shared), (state, member))
+            return jax.lax.map(
+                lambda member_inputs: function(*member_inputs, *shared), (state, member)
+            )
 
     if mesh.size == 1:
-        return in_turn
-    own, everywhere = PartitionSpec("sweep"), PartitionSpec()
+        return run_members
+    members_spec, everywhere = PartitionSpec("sweep"), PartitionSpec()
 
     def spread(state, member, *shared):
-        specs = (own, own, *(everywhere for _ in shared))
-        return jax.shard_map(in_turn, in_specs=specs, out_specs=own, mesh=mesh, check_vma=False)(
-            state, member, *shared
-        )
+        specs = (members_spec, members_spec, *(everywhere for _ in shared))
+        return jax.shard_map(
+            run_members, in_specs=specs, out_specs=members_spec, mesh=mesh, check_vma=False
+        )(state, member, *shared)
 
     return spread
 
@@ -174,23 +178,23 @@ def _one_after_another(function: Callable, mesh: Mesh) -> Callable:
 def compile_step(
     config: ExperimentConfig, num_members: int, mesh: Mesh, shardings: State
 ) -> Callable:
-    """The one program of a stage: `train_step` of all members, jitted.
+    """Return the program of a stage: `train_step` of all members, jitted.
 
     Args:
-      config: of the stage; what members share.
+      config: fields of the stage that members share.
       num_members: stacked in front of state and member, if more than one.
-      mesh: that is set where the program is called.
+      mesh: set by the caller of the program.
       shardings: of the state.
     """
-    # Scalars go everywhere, since a host can only read what its own devices hold; a lone host can
-    # read all, and devices that need nothing of one another do not wait for one another.
+    # With several hosts, copy the scalars to all devices, since a host can read only its own. With
+    # one host, devices need not wait for one another.
     alone = jax.process_count() == 1 and num_members > 1
     scalars = NamedSharding(mesh, PartitionSpec(*(["sweep"] if alone else [])))
-    # The state is donated: the new one is written over the old one, or both would have to fit into
-    # memory, parameters and two moments each. Whoever needs it later copies it first.
+    # Donate the state: the new one overwrites the old one, so that memory holds one of them. A
+    # caller that needs the old state copies it first.
     return program(
         _step,
-        program_of(config),
+        static_config(config),
         num_members,
         mesh,
         out_shardings=(shardings, scalars),

@@ -1,4 +1,4 @@
-"""A grid of members, trained group by group.
+"""Sweeps: a grid of members, trained group by group.
 
 Members that differ only in arrays (rotary variant, window, learning rate, the run they start from),
 in every stage, train together in one compiled program, on identical batches and, for equal seeds,
@@ -27,19 +27,19 @@ from settings.places import place
 from training import loop
 from training.divergence import DivergedError
 from training.plan import check_plan, make_plan
-from training.programs import program_of
-from training.validation import Ask
+from training.programs import static_config
+from training.validation import EvaluateMembers
 
 
 def shared_part(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
-    """Each stage of `config`, all in which members that train together may differ set to one value.
+    """Return the stages of `config` without the fields in which members of a group may differ.
 
-    They read the same batches: the data's seed stays.
+    Members of a group read the same batches, so the data's seed stays.
     """
     start = config.start_from and "a run"
     return tuple(
-        dataclasses.replace(program_of(each.config), start_from=start, data=each.config.data)
-        for each in split(config)
+        dataclasses.replace(static_config(stage.config), start_from=start, data=stage.config.data)
+        for stage in split(config)
     )
 
 
@@ -47,9 +47,9 @@ class Group(NamedTuple):
     """Members that train together.
 
     Attributes:
-      shared: what their programs have in common, per stage.
-      members: in the order of the sweep.
-      runs: where each is trained.
+      shared: the config that they share, per stage.
+      members: members in the order of the sweep.
+      runs: their directories.
     """
 
     shared: tuple[ExperimentConfig, ...]
@@ -58,18 +58,18 @@ class Group(NamedTuple):
 
 
 def _make_groups(
-    config: ExperimentConfig, workdir: Path, given: Sequence[str], only: int | None
+    config: ExperimentConfig, workdir: Path, overrides: Sequence[str], only: int | None
 ) -> tuple[SweepRecord, list[Group]]:
-    """Return what sweep.json is to say, and the members by what they share; see `train_sweep`."""
-    members = make_members(config, given, workdir)
+    """Return the record for sweep.json, and the groups; see `train_sweep`."""
+    members = make_members(config, overrides, workdir)
     names = tuple(member.name for member in members)
-    record = SweepRecord(config=config.name, overrides=tuple(given), members=names)
+    record = SweepRecord(config=config.name, overrides=tuple(overrides), members=names)
     _check_directory(workdir, record)
     if only is not None and not 0 <= only < len(members):
         raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
     runs = {member.name: RunDirectory(workdir / member.name) for member in members}
-    # A sweep begun before a field is finished as it was begun, members not started yet
-    # included: on one seed's rows, and so in one group.
+    # A sweep that was started by an older version continues with its fields, including members
+    # that have not started yet.
     for run in [run for run in runs.values() if run.is_started()][:1]:
         members = [m._replace(config=run.kept(m.config, m.overrides)) for m in members]
     groups: dict[tuple[ExperimentConfig, ...], Group] = {}
@@ -98,16 +98,16 @@ def _inherited(config: ExperimentConfig, groups: Sequence[Group]) -> list[str]:
 def check_sweep(
     config: ExperimentConfig,
     workdir: Path,
-    given: Sequence[str],
+    overrides: Sequence[str],
     *,
     only: int | None = None,
     num_devices: int | None = None,
-    make_ask: Callable[[ExperimentConfig], Ask | None] = lambda config: None,
+    make_evaluate: Callable[[ExperimentConfig], EvaluateMembers | None] = lambda config: None,
 ) -> list[str]:
     """Check a sweep as `training.plan.check_plan` checks a run, group by group; write nothing.
 
     Args:
-      config, workdir, given, only, make_ask: as in `train_sweep`.
+      config, workdir, given, only, make_evaluate: as in `train_sweep`.
       num_devices: as in `check_plan`.
 
     Returns:
@@ -116,10 +116,10 @@ def check_sweep(
     Raises:
       ValueError: for anything the user has to mend.
     """
-    _, groups = _make_groups(config, place(workdir), given, only)
+    _, groups = _make_groups(config, place(workdir), overrides, only)
     lines = _inherited(config, groups)
     for group in groups:
-        make_ask(group.members[0].config)
+        make_evaluate(group.members[0].config)
         lines += check_plan(
             [member.config for member in group.members],
             group.runs,
@@ -132,35 +132,35 @@ def check_sweep(
 def train_sweep(
     config: ExperimentConfig,
     workdir: Path,
-    given: Sequence[str],
+    overrides: Sequence[str],
     *,
     command: str = "",
     only: int | None = None,
-    make_ask: Callable[[ExperimentConfig], Ask | None] = lambda config: None,
+    make_evaluate: Callable[[ExperimentConfig], EvaluateMembers | None] = lambda config: None,
 ) -> bool:
-    """Trains all members under `workdir`, or number `only` of them; whether they all finished.
+    """Train all members under `workdir`, or member number `only`; return whether all finished.
 
     Args:
-      config: what its members are made of.
-      workdir: the sweep's directory; each member's lies in it.
+      config: the config that the overrides change.
+      workdir: the directory of the sweep, which contains those of its members.
       given: overrides, whose commas make the members.
       command: as in `training.loop.train`.
-      make_ask: from a config to the `ask` of `train`; refuses a task that does not exist.
+      make_evaluate: returns the `evaluate` of `train` for a config; rejects unknown tasks.
       only: the one member to train, from 0; None: all of them.
 
     Raises:
-      ValueError: for anything the user has to mend, before compute is spent.
-      DivergedError: if no group of members that train together came to its end.
+      ValueError: for any error of the user, before compute is spent.
+      DivergedError: if all groups diverged.
     """
     with distributed.refusing_together():
         workdir = place(workdir)
-        record, groups = _make_groups(config, workdir, given, only)
+        record, groups = _make_groups(config, workdir, overrides, only)
         inherited = _inherited(config, groups)
         # Check all data before the text of the first group is prepared.
         for group in groups:
             for stage in group.shared:
                 pipeline.check_data(group.runs[0].with_own_tokenizer(stage.data))
-    # All groups before the first is trained: the last one's mistake must not wait for hours.
+    # Plan all groups before training the first: an error in the last must not appear hours later.
     plans = [
         make_plan(
             [member.config for member in group.members],
@@ -169,7 +169,7 @@ def train_sweep(
         )
         for group in groups
     ]
-    asks = [make_ask(plan.configs[0]) for plan in plans]
+    evaluators = [make_evaluate(plan.configs[0]) for plan in plans]
     if distributed.is_primary_host():
         workdir.mkdir(parents=True, exist_ok=True)
         write_atomically(workdir / "sweep.json", record.to_json())
@@ -178,25 +178,25 @@ def train_sweep(
     for line in inherited:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if len(groups) > 1:
-        shapes = {tuple(map(program_of, group.shared)) for group in groups}
+        shapes = {tuple(map(static_config, group.shared)) for group in groups}
         seeds = {group.shared[0].data.seed for group in groups}
         console.print(
             f"{len(record.members)} members, {_plural(len(shapes), 'shape')}, "
-            f"{_plural(len(seeds), 'data seed')}: one program a shape, one after another"
+            f"{_plural(len(seeds), 'data seed')}: one program per shape, trained one after another"
         )
     num_diverged = 0
-    for plan, ask in zip(plans, asks, strict=True):
+    for plan, evaluate in zip(plans, evaluators, strict=True):
         names, num_parts = ", ".join(run.name for run in plan.runs), plan.mesh.shape["sweep"]
         spread = f" (over {num_parts} devices)" if num_parts > 1 else ""
         console.print(f"training {names}{spread}", highlight=False)
         try:
-            if not loop.train(plan, command=command, ask=ask):
+            if not loop.train(plan, command=command, evaluate=evaluate):
                 return False
         except DivergedError as error:
             console.print(str(error), highlight=False, soft_wrap=True)
             num_diverged += 1
     if num_diverged == len(plans):
-        raise DivergedError(f"all members diverged: nothing in {workdir} was trained to its end")
+        raise DivergedError(f"all members diverged: no member of {workdir} finished")
     return True
 
 

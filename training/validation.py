@@ -1,4 +1,4 @@
-"""How a run does on what it is not trained on, while it trains."""
+"""Validation during training: the loss on held-out rows, and tasks."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -17,22 +17,24 @@ from experiment.mesh import host_rows, make_global_batch, one_device_mesh
 from experiment.stages import Stage
 from model.transformer import Params
 from training.members import unstack
-from training.programs import program, program_of
+from training.programs import program, static_config
 from training.step import MemberArrays, State, loss_fn, over_members
 
 NUM_BATCHES = 8  # of held-out rows: enough that losses of two steps differ by more than chance
 
 
-# From the configs and parameters of members, and their tokenizer, to each one's values by name.
-Ask = Callable[[Sequence[ExperimentConfig], Sequence[Params], Tokenizer], list[dict[str, float]]]
+# Returns the values of each member by name, from configs, parameters, and the tokenizer.
+EvaluateMembers = Callable[
+    [Sequence[ExperimentConfig], Sequence[Params], Tokenizer], list[dict[str, float]]
+]
 
 
 class Validation:
-    """Loss on held-out rows, of all members at once, in nats per target that counts.
+    """The loss of all members on held-out rows, nats per counted target.
 
-    The rows are made as those of training are, from documents that training never reads: of text,
-    the validation store; of retrieval documents, another split. They are the first NUM_BATCHES
-    batches of them, the same at every evaluation and for every member.
+    The rows come from documents that training never reads: for text the validation store, for
+    retrieval documents another split. They are the first NUM_BATCHES batches, the same at every
+    evaluation and for every member.
     """
 
     def __init__(
@@ -41,17 +43,18 @@ class Validation:
         data: pipeline.TrainingData,
         mesh: Mesh,
         shardings: State,
-        ask: Ask | None,
+        evaluate: EvaluateMembers | None,
     ):
-        """For one stage of each member; `ask` is given parameters too, and may be anything."""
+        """Prepare the validation of one stage; `evaluate` computes additional values."""
         config, num_members = stages[0].config, len(stages)
         self._data, self._mesh, self._batch_size = data, mesh, config.data.batch_size
-        self._configs, self._shardings, self._ask = [s.config for s in stages], shardings, ask
+        self._configs, self._shardings = [stage.config for stage in stages], shardings
+        self._evaluate = evaluate
 
         everywhere = NamedSharding(mesh, PartitionSpec())
         self._nats_and_targets = program(
             _nats_and_targets,
-            program_of(config),
+            static_config(config),
             num_members,
             mesh,
             out_shardings=everywhere,
@@ -59,39 +62,44 @@ class Validation:
         )
 
     def __call__(self, params: Params, member: MemberArrays) -> dict[str, Any]:
-        """Scalars by name, one number or one per member."""
-        return {"val_loss": self._loss(params, member), **self._asked(params)}
+        """Return scalars by name, each one number or one per member."""
+        return {"val_loss": self._loss(params, member), **self._task_values(params)}
 
     def _loss(self, params: Params, member: MemberArrays) -> jax.Array:
-        """Only queues the work: nothing is waited for."""
+        """Queue the computation of the loss, without waiting for it."""
         host = host_rows(self._mesh, self._batch_size)
         batches = pipeline.make_batches(
             self._data, start_step=0, host_rows=host.rows, split="validation"
         )
         total = jnp.zeros(2)
         for batch in itertools.islice(batches, NUM_BATCHES):
-            del batch["row_hash"]  # the digest is of rows that were trained on
+            del batch["row_hash"]  # the digest covers training rows only
             batch = make_global_batch(batch, self._mesh, self._batch_size, host.rows)
             total += self._nats_and_targets(params, member, batch)
         return total[..., 0] / jnp.maximum(total[..., 1], 1)
 
-    def _asked(self, params: Params) -> dict[str, np.ndarray]:
-        """What `ask` finds, as `val_NAME`. The devices wait for it."""
-        if self._ask is None or self._data.tokenizer_path is None:
+    def _task_values(self, params: Params) -> dict[str, np.ndarray]:
+        """Return the values of `evaluate` as `val_NAME`. The devices are idle meanwhile."""
+        if self._evaluate is None or self._data.tokenizer_path is None:
             return {}
         members = unstack(params, len(self._configs), self._shardings.params)
-        whole = [distributed.fetch(one) for one in members]
-        # Each host asks for itself: programs made for one device do not split over the run's.
+        host_params = [distributed.fetch(member_params) for member_params in members]
+        # Each host evaluates by itself, on one device.
         with jax.set_mesh(one_device_mesh()):
-            found = self._ask(self._configs, whole, Tokenizer(self._data.tokenizer_path))
-        return {f"val_{name}": np.array([each[name] for each in found]) for name in found[0]}
+            values = self._evaluate(
+                self._configs, host_params, Tokenizer(self._data.tokenizer_path)
+            )
+        return {
+            f"val_{name}": np.array([member_values[name] for member_values in values])
+            for name in values[0]
+        }
 
 
 def _nats_and_targets(config: ExperimentConfig, num_members: int, mesh: Mesh) -> Callable:
-    """Sums over a batch, apart, to be added up: batches have different numbers of targets."""
+    """Return a function from a batch to its sums of nats and of counted targets, `[2]`."""
 
-    def of_member(params: Params, member: MemberArrays, batch) -> jax.Array:
+    def sums(params: Params, member: MemberArrays, batch) -> jax.Array:
         nats = loss_fn(params, config.model, member.table, batch, jnp.ones(()))
         return jnp.stack([nats, batch["loss_mask"].sum()])
 
-    return over_members(of_member, num_members, mesh)
+    return over_members(sums, num_members, mesh)

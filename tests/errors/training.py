@@ -16,8 +16,8 @@ from settings.buckets import BucketPath
 from studies import piece
 from studies.card import Card, Measurement, Member
 from tests.errors.table import Row
-from training.holding import held
 from training.plan import make_plan
+from training.run_lock import lock_runs
 
 _TRAIN = "train.py tiny --workdir new"
 _ADDRESS = (
@@ -25,7 +25,7 @@ _ADDRESS = (
     "machine, or one where the bucket is mounted"
 )
 
-_held = {}  # what a row keeps open
+_open_files = {}  # what a row keeps open
 
 
 def _another_trainer(patch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def _another_trainer(patch: pytest.MonkeyPatch) -> None:
     fcntl.flock(file, fcntl.LOCK_EX)
     file.write("process 7 on elsewhere\n")
     file.flush()
-    patch.setitem(_held, "run", file)
+    patch.setitem(_open_files, "run", file)
 
 
 def _measure_what_diverged() -> None:
@@ -54,13 +54,13 @@ def _hold_what_was_trained_meanwhile() -> None:
     plan = make_plan([find_config("tiny")], [RunDirectory("new")])
     plan.runs[0].write_config(plan.configs[0], [])
     Path("new/checkpoints/5").mkdir(parents=True)
-    with held(plan):
+    with lock_runs(plan):
         pass
 
 
 def _hold_what_another_trains_by_now() -> None:
     plan = make_plan([find_config("tiny")], [RunDirectory("gs://bucket/new")])
-    with held(plan) as check:
+    with lock_runs(plan) as check:
         check()
 
 

@@ -78,7 +78,7 @@ def test_what_one_number_of_cores_began_another_ends(sweep, on_one_core, tmp_pat
     for path in begun.glob("base=*/checkpoints/*"):
         if path.name != "2":
             shutil.rmtree(path)
-    assert "going on from step 2" in sweep(begun, then)
+    assert "resuming from step 2" in sweep(begun, then)
     assert outcome(begun) == outcome(on_one_core)
 
 

@@ -362,7 +362,7 @@ def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment, r
     assert 5 <= step < 150
     assert f"stopped by SIGTERM at step {step} of 150; saved" in " ".join(messages.split())
     assert "python train.py tiny" in messages
-    assert run_script("train.py", *arguments, run).stderr.count(f"going on from step {step}") == 1
+    assert run_script("train.py", *arguments, run).stderr.count(f"resuming from step {step}") == 1
     # The same line twice, with and without the whole path of train.py.
     typed = {tuple(line.split()[2:]) for line in RunDirectory(run).read_commands()}
     assert typed == {(*arguments, str(run))}

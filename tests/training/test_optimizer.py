@@ -15,7 +15,7 @@ def test_one_member_update_equals_adamw_written_out():
     )
     params = {"blocks": {"scale": jnp.full((2, 3), 2.0)}, "embedding": jnp.full((2, 2), -3.0)}
     gradient = {"blocks": {"scale": jnp.full((2, 3), 3.0)}, "embedding": jnp.full((2, 2), 4.0)}
-    direction = optimizer.direction(config)
+    direction = optimizer.make_optimizer(config)
     state = direction.init(params)
     update, state = direction.update(gradient, state, params)
     update, _ = direction.update(gradient, state, params)
@@ -32,7 +32,7 @@ def test_biases_do_not_decay():
     """Those of queries, keys and values stand head by head, and are vectors all the same."""
     config = TrainConfig(num_steps=10, learning_rate=0.1, weight_decay=0.1)
     params = {"blocks": {"query_bias": jnp.ones((2, 2, 3)), "query": jnp.ones((2, 4, 2, 3))}}
-    direction = optimizer.direction(config)
+    direction = optimizer.make_optimizer(config)
     gradient = jax.tree.map(jnp.zeros_like, params)
     update, _ = direction.update(gradient, direction.init(params), params)
     np.testing.assert_array_equal(update["blocks"]["query_bias"], 0)

@@ -118,7 +118,7 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
         text = four.said()[index]
         assert (
             f"process {index} of 4 stops: of the error above, or because another process is gone. "
-            "Start all of them again: the run goes on from its last checkpoint."
+            "Start all of them again: the run resumes from its last checkpoint."
             in text
             or "This most likely indicates that another task died" in text
         )
@@ -131,7 +131,7 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
     assert two.exit_statuses(120) == [0, 0]
     first, second = two.said()
     assert f"DAMAGED: checkpoint {steps[-1]} of {run}: params" in first
-    assert f"going on from step {steps[-2]}" in first and "step" not in second
+    assert f"resuming from step {steps[-2]}" in first and "step" not in second
     np.testing.assert_allclose(losses(run), losses(whole), rtol=1e-5)
     assert len(losses(run)) == 20
     assert data_state(run, 20) == data_state(whole, 20)

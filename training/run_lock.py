@@ -1,7 +1,7 @@
-"""One trainer a run: whoever trains holds the run's lock, which a dead process does not.
+"""The run lock: one process trains a run at a time. The lock of a dead process is free.
 
-In a bucket, which has no locks, the last one who began does: it leaves its name there, and who
-finds another's when it comes to save ends without having written anything.
+A bucket has no locks. There the process that started last owns the run: each process writes its
+name into `.lock`, and a process that finds another name before a save ends without writing.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from training.plan import Plan
 
 
 @contextlib.contextmanager
-def held(plan: Plan) -> Iterator[Callable[[], None]]:
-    """Holds the directories of all runs of `plan`, by the first process alone.
+def lock_runs(plan: Plan) -> Iterator[Callable[[], None]]:
+    """Lock the directories of all runs of `plan`; only the primary host takes the locks.
 
     Yields:
-      What is to be called before anything is saved; by all processes together. It raises
-      ValueError in all of them if another one trains there by now.
+      A function that all processes must call together before each save. It raises ValueError in
+      all of them if another process trains these runs by now.
 
     Raises:
       ValueError: if another process trains there, or did since the plan was made; in all processes.
@@ -40,8 +40,8 @@ def held(plan: Plan) -> Iterator[Callable[[], None]]:
             for path in in_buckets if distributed.is_primary_host() else ():
                 if (theirs := (path / ".lock").read_text()) != name:
                     raise ValueError(
-                        f"{path} is being trained by {theirs.strip()}, which began later; this "
-                        "process ends, and what it had not saved is lost"
+                        f"{path} is being trained by {theirs.strip()}, which started later; this "
+                        "process ends, and its unsaved updates are lost"
                     )
 
     with contextlib.ExitStack() as locks:
@@ -51,8 +51,8 @@ def held(plan: Plan) -> Iterator[Callable[[], None]]:
                     if in_bucket(run.path):
                         write_atomically(run.path / ".lock", name)
                     else:
-                        locks.enter_context(_alone(run.path))
-                # What the plan says may have been true before this process had the lock only.
+                        locks.enter_context(_lock_directory(run.path))
+                # The run may have changed between the plan and the lock.
                 for run, config in zip(plan.runs, plan.configs, strict=True):
                     run.check_resumable(config)
                 if max(common_steps(plan.runs), default=0) != plan.start_step:
@@ -64,7 +64,7 @@ def held(plan: Plan) -> Iterator[Callable[[], None]]:
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _lock_directory(path: Path) -> Iterator[None]:
     path.mkdir(parents=True, exist_ok=True)
     with only_one(path / ".lock") as file:
         if file is None:
