@@ -66,12 +66,14 @@ def look(args: argparse.Namespace, command: str) -> None:
     # After parsing: --help needs none of JAX.
     from experiment import load
     from experiment.compiled import keep_programs
+    from experiment.devices import check_platform
     from experiment.run import find_runs
     from probes import all_probes, page
     from probes.subject import Subject
     from reporting import members as members_lib
 
     keep_programs()
+    check_platform()
     chosen = _chosen(args.probes, all_probes())
     members = members_lib.read(find_runs(args.dirs))
     out = place(args.out) if args.out else place(args.dirs[0]) / "probes" / "inside.html"

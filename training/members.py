@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from experiment import checkpoint, distributed
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import ExperimentConfig, TrainConfig
-from experiment.items import DamagedCheckpointError
+from experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
 from experiment.mesh import put
 from experiment.run import common_steps
 from experiment.stages import Stage, at
@@ -116,6 +116,9 @@ def _newest_whole(
             state, data_state = _restored(plan, target, step)
             break
         except ValueError as error:
+            # All processes know these words, and the type only where it was raised.
+            if COULD_NOT_BE_READ in str(error):
+                raise
             found = error if isinstance(error, DamagedCheckpointError) else error.__cause__
             known = isinstance(found, DamagedCheckpointError)
             # Of what only another host cannot read, no more than its words are known here.
