@@ -88,12 +88,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from evals import runner
     from evals.copies import Copies
     from experiment.compiled import keep_programs
+    from experiment.devices import check_platform
     from reporting.tables import tables
 
     keep_programs()
     console = Console(stderr=True)
     results: runner.Evaluated = []
     try:
+        check_platform()
         copies = Copies(args.paths, args.out) if args.out else None
         for paths, step in runner.checkpoints(args.paths, args.step):
             at_step = dataclasses.replace(options, step=step)

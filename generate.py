@@ -77,9 +77,11 @@ def _write(args: argparse.Namespace, prompts: list[str], options: Options) -> No
     # Help, and a slip of the hand, do not need it: it takes seconds, and an accelerator.
     from experiment import load
     from experiment.compiled import keep_programs
+    from experiment.devices import check_platform
     from generation import generate
 
     keep_programs()
+    check_platform()
     run = load(args.run, args.step)
     if args.rotary is not None:
         run = run.with_rotary(args.rotary)

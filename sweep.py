@@ -42,6 +42,7 @@ def main() -> int:
     import evals
     from experiment import distributed, hosts
     from experiment.compiled import keep_programs
+    from experiment.devices import PlatformError
     from training.divergence import DivergedError
     from training.sweep import check_sweep, train_sweep
 
@@ -73,6 +74,8 @@ def main() -> int:
         )
     except DivergedError as error:
         parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
+    except PlatformError as error:  # each process says it: which is the first, only devices tell
+        parser.refuse(error)
     except ValueError as error:
         parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
     except UnreachableError as error:

@@ -33,6 +33,7 @@ def main() -> int:
     import evals
     from experiment import distributed, hosts
     from experiment.compiled import keep_programs
+    from experiment.devices import PlatformError
     from training.divergence import DivergedError
     from training.loop import train
     from training.plan import check_plan, make_plan
@@ -55,6 +56,8 @@ def main() -> int:
         finished = train(plan, command=command, evaluate=evaluate)
     except DivergedError as error:
         parser.error(str(error), 1) if distributed.is_primary_host() else parser.exit(1)
+    except PlatformError as error:  # each process says it: which is the first, only devices tell
+        parser.refuse(error)
     except ValueError as error:
         parser.error(str(error)) if distributed.is_primary_host() else parser.exit(2)
     except UnreachableError as error:

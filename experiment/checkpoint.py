@@ -23,6 +23,7 @@ from orbax.checkpoint import options
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from experiment.config import ExperimentConfig
+from experiment.devices import check_platform
 from experiment.digest import digests, named
 from experiment.items import (
     DamagedCheckpointError,
@@ -305,6 +306,7 @@ def shape_difference(params: Params, expected: Params) -> str:
 def _read_arrays(run: RunDirectory, step: int, item: str, target: Any) -> Any:
     path = (folder_of(run, step) / item).absolute()
     # Too little memory on a device says nothing about a file.
+    check_platform()
     damage = one_line(run, step, item, names=named(target), but=jax.errors.JaxRuntimeError)
     with damage, _quiet_stragglers():
         # The handler itself: a checkpointer would wait for hosts that failed to read.

@@ -19,6 +19,7 @@ import numpy as np
 from jax._src.distributed import global_state  # whom it waits for is said nowhere else
 from jax.experimental import multihost_utils
 
+from experiment.devices import check_platform
 from experiment.mesh import device_per_core
 from settings.commands import ANOTHER_START, Parser
 from settings.places import UnreachableError
@@ -38,6 +39,7 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
 
     Raises:
       ValueError: if some of the flags are missing, or the other processes are.
+      PlatformError: if JAX cannot use this process's platform.
     """
     given = arguments.coordinator, arguments.num_processes, arguments.process_id
     if any(value is not None for value in given):
@@ -57,6 +59,7 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
         raise ValueError(f"the other processes of this run were not found ({reason})") from error
     if many_members and not jax.distributed.is_initialized():
         device_per_core()
+    check_platform()
     # Who is late for the first collective by half a minute ends them all, and data take longer.
     barrier("all processes are here")
 

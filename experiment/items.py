@@ -26,6 +26,14 @@ from settings import messages
 from settings.messages import quoted
 from settings.places import copy, is_outage
 
+COULD_NOT_BE_READ = "could not be read"  # tells processes of a run that this is no damage
+# TensorStore raises ValueErrors that begin with these for requests that a system refused. UNKNOWN
+# stands for most codes of Linux, EIO among them.
+_UNREAD_CODES = (
+    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNAUTHENTICATED", "UNKNOWN"),
+    *("DEADLINE_EXCEEDED", "CANCELLED", "ABORTED"),
+)
+
 
 class DamagedCheckpointError(ValueError):
     """A checkpoint that is not what was saved.
@@ -203,21 +211,27 @@ def one_line(
     names: Iterable[str] = (),
     but: type[Exception] = MemoryError,
 ) -> Iterator[None]:
-    """Whatever goes wrong while an item is read is damage to it; all `but` one kind.
+    """Raise DamagedCheckpointError for an item that was read and is not what was saved.
 
     Args:
-      names: of arrays in the item: of what is said of it, no more than such a name is kept.
+      run, step, item: what is read inside.
+      names: arrays in the item; a message that contains one is cut down to that name.
+      but: an error that is passed on, as errors of memory and of importing are.
+
+    Raises:
+      DamagedCheckpointError: if a file is missing, or what it holds cannot be understood.
+      ValueError: if it could not be read, which says nothing about what it holds.
     """
     try:
         yield
-    except (but, MemoryError, DamagedCheckpointError):
+    except (but, MemoryError, ImportError, DamagedCheckpointError):
         raise
     # Orbax and TensorStore fail in many ways, and words, on files that are not what they wrote.
     except Exception as error:
         said = str(error) or type(error).__name__
-        if is_outage(run.path, error):
+        if is_outage(run.path, error) or _is_unread(error):
             raise ValueError(
-                f"{folder_of(run, step)} could not be read ({messages.one_line(said, 120)}); run "
+                f"{folder_of(run, step)} {COULD_NOT_BE_READ} ({messages.one_line(said, 120)}); run "
                 "the same command again"
             ) from error
         found = max((name for name in names if name in said), key=len, default="")
@@ -228,6 +242,18 @@ def one_line(
         else:
             what = f"{item}: {messages.one_line(said, 80)}"
         raise DamagedCheckpointError(run, step, what) from error
+
+
+def _is_unread(error: Exception) -> bool:
+    """Return whether an error is of the machine (rights, a disk, open files), not of the data."""
+    if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError):
+        return False
+    # Exactly that type, as for threads that cannot be started: others derive from it.
+    return (
+        isinstance(error, OSError)
+        or type(error) is RuntimeError
+        or str(error).startswith(_UNREAD_CODES)
+    )
 
 
 def check_config(run: RunDirectory, step: int) -> None:

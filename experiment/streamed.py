@@ -16,6 +16,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from experiment.checkpoint import DataState
+from experiment.devices import check_platform
 from experiment.digest import digests, named
 from experiment.items import (
     DamagedCheckpointError,
@@ -58,6 +59,7 @@ class StoredParams:
 
     def __init__(self, run: RunDirectory, step: int | None = None):
         self.run, self.step = run, run.find_step(step)
+        check_platform()
         check_config(run, self.step)
         items, self._digests = read_items(run, self.step)
         dtypes = stored_dtypes(items)
@@ -76,7 +78,10 @@ class StoredParams:
             partial_restore=True,
         )
         path = (folder_of(self.run, self.step) / "params").absolute()
-        with one_line(self.run, self.step, "params", names=[name]):
+        damage = one_line(
+            self.run, self.step, "params", names=[name], but=jax.errors.JaxRuntimeError
+        )
+        with damage:
             tree = ocp.PyTreeCheckpointHandler().restore(path, args=arguments)  # pyright: ignore
         if self._digests is not None:
             (found,) = digests({"params": tree}).items()

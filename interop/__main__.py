@@ -31,10 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found.add_arguments(each)
             each.set_defaults(run=found.main)
     given = parser.parse_args(arguments)
-    from experiment.compiled import keep_programs  # after parsing: help needs none of JAX
+    # After parsing: help needs none of JAX.
+    from experiment.compiled import keep_programs
+    from experiment.devices import check_platform
 
     keep_programs()
     try:
+        check_platform()
         return given.run(given)
     except (ValueError, OSError) as error:
         parser.error(str(error))

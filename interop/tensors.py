@@ -192,10 +192,12 @@ def _opened(file: Path) -> Any:
 
 @contextlib.contextmanager
 def _one_line(file: Path) -> Iterator[None]:
-    """Whatever goes wrong while a file is read is damage to it."""
+    """Raise a ValueError for a file that is damaged, and another for one that cannot be read."""
     try:
         yield
-    except (SafetensorError, OSError) as error:
+    except OSError as error:
+        raise ValueError(f"{file} could not be read ({one_line(str(error), 80)})") from error
+    except SafetensorError as error:
         raise ValueError(
             f"{file} is damaged or cut short ({one_line(str(error), 80)}); fetch it again"
         ) from error

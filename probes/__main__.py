@@ -67,12 +67,14 @@ def look(args: argparse.Namespace, command: str) -> None:
     # After parsing: --help needs none of JAX.
     from experiment import load
     from experiment.compiled import keep_programs
+    from experiment.devices import check_platform
     from experiment.run import find_runs
     from probes import all_probes, page
     from probes.subject import Subject
     from reporting import members as members_lib
 
     keep_programs()
+    check_platform()
     chosen = _chosen(args.probes, all_probes())
     console = Console(stderr=True)
     notice = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)

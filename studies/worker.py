@@ -22,6 +22,7 @@ import jax
 
 from data.files import check_writable
 from experiment.compiled import keep_programs
+from experiment.devices import check_platform
 from settings import folders
 from settings.places import in_bucket, place
 from studies import forecasts, rows
@@ -131,6 +132,7 @@ def work_here(job: Job, runs: Sequence[Run]) -> bool:
 
 def work_off(queue: Queue, signals: Signals) -> None:
     """Takes piece after piece."""
+    check_platform()
     together = jax.default_backend() != "cpu"
     num_done = 0
     while not signals.told:

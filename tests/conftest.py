@@ -8,6 +8,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from experiment.compiled import keep_programs
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -43,6 +45,7 @@ def shared_programs(environment):
     """What one worker has compiled, or a process it started, another need not compile again."""
     jax.config.update("jax_compilation_cache_dir", environment["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    keep_programs()  # under the names that the commands give them
 
 
 @pytest.fixture(scope="module")

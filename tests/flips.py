@@ -169,7 +169,9 @@ def work(pristine: Path, unharmed: dict[str, str], numbers: range, seed: int, re
             results.put((number, group, action, where, outcome(action, unharmed)))
 
 
-def run_worker(pristine: Path, unharmed: dict, numbers: range, seed: int) -> Iterator[tuple]:
+def run_worker(
+    pristine: Path, unharmed: dict, numbers: range, seed: int, work=work
+) -> Iterator[tuple]:
     """Results of a process of its own, begun again after what ended it."""
     context = multiprocessing.get_context("spawn")
     while len(numbers):

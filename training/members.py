@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from experiment import checkpoint, distributed
 from experiment.checkpoint import Checkpoints, DataState
 from experiment.config import ExperimentConfig, TrainConfig
-from experiment.items import DamagedCheckpointError
+from experiment.items import COULD_NOT_BE_READ, DamagedCheckpointError
 from experiment.mesh import put
 from experiment.run import common_steps
 from experiment.stages import Stage, at
@@ -118,6 +118,9 @@ def _restore_newest(
             state, data_state = _restore_step(plan, target, step)
             break
         except ValueError as error:
+            # All processes know the message, but only the one that raised it knows its type.
+            if COULD_NOT_BE_READ in str(error):
+                raise
             damage = error if isinstance(error, DamagedCheckpointError) else error.__cause__
             is_known = isinstance(damage, DamagedCheckpointError)
             # If only another host failed to read, this host knows only the message.

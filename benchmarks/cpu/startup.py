@@ -2,6 +2,7 @@
 
 import functools
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -15,10 +16,18 @@ from benchmarks.timing import alternate
 CACHE = "XDG_CACHE_HOME"  # where `experiment.compiled` keeps programs
 _OTHERS = "JAX_COMPILATION_CACHE_DIR"  # which would be taken instead
 ONE_STEP = ("train.num_steps=1", "train.warmup_steps=0")
+# Programs are kept and read as JAX does it, without hashes.
+UNVERIFIED = """
+import runpy, sys
+from experiment import compiled
+compiled._verify_reads = lambda: None
+del sys.argv[0]
+runpy.run_path("train.py", run_name="__main__")
+"""
 
 
 def measure(setting: Setting) -> Iterator[Result]:
-    """`train.py demo` of one step: compiled anew, compiled before, and beside importing JAX."""
+    """`train.py demo` of one step: compiled anew, compiled before, verified or not."""
     with tempfile.TemporaryDirectory() as warm:
         seconds = alternate(
             {
@@ -44,6 +53,22 @@ def measure(setting: Setting) -> Iterator[Result]:
         seconds["warm"],
         seconds["import"],
     )
+    with tempfile.TemporaryDirectory() as verified, tempfile.TemporaryDirectory() as unverified:
+        seconds = alternate(
+            {
+                "verified": functools.partial(train, verified),
+                "unverified": functools.partial(train, unverified, "-c", UNVERIFIED),
+            },
+            setting.rounds,
+            cpu_seconds,
+        )
+    yield Result.of_seconds(
+        "train.py demo, one step, cached, programs verified",
+        "its CPU time over that without verification",
+        seconds["verified"],
+        seconds["unverified"],
+        at_most=1.05,
+    )
 
 
 def anew() -> None:
@@ -52,10 +77,18 @@ def anew() -> None:
         train(cold)
 
 
-def train(cache: str) -> None:
-    """One step in a process of its own, whose programs are kept in `cache`."""
+def cpu_seconds() -> float:
+    """CPU time of all processes started here that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def train(cache: str, *words: str) -> None:
+    """One step in a process of its own, whose programs are kept in `cache`; `words` come before."""
     with tempfile.TemporaryDirectory() as folder:
-        python("train.py", "demo", "--workdir", f"{folder}/run", *ONE_STEP, **{CACHE: cache})
+        python(
+            *words, "train.py", "demo", "--workdir", f"{folder}/run", *ONE_STEP, **{CACHE: cache}
+        )
 
 
 def python(*words: str, **environment: str) -> None:

@@ -2,7 +2,10 @@
 
 import importlib
 import os
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -12,6 +15,7 @@ from configs import find_config
 from experiment import overrides
 from experiment.run import RunDirectory
 from settings.messages import LONGEST
+from tests.conftest import ROOT
 from tests.errors.table import Row, run_command
 from training.loop import train
 from training.plan import make_plan
@@ -75,3 +79,31 @@ def test_one_line_says_what_is_wrong(row: Row, folder, request, capsys, monkeypa
         message = str(caught.value)
     assert row.fits(message), message
     assert "\n" not in message and len(message) <= LONGEST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("platform", "command"),
+    [
+        ("cuda", "train.py tiny --workdir {new}"),
+        ("nowhere", "sweep.py tiny --workdir {new} model.rotary.base=10,100"),
+        ("cuda", "evaluate.py {run}"),
+        ("nowhere", "generate.py {run} --prompt a"),
+        ("nowhere", "-m probes {run}"),
+        ("nowhere", "-m interop export {run} {new}"),
+        ("nowhere", "-c 'import experiment; experiment.load(\"{run}\")'"),
+    ],
+)
+def test_a_platform_that_jax_cannot_use(command, platform, trained_run, tmp_path, environment):
+    """A process of its own: JAX looks for its platform once."""
+    if platform == "cuda" and Path("/dev/nvidia0").exists():
+        pytest.skip("JAX can use it")
+    words = shlex.split(command.format(run=trained_run, new=tmp_path / "new"))
+    given = environment | {"JAX_PLATFORMS": platform}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, env=given, capture_output=True, text=True, timeout=600
+    )
+    said = done.stderr.splitlines()
+    assert f"JAX cannot use the platform {platform} (" in said[-1] and "JAX_PLATFORMS" in said[-1]
+    assert done.returncode and (len(said) == 1 or words[0] == "-c")
+    assert not (tmp_path / "new").exists()

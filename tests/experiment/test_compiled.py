@@ -1,41 +1,62 @@
-"""Programs kept on the disk: found again, each processor's apart, and never half of one."""
+"""Compiled programs on the disk: found again, verified, and each processor's apart."""
 
 import os
+import random
 import subprocess
 import sys
 import time
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from experiment import compiled
+from tests.programs import DAMAGES, damage
 
 PROGRAM = """
-import jax, jax.numpy as jnp
+import jax, jax.numpy as jnp, numpy as np
 from experiment.compiled import keep_programs
 keep_programs()
 compiled = []
 jax.monitoring.register_event_listener(lambda event, **_: compiled.append(event))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-print(float(jax.jit(lambda x: jnp.sin(x) @ jnp.cos(x))(jnp.arange(100.0))))
+print(float(jax.jit(lambda x: jnp.sin(x) @ jnp.cos(x))(np.arange(100.0))))
 print("/jax/compilation_cache/cache_hits" in compiled, jax.config.jax_compilation_cache_dir)
 """
 
 
 @pytest.fixture
 def run(tmp_path):
-    """A process of its own, with a home of its own; what it printed."""
+    """Run PROGRAM in a process with its own home; return what it printed."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
 
-    def run(**more: str) -> tuple[str, str, str]:
+    def run(warning: str = "", **more: str) -> tuple[str, str, str]:
         command = [sys.executable, "-c", PROGRAM]
         given = environment | more
         done = subprocess.run(command, env=given, capture_output=True, text=True, check=True)
-        assert done.stderr == ""
+        assert warning in done.stderr and done.stderr.count("\n") == bool(warning)
         value, rest = done.stdout.splitlines()
         return value, *rest.split(" ", 1)
 
     return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder where this process now keeps its programs."""
+    before = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    compiled.keep_programs()
+    yield tmp_path
+    jax.config.update("jax_compilation_cache_dir", before)
+    compiled.keep_programs()
+
+
+def answers() -> list[float]:
+    """What two programs with the same arguments compute, each read from the disk or compiled."""
+    x = jnp.arange(100.0)
+    return [float(jax.jit(lambda x, f=f: jnp.sum(f(x) ** 2))(x)) for f in (jnp.sin, jnp.cos)]
 
 
 def test_a_second_process_compiles_nothing(run, tmp_path):
@@ -44,34 +65,52 @@ def test_a_second_process_compiles_nothing(run, tmp_path):
     assert run() == (value, "True", folder)
 
 
-def test_half_a_program_is_made_anew(run, tmp_path):
-    """JAX itself warns at every start, and never replaces it."""
+def test_a_damaged_program_is_compiled_again(run, tmp_path):
     value, *_ = run()
-    programs = list(tmp_path.rglob("*-cache"))
-    assert programs
-    for path in programs:
-        path.write_bytes(path.read_bytes()[:-10])
-    assert run()[:2] == (value, "False")
+    (path,) = tmp_path.rglob("jit__lambda*-cache")
+    path.write_bytes(path.read_bytes()[:-10])
+    assert run(f"{path}: damaged compiled program")[:2] == (value, "False")
     assert run()[:2] == (value, "True")
 
 
-def test_what_the_user_said_stays(run, tmp_path):
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_no_damage_changes_a_number(kind, folder, capsys):
+    expected = answers()
+    pristine = {path: path.read_bytes() for path in folder.glob("jit__lambda*-cache")}
+    assert len(pristine) == 2
+    for seed in range(10):
+        damage(kind, sorted(pristine), random.Random(seed))
+        assert answers() == expected
+        assert 1 <= capsys.readouterr().err.count("damaged compiled program") <= 2
+        for path, content in pristine.items():
+            path.write_bytes(content)
+    assert answers() == expected and not capsys.readouterr().err
+
+
+def test_programs_that_jax_stored_by_itself_are_not_read(run, tmp_path):
     own = str(tmp_path / "own")
-    assert run(JAX_COMPILATION_CACHE_DIR=own)[2] == own
-    assert run(JAX_COMPILATION_CACHE_DIR="")[2] == ""
+    unverified = PROGRAM.replace("keep_programs()\n", "")
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": own}
+    subprocess.run([sys.executable, "-c", unverified], env=environment, check=True)
+    assert list((tmp_path / "own").glob("jit__lambda*-cache"))
+    assert run(JAX_COMPILATION_CACHE_DIR=own)[1:] == ("False", own)
+    assert run(JAX_COMPILATION_CACHE_DIR=own)[1:] == ("True", own)
+    assert run(JAX_COMPILATION_CACHE_DIR="")[1:] == ("False", "")
     assert not (tmp_path / "ropewalk").exists()
 
 
 def test_nothing_is_kept_where_nothing_can_be_written(run, tmp_path):
     (tmp_path / "file").touch()
-    assert run(XDG_CACHE_HOME=str(tmp_path / "file"))[1:] == ("False", "None")
+    file = str(tmp_path / "file")
+    assert run(XDG_CACHE_HOME=file)[1:] == ("False", "None")
+    named = run("programs are not kept", JAX_COMPILATION_CACHE_DIR=file)
+    assert named[1:] == ("False", "None")
 
 
 def test_what_was_long_unused_goes(tmp_path):
-    old, new = tmp_path / "old-cache", tmp_path / "new-cache"
-    for path, days in ((old, 31), (new, 29)):
+    for name, days in (("old-cache", 31), ("dead.part", 31), ("new-cache", 29)):
+        path = tmp_path / name
         path.touch()
         os.utime(path, (time.time() - days * 86_400,) * 2)
-    (tmp_path / "checked").touch()
-    compiled._clean(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checked", "new-cache"]
+    compiled._remove_unused(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["new-cache"]

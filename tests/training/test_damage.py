@@ -155,6 +155,19 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(damage, runs, ca
     assert resume([run])[1:] == (4, [])
 
 
+@pytest.mark.parametrize("pattern", ["data/metadata", "params/d/*"])
+def test_what_the_system_does_not_read_is_no_damage(pattern, runs):
+    """A link to itself cannot be opened, by Python or by TensorStore."""
+    (run, _) = runs
+    for path in list((run.checkpoints_path / "6").glob(pattern)):
+        path.unlink()
+        path.symlink_to(path)
+    for read in (restore_params, lambda run: resume([run])):
+        with pytest.raises(ValueError, match=r"could not be read .*; run the same command again"):
+            read(run)
+    assert run.steps() == STEPS
+
+
 def test_members_go_on_together_from_what_is_whole_in_all(runs):
     flip(largest(runs[1].checkpoints_path / "6/opt_state"))
     shutil.rmtree(runs[0].checkpoints_path / "4/params")
