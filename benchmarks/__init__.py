@@ -1,1 +1,1 @@
-"""What the speed claims rest on: `python -m benchmarks NAME`. Results are in README.md."""
+"""Benchmarks of speed and memory, as ratios: `python -m benchmarks NAME`, `cpu` or `gpu`."""

@@ -1,17 +1,20 @@
-"""Scoring beside a bare forward pass, and the whole evaluation of eight members."""
+"""Scoring beside a forward pass, and the evaluation of eight members."""
 
 import contextlib
 import functools
 import io
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from benchmarks.timing import alternate, compare, random_batch
-from configs import find_config
+from benchmarks.record import Result
+from benchmarks.suite import Setting
+from benchmarks.timing import alternate, random_batch
+from configs import small
 from configs.changes import change, heads
 from data.task import Document
 from evals import runner, score
@@ -27,15 +30,22 @@ SIZES = {
 }
 
 
-def main(rounds: int) -> None:
+def measure(setting: Setting) -> Iterator[Result | str]:
+    """Yield scoring over a forward pass for two sizes, and a note on the evaluation."""
+    (config,) = small.configs
     for name, changes in SIZES.items():
-        print(f"{name}:")
-        compare(scoring(change(find_config("small"), model=changes), rounds))
-    whole()
+        seconds = time_scoring(change(config, model=changes), setting.rounds)
+        yield Result.from_seconds(
+            f"scoring, {name}",
+            "time of scoring over a forward pass with logits over the same tokens",
+            seconds,
+            at_most=1.3,
+        )
+    yield evaluate_members(config)
 
 
-def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
-    """`evals.score` and a plain forward pass over the same tokens, every token an answer's."""
+def time_scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
+    """Time `evals.score` and a forward pass over the same tokens, all of which are answers."""
     model, batch = runner.network(config.model), random_batch(config)
     T = config.data.context_length
     params = jax.jit(functools.partial(transformer.init, model))(0)
@@ -54,25 +64,25 @@ def scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
 
     functions = {
         "scoring": lambda: score.score(model, [candidate], documents, T).nll,
-        "bare forward pass": lambda: forward(params, *inputs),
+        "forward": lambda: forward(params, *inputs),
     }
     return alternate(functions, rounds)
 
 
-def whole() -> None:
-    """Eight members, trained for one step, from run directories to rows on disk."""
+def evaluate_members(config: ExperimentConfig) -> str:
+    """Evaluate members trained for one step, from run directories to rows; return a note."""
     seeds = ",".join(map(str, range(MEMBERS)))
-    one_step = [f"seed={seeds}", "data.seed=0", "train.num_steps=1", "train.warmup_steps=0"]
+    overrides = [f"seed={seeds}", "data.seed=0", "train.num_steps=1", "train.warmup_steps=0"]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        train_sweep(find_config("small"), Path(folder), one_step, command="")
+        train_sweep(config, Path(folder), overrides, command="")
         score.compiled_pass.cache_clear()
         start = time.perf_counter()
         results = runner.evaluate([Path(folder)], runner.Options(tasks=TASKS, lengths=LENGTHS))
         seconds = time.perf_counter() - start
     answers = sum(len(rows["task"]) for _, _, rows in results)
-    print(
+    return (
         f"{MEMBERS} members, {','.join(TASKS)} at {','.join(map(str, LENGTHS))}: "
-        f"{seconds:.0f} s, compilation included, {answers:,} answers, "
+        f"{seconds:.0f} s with compilation, {answers:,} answers, "
         f"{score.compiled_pass.cache_info().misses} compilations for "
         f"{len(TASKS) * len(LENGTHS)} pairs of task and length"
     )

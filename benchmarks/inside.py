@@ -1,15 +1,19 @@
-"""A capture beside a plain forward pass of the same rows, both in float32."""
+"""Capture of queries, keys and hidden states beside a forward pass of the same rows, in float32."""
 
 import dataclasses
 import functools
 import time
+from collections.abc import Iterator
 
 import jax
-import numpy as np
 
-from benchmarks.timing import alternate, compare
-from configs import find_config
+from benchmarks.record import Result
+from benchmarks.shapes import cut
+from benchmarks.suite import Setting
+from benchmarks.timing import alternate, random_batch
+from configs import base_30m, demo
 from configs.changes import change
+from experiment.config import ExperimentConfig
 from experiment.loaded import LoadedRun
 from experiment.run import RunDirectory
 from model import transformer
@@ -17,31 +21,39 @@ from model.positions import position_table
 from probes import capture
 
 SHAPES = {
-    "demo, 256 rows of 128": ("demo", 256, 128),
-    "demo, a row of 4,096": ("demo", 1, 4096),
-    "base_30m, 4 rows of 1,024": ("base_30m", 4, 1024),
+    "demo, 256 rows of 128": (demo, 256, 128),
+    "demo, a row of 4,096": (demo, 1, 4096),
+    "base_30m, 4 rows of 1,024": (base_30m, 4, 1024),
 }
 
 
-def main(rounds: int) -> None:
-    """Prints CPU time, which other jobs change less, and the ratio."""
-    for name, (config_name, B, T) in SHAPES.items():
-        config = find_config(config_name)
-        config = change(config, data=dict(context_length=T))
-        run = LoadedRun(RunDirectory("nowhere"), 0, config, transformer.init(config.model, 0))
-        model = dataclasses.replace(config.model, compute_dtype="float32", remat="none")
-        tokens_BT = np.random.default_rng(0).integers(0, model.vocab_size, (B, T)).astype(np.int32)
-        positions_BT = np.tile(np.arange(T, dtype=np.int32), (B, 1))
-        given = position_table(model, T), tokens_BT, positions_BT, np.ones_like(tokens_BT)
-        forward = jax.jit(functools.partial(transformer.hidden, model))
+def measure(setting: Setting) -> Iterator[Result]:
+    """Yield ratios of CPU time, which other jobs change less than elapsed time."""
+    for name, (module, B, T) in SHAPES.items():
+        data = dict(context_length=T, batch_size=B)
+        seconds = _time(cut(change(module.configs[0], data=data), setting.scale), setting.rounds)
+        yield Result.from_seconds(
+            name,
+            "time of a capture over a forward pass",
+            seconds,
+            at_most=2.0,
+        )
 
-        def plain(forward=forward, run=run, given=given):
-            with jax.default_matmul_precision("highest"):
-                return forward(run.params, *given)
 
-        def looked(run=run, tokens_BT=tokens_BT):
-            inside = capture(run, tokens_BT)
-            return inside.inside, inside.hidden_BTD
+def _time(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
+    run = LoadedRun(RunDirectory("nowhere"), 0, config, transformer.init(config.model, 0))
+    model = dataclasses.replace(config.model, compute_dtype="float32", remat="none")
+    batch = random_batch(config)
+    inputs = [batch[name] for name in ("tokens", "positions", "segment_ids")]
+    table = position_table(model, config.data.context_length)
+    hidden = jax.jit(functools.partial(transformer.hidden, model))
 
-        print(name)
-        compare(alternate({"capture": looked, "forward": plain}, rounds, time.process_time))
+    def forward():
+        with jax.default_matmul_precision("highest"):
+            return hidden(run.params, table, *inputs)
+
+    def look():
+        inside = capture(run, batch["tokens"])
+        return inside.inside, inside.hidden_BTD
+
+    return alternate({"capture": look, "forward": forward}, rounds, time.process_time)

@@ -1,9 +1,8 @@
-"""What a machine is, and what it can do at most: matrix products and copies, of one core and all.
+"""The machine: its device, versions and commit, and its fastest matrix products and copies.
 
-`python -m benchmarks.machine` prints the limits of the cores that it may use, as JSON.
+`python -m benchmarks.machine CORE` prints the limits of one core as JSON.
 """
 
-import datetime
 import importlib.metadata
 import json
 import os
@@ -18,115 +17,103 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-MATMUL_SIZES = (1024, 2048)  # the fastest of them is the limit
-COPIED_BYTES = 2**28  # beyond any cache
-VERSIONS = ("jax", "jaxlib", "flax", "torch", "transformers")
+MATMUL_SIZES = (1024, 2048)  # the limit is the fastest of them
+COPIED_BYTES = 2**28  # more than any cache holds
+PACKAGES = ("jax", "jaxlib", "flax", "torch", "transformers")
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of those of `VERSIONS` that are installed, and how memory is taken."""
-    found = {"python": platform.python_version()}
-    for name in VERSIONS:
+    """Return the versions of Python and of the installed PACKAGES, and glibc's settings."""
+    result = {"python": platform.python_version()}
+    for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            result[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    if given := os.environ.get("GLIBC_TUNABLES"):
-        found["with"] = given
-    return found
+    if tunables := os.environ.get("GLIBC_TUNABLES"):
+        result["with"] = tunables
+    return result
 
 
 def commit() -> str:
-    """Of the code that runs, with "+" where it was changed since; "unknown" without git."""
+    """Return the commit of this code, followed by "+" if files changed since; else "unknown"."""
+    # Changed results and documents do not change what is measured.
+    paths = [".", ":!benchmarks/results", ":!*.md"]
     try:
-        found, changes = (
+        revision, changes = (
             subprocess.run(
-                ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+                ["git", *command], cwd=ROOT, capture_output=True, text=True, check=True
             ).stdout.strip()
-            for words in (
+            for command in (
                 ["rev-parse", "--short=10", "HEAD"],
-                # Results that are being written change no figure.
-                ["status", "--porcelain", "--", ".", ":!benchmarks/results", ":!*.md"],
+                ["status", "--porcelain", "--", *paths],
             )
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return found + "+" * bool(changes)
+    return revision + "+" * bool(changes)
 
 
-def today() -> str:
-    """ISO 8601."""
-    return datetime.date.today().isoformat()
+def describe(*, accelerator: bool) -> dict[str, Any]:
+    """Return the processor, its cores and, if `accelerator`, JAX's device; never a host name.
 
-
-def device(*, accelerator: bool = True) -> dict[str, Any]:
-    """What computes: an accelerator, if JAX is asked for one, and the processor. No host's name."""
+    Asking JAX for a device starts its backend, after which CPU devices cannot be set up.
+    """
+    result = {"processor": processor(), "cores": num_cores()}
     if not accelerator:
-        return {"processor": processor(), "cores": cores()}
+        return result
     import jax
 
-    first = jax.devices()[0]
-    stats = first.memory_stats() or {}
-    own = {}
-    if first.platform != "cpu":
-        own = {"accelerator": first.device_kind}
-        if limit := stats.get("bytes_limit"):
-            own["GiB for JAX"] = round(limit / 2**30, 1)
-    return {**own, "processor": processor(), "cores": cores()}
+    device = jax.devices()[0]
+    if device.platform == "cpu":
+        return result
+    limit = (device.memory_stats() or {}).get("bytes_limit")
+    memory = {"GiB for JAX": round(limit / 2**30, 1)} if limit else {}
+    return {"accelerator": device.device_kind, **memory, **result}
 
 
 def processor() -> str:
-    """The model, as Linux or Python call it."""
+    """Return the processor's model, from Linux or Python."""
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
+        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
     except OSError:
-        found = None
-    return found.group(1).strip() if found else platform.processor() or platform.machine()
+        match = None
+    return match.group(1).strip() if match else platform.processor() or platform.machine()
 
 
-def cores() -> int:
-    """That this process may use."""
+def num_cores() -> int:
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def folder_of(device: dict[str, Any]) -> str:
-    """A folder's name for machines of this kind."""
-    words = device.get("accelerator") or f"{device['processor']} {device['cores']} cores"
-    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+def folder_name(device: dict[str, Any]) -> str:
+    """Return the name of the results folder for machines of this kind (`describe`)."""
+    name = device.get("accelerator") or f"{device['processor']} {device['cores']} cores"
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def fastest(function: Callable[[], Any], seconds: float = 1.0) -> float:
-    """Seconds of the fastest call within `seconds`, of at least three after one unmeasured."""
-    function()
-    taken, end = [], time.perf_counter() + seconds
-    while len(taken) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        function()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
-
-
-def matmul(size: int) -> Callable[[], Any]:
-    """A float32 product of square matrices by XLA, as a training step computes its own."""
+def matmul(size: int, dtype: str = "float32") -> Callable[[], Any]:
+    """Return a function that multiplies two square matrices by XLA, without waiting for it."""
     import jax
-    import jax.numpy as jnp
 
     keys = jax.random.split(jax.random.key(0))
-    left, right = (jax.random.normal(key, (size, size), jnp.float32) for key in keys)
+    left, right = (jax.random.normal(key, (size, size), dtype) for key in keys)
     product = jax.jit(lambda left, right: left @ right)
-    return lambda: product(left, right).block_until_ready()
+    return lambda: product(left, right)
 
 
 def limits() -> dict[str, float]:
-    """GFLOP/s of matrix products, the faster of XLA's and numpy's, and GB/s read and written."""
+    """Return GFLOP/s of products, the faster of XLA's and numpy's, and GB/s read and written."""
     import numpy as np
 
-    flops = {size: 2 * size**3 for size in MATMUL_SIZES}
-    rates = [flops[size] / fastest(matmul(size)) for size in MATMUL_SIZES]
+    rates = []
     for size in MATMUL_SIZES:
-        left = np.ones((size, size), np.float32)
-        rates.append(flops[size] / fastest(lambda left=left: left @ left))
-    blocks = [np.ones((2, COPIED_BYTES // 8 // cores()), np.float32) for _ in range(cores())]
+        left, xla = np.ones((size, size), np.float32), matmul(size)
+        for product in (lambda xla=xla: xla().block_until_ready(), lambda left=left: left @ left):
+            rates.append(2 * size**3 / _fastest(product))
+    blocks = [
+        np.ones((2, COPIED_BYTES // 8 // num_cores()), np.float32) for _ in range(num_cores())
+    ]
 
     def copy():
         threads = [threading.Thread(target=np.copyto, args=tuple(block)) for block in blocks]
@@ -135,25 +122,30 @@ def limits() -> dict[str, float]:
         for thread in threads:
             thread.join()
 
-    moved = sum(block.nbytes for block in blocks)
-    return {"GFLOP/s": max(rates) / 1e9, "GB/s": moved / fastest(copy) / 1e9}
+    num_bytes = sum(block.nbytes for block in blocks)
+    return {"GFLOP/s": max(rates) / 1e9, "GB/s": num_bytes / _fastest(copy) / 1e9}
+
+
+def _fastest(function: Callable[[], Any], seconds: float = 1.0) -> float:
+    """Return the seconds of the fastest call within `seconds`, three at least, after a warm-up."""
+    function()
+    times, end = [], time.perf_counter() + seconds
+    while len(times) < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def limits_of_one_core() -> dict[str, float]:
-    """`limits` of a process that may use one core only."""
+    """Return `limits` of a process that may use one core."""
     core = max(os.sched_getaffinity(0))
-    found = subprocess.run(
-        [sys.executable, "-m", "benchmarks.machine", "--core", str(core)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(found.stdout)
+    command = [sys.executable, "-m", "benchmarks.machine", str(core)]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return json.loads(process.stdout)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--core"]:
-        # Before JAX and numpy start as many threads as there are cores.
-        os.sched_setaffinity(0, {int(sys.argv[2])})
+    # Before JAX and numpy start one thread per core.
+    os.sched_setaffinity(0, {int(sys.argv[1])})
     print(json.dumps(limits()))

@@ -1,7 +1,7 @@
-"""A figure, where it was taken, and how both are written down.
+"""Results and records of benchmarks: JSON files and Markdown tables.
 
-A figure is a ratio of two things that took turns in one process, since machines differ by a factor
-of four between days; what was measured to get it stands beside it.
+A result is a ratio of two things that alternated in one process, because the speed of a machine
+varies by a factor of four between days.
 """
 
 import dataclasses
@@ -18,15 +18,15 @@ from rich.table import Table
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-    """One figure.
+    """One ratio and its goal.
 
     Attributes:
-      name: of what.
-      ratio: what is divided by what.
-      least: of the fastest runs of both.
-      median: of the ratios of all rounds; what a goal is held against.
-      at_least, at_most: the goal; none where neither is given.
-      measured: what was seen on the way, by name with its unit ("tokens/s").
+      name: what was measured.
+      ratio: description of numerator and denominator.
+      least: ratio of the fastest runs.
+      median: median of the ratios of all rounds; the goal applies to it.
+      at_least, at_most: the goal; None without one.
+      measured: values behind the ratio, by name with unit ("tokens/s").
     """
 
     name: str
@@ -39,66 +39,86 @@ class Result:
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met, which NaN never does; None where there is none."""
-        bounds = [
-            self.median >= bound if lower else self.median <= bound
-            for bound, lower in ((self.at_least, True), (self.at_most, False))
-            if bound is not None
-        ]
-        return all(bounds) if bounds else None
+        """True if the median meets the goal (NaN never does); None without a goal."""
+        if self.at_least is None and self.at_most is None:
+            return None
+        low = -math.inf if self.at_least is None else self.at_least
+        high = math.inf if self.at_most is None else self.at_most
+        return low <= self.median <= high
 
     @property
     def goal(self) -> str:
-        """In words; empty where there is none."""
+        """The goal as text; empty without one."""
         bounds = (("at least", self.at_least), ("at most", self.at_most))
-        return ", ".join(f"{word} {bound:.3g}" for word, bound in bounds if bound is not None)
+        return ", ".join(f"{name} {bound:.3g}" for name, bound in bounds if bound is not None)
 
     @classmethod
-    def of_seconds(
+    def from_ratio(cls, name: str, ratio: str, value: float, **fields: Any) -> "Result":
+        """Return a result of one measurement: `least` and `median` are the same."""
+        return cls(name=name, ratio=ratio, least=value, median=value, **fields)
+
+    @classmethod
+    def from_seconds(
         cls,
         name: str,
         ratio: str,
-        over: Sequence[float],
-        under: Sequence[float],
-        times: float = 1.0,
-        **more: Any,
+        seconds: Mapping[str, Sequence[float]],
+        factor: float = 1.0,
+        **fields: Any,
     ) -> "Result":
-        """From seconds of rounds in which both took turns.
+        """Return the ratio of two things that alternated.
 
         Args:
-          name, ratio: as of the figure.
-          over, under: seconds of what is divided, and of what it is divided by, by round.
-          times: a factor of the ratio: one amount of work over another.
-          more: other fields.
+          name, ratio: fields of the result.
+          seconds: one entry per round, of the numerator first and of the denominator second.
+          factor: multiplies the ratio, such as a quotient of amounts of work.
+          fields: other fields; `measured` is the milliseconds of the fastest runs by default.
         """
-        ratios = [a / b for a, b in zip(over, under, strict=True)]
-        least, median = min(over) / min(under), statistics.median(ratios)
-        return cls(name=name, ratio=ratio, least=times * least, median=times * median, **more)
+        numerator, denominator, *_ = seconds.values()
+        ratios = [a / b for a, b in zip(numerator, denominator, strict=True)]
+        return cls(
+            name=name,
+            ratio=ratio,
+            least=factor * min(numerator) / min(denominator),
+            median=factor * statistics.median(ratios),
+            **{"measured": {f"ms, {key}": 1e3 * min(x) for key, x in seconds.items()}, **fields},
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values of four digits, with the verdict beside the goal."""
-        fields = dataclasses.asdict(self)
-        numbers = {name: _rounded(fields[name]) for name in ("least", "median")}
-        measured = {name: _rounded(value) for name, value in self.measured.items()}
-        return {**fields, **numbers, "measured": measured, "met": self.met}
+        """Return JSON values with four digits, and `met`."""
+        measured = {name: _round(value) for name, value in self.measured.items()}
+        rounded = {"least": _round(self.least), "median": _round(self.median), "measured": measured}
+        return {**dataclasses.asdict(self), **rounded, "met": self.met}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Result":
+        """Return the result that `to_dict` wrote."""
+        fields = {name: value for name, value in fields.items() if name != "met"}
+        nan = {name: math.nan for name in ("least", "median") if fields[name] is None}
+        return cls(**{**fields, **nan})
+
+
+def _round(value: float) -> float | None:
+    # JSON has no NaN.
+    return float(f"{value:.4g}") if math.isfinite(value) else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Taken:
-    """Figures of one command, and where they were taken.
+class Record:
+    """Results of one benchmark and the conditions under which they were measured.
 
     Attributes:
-      command: what to type to take them again.
-      date: of the day, ISO 8601.
-      commit: of the code.
-      device: of the machine (`benchmarks.machine.device`).
-      versions: of what computes.
-      load: jobs that ran beside it when it began, as the kernel counts them over a minute.
-      dry_run: what is wrong with these figures, or nothing.
-      results: the figures.
-      notes: what else is to be said, one line each.
-      seconds: that it took.
-      complete: False of a piece that was stopped.
+      command: arguments of `python -m benchmarks` that repeat it.
+      date: ISO 8601.
+      commit: of the code (`machine.commit`).
+      device: the machine (`machine.describe`).
+      versions: of the packages that compute (`machine.versions`).
+      load: average load of the last minute when it started.
+      dry_run: warning for a dry run, else empty.
+      results: the ratios.
+      notes: further messages, one line each.
+      seconds: duration.
+      complete: False if the benchmark was stopped.
     """
 
     command: str
@@ -114,7 +134,7 @@ class Taken:
     complete: bool = False
 
     def write(self, path: Path) -> None:
-        """Writes it as JSON, whole or not at all."""
+        """Write the record as JSON, atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         fields = {**vars(self), "results": [result.to_dict() for result in self.results]}
         part = path.with_name(path.name + ".part")
@@ -122,75 +142,62 @@ class Taken:
         part.replace(path)
 
     @classmethod
-    def read(cls, path: Path) -> "Taken":
-        """The inverse of `write`."""
+    def read(cls, path: Path) -> "Record":
+        """Return the record that `write` wrote."""
         fields = json.loads(path.read_text(encoding="utf-8"))
-        fields |= {"results": tuple(_result(one) for one in fields["results"])}
-        return cls(**{**fields, "notes": tuple(fields["notes"])})
-
-
-def _rounded(value: float) -> float | None:
-    # JSON has no NaN.
-    return float(f"{value:.4g}") if math.isfinite(value) else None
-
-
-def _result(fields: dict[str, Any]) -> Result:
-    numbers = {name: fields[name] for name in ("least", "median")}
-    known: dict[str, Any] = {
-        name: math.nan if value is None else value for name, value in numbers.items()
-    }
-    return Result(**{name: x for name, x in (fields | known).items() if name != "met"})
+        results = tuple(map(Result.from_dict, fields["results"]))
+        return cls(**{**fields, "results": results, "notes": tuple(fields["notes"])})
 
 
 HEADER = ("figure", "least / median", "of what", "goal", "measured")
 
 
 def cells(result: Result) -> tuple[str, ...]:
-    """A row of the table."""
+    """Return a row of the table, in the order of HEADER."""
     verdict = {None: "", True: ": met", False: ": **missed**"}[result.met]
-    measured = ", ".join(f"{shown(value)} {name}" for name, value in result.measured.items())
-    numbers = f"{result.least:.3g} / {result.median:.3g}"
-    return result.name, numbers, result.ratio, result.goal + verdict, measured
+    measured = ", ".join(f"{format_value(value)} {name}" for name, value in result.measured.items())
+    ratios = f"{result.least:.3g} / {result.median:.3g}"
+    return result.name, ratios, result.ratio, result.goal + verdict, measured
 
 
-def shown(value: float) -> str:
-    """Three digits, thousands apart."""
+def format_value(value: float) -> str:
+    """Return three digits, or an integer with commas from 100 on."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def table(taken: Taken) -> Table:
-    """For a terminal."""
-    title = f"python -m benchmarks {taken.command}" + (f"  ({taken.dry_run})" * bool(taken.dry_run))
-    made = Table(*HEADER, title=title, box=box.SIMPLE, title_justify="left")
-    for result in taken.results:
-        name, numbers, ratio, goal, measured = cells(result)
+def terminal_table(record: Record) -> Table:
+    """Return the results as a table for a terminal."""
+    title = f"python -m benchmarks {record.command}"
+    table = Table(*HEADER, title=title, box=box.SIMPLE, title_justify="left")
+    for result in record.results:
+        name, ratios, ratio, goal, measured = cells(result)
         style = {None: "", True: "green", False: "red"}[result.met]
-        made.add_row(name, numbers, ratio, f"[{style}]{goal}[/]" if style else goal, measured)
-    return made
+        table.add_row(name, ratios, ratio, f"[{style}]{goal}[/]" if style else goal, measured)
+    return table
 
 
-def markdown(pieces: Sequence[Taken]) -> str:
-    """For a document: where and when, a table, notes; of pieces taken on one machine."""
-    first = pieces[0]
+def markdown(records: Sequence[Record]) -> str:
+    """Return the records of one machine for a document: the conditions, tables and notes."""
+    first = records[0]
     device = ", ".join(
         f"{value:g} {name}" if isinstance(value, float | int) else str(value)
         for name, value in first.device.items()
     )
     versions = ", ".join(f"{name} {version}" for name, version in first.versions.items())
-    load = max(piece.load for piece in pieces)
-    dates = sorted({piece.date for piece in pieces})
-    commits = dict.fromkeys(piece.commit for piece in pieces)
+    load = max(record.load for record in records)
+    dates = sorted({record.date for record in records})
+    commits = dict.fromkeys(record.commit for record in records)
     lines = [
         f"{device}. {versions}. {' to '.join(dict.fromkeys((dates[0], dates[-1])))}, commit "
         f"{', '.join(commits)}; other jobs at the start: {load:.1f} at most."
     ]
-    lines += [f"**{said}**" for said in dict.fromkeys(piece.dry_run for piece in pieces) if said]
-    for piece in pieces:
-        lines += ["", f"`python -m benchmarks {piece.command}` ({piece.seconds:.0f} s)", ""]
-        if piece.results:
+    lines += [f"**{text}**" for text in dict.fromkeys(r.dry_run for r in records) if text]
+    for record in records:
+        lines += ["", f"`python -m benchmarks {record.command}` ({record.seconds:.0f} s)", ""]
+        if record.results:
             lines += [_row(HEADER), _row(["---"] * len(HEADER))]
-            lines += [_row(cells(result)) for result in piece.results]
-        lines += ["", *(f"- {note}" for note in piece.notes)] if piece.notes else []
+            lines += [_row(cells(result)) for result in record.results]
+        lines += ["", *(f"- {note}" for note in record.notes)] if record.notes else []
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The sizes that are measured, made from the configs without their data."""
+"""Sizes of the models that are benchmarked, derived from the configs."""
 
 import math
 from typing import Literal, NamedTuple
@@ -9,31 +9,11 @@ from experiment.config import ExperimentConfig
 from experiment.metrics import flops_per_token
 
 
-def on_cpu() -> dict[str, ExperimentConfig]:
-    """What a CPU trains: the demo's largest members, and 10M and 30M parameters on short rows."""
-    (smallest,), (larger,) = demo.configs, base_30m.configs
-    short = dict(context_length=512, batch_size=2)
-    plain = dict(compute_dtype="float32", remat="none")
-    ten = change(
-        smallest,
-        model=dict(
-            heads(5),
-            vocab_size=8192,
-            num_layers=6,
-            mlp_dim=896,
-            shift_keys=False,
-            align_query_key=False,
-        ),
-        data=dict(vocab_size=8192, **short),
-    )
-    return {"demo": smallest, "10M": ten, "30M": change(larger, model=plain, data=short)}
-
-
 class Fitting(NamedTuple):
-    """What is changed to make a step fit a chip's memory, or its matrix units.
+    """Settings that make a step fit the memory of a chip.
 
     Attributes:
-      rows: of a batch.
+      rows: per batch.
       remat: what the backward pass recomputes.
     """
 
@@ -42,60 +22,98 @@ class Fitting(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A size that is measured on an accelerator.
+    """A model size.
 
     Attributes:
-      config: the model and its rows' length.
-      tried: in this order, as far as there is time; the fastest counts.
-      mfu: the least share of the chip's peak that is aimed at; None where nothing was promised.
+      config: the model and the length of its rows.
+      fittings: alternatives, tried in this order while time is left; the fastest counts.
+      mfu: the goal, as a share of the chip's peak; None without one.
     """
 
     config: ExperimentConfig
-    tried: tuple[Fitting, ...]
+    fittings: tuple[Fitting, ...]
     mfu: float | None = None
 
+    def fitted(self, fitting: Fitting) -> ExperimentConfig:
+        """Return the config with all rows in one microbatch, and with the remat of `fitting`."""
+        return change(
+            self.config,
+            model=dict(remat=fitting.remat),
+            data=dict(batch_size=fitting.rows),
+            train=dict(accumulate=1),
+        )
 
-def on_gpu(scale: float = 1.0) -> dict[str, Shape]:
-    """What a chip of 80 GB trains alone, one document a row; `scale` as for `cut`."""
-    (small_one,), (large,) = base_125m.configs, paper_2b.configs
-    billion = change(
-        large,
-        name="1B",
-        # The sizes of Llama 3.2 1B but for its vocabulary and heads of 64.
-        model=dict(vocab_size=32_000, num_layers=16, num_kv_heads=8, mlp_dim=8192),
-        data=dict(vocab_size=32_000),
-    )
-    longer = change(large, data=dict(context_length=32_768))
-    shapes = {
-        "base_125m": Shape(small_one, (Fitting(16, "none"), Fitting(32, "dots"))),
-        "1B": Shape(billion, (Fitting(8, "dots"), Fitting(4, "none"))),
-        "paper_2b": Shape(large, (Fitting(4, "dots"), Fitting(8, "full"), Fitting(2, "dots")), 0.6),
-        "paper_2b at 32k": Shape(longer, (Fitting(1, "full"),), 0.5),
-    }
+
+def train_shapes(device: str, scale: float = 1.0) -> dict[str, Shape]:
+    """Return the models of single runs, by name; `scale` as in `cut`.
+
+    On a CPU: the demo's largest members, and 10M and 30M parameters on short rows.
+    On a GPU: what one chip of 80 GB trains.
+    """
+    if device == "cpu":
+        shapes = {
+            name: Shape(config, (Fitting(config.data.batch_size, "none"),))
+            for name, config in _cpu_configs().items()
+        }
+    else:
+        (base,), (paper,) = base_125m.configs, paper_2b.configs
+        billion = change(
+            paper,
+            name="1B",
+            # The sizes of Llama 3.2 1B except for its vocabulary and its heads of 64 features.
+            model=dict(vocab_size=32_000, num_layers=16, num_kv_heads=8, mlp_dim=8192),
+            data=dict(vocab_size=32_000),
+        )
+        longer = change(paper, data=dict(context_length=32_768))
+        full = Fitting(8, "full")
+        shapes = {
+            "base_125m": Shape(base, (Fitting(16, "none"), Fitting(32, "dots"))),
+            "1B": Shape(billion, (Fitting(8, "dots"), Fitting(4, "none"))),
+            "paper_2b": Shape(paper, (Fitting(4, "dots"), full, Fitting(2, "dots")), 0.6),
+            "paper_2b at 32k": Shape(longer, (Fitting(1, "full"),), 0.5),
+        }
     return {name: shape._replace(config=cut(shape.config, scale)) for name, shape in shapes.items()}
 
 
-def sweeps_on_gpu(scale: float = 1.0) -> dict[str, ExperimentConfig]:
-    """What sweeps are made of there."""
-    (smallest,), (larger,) = demo.configs, base_30m.configs
-    thirty = change(larger, data=dict(batch_size=8))
-    ten = change(
-        thirty,
-        model=dict(heads(5), num_layers=6, mlp_dim=896),
-        data=dict(context_length=1024),
-    )
-    shapes = {"10M": ten, "demo": smallest, "30M": thirty}
+def sweep_shapes(device: str, scale: float = 1.0) -> dict[str, ExperimentConfig]:
+    """Return the models of sweeps, by name; `scale` as in `cut`."""
+    if device == "cpu":
+        shapes = {name: _cpu_configs()[name] for name in ("demo", "10M")}
+    else:
+        (smallest,), (larger,) = demo.configs, base_30m.configs
+        thirty = change(larger, data=dict(batch_size=8))
+        ten = change(
+            thirty,
+            model=dict(heads(5), num_layers=6, mlp_dim=896),
+            data=dict(context_length=1024),
+        )
+        shapes = {"10M": ten, "demo": smallest, "30M": thirty}
     return {name: cut(config, scale) for name, config in shapes.items()}
 
 
+def _cpu_configs() -> dict[str, ExperimentConfig]:
+    (smallest,), (larger,) = demo.configs, base_30m.configs
+    short = dict(context_length=512, batch_size=2)
+    sizes = dict(vocab_size=8192, num_layers=6, mlp_dim=896)
+    plain = dict(shift_keys=False, align_query_key=False)
+    ten = change(
+        smallest, model=dict(heads(5), **sizes, **plain), data=dict(vocab_size=8192, **short)
+    )
+    thirty = change(larger, model=dict(compute_dtype="float32", remat="none"), data=short)
+    return {"demo": smallest, "10M": ten, "30M": thirty}
+
+
 def cut(config: ExperimentConfig, scale: float) -> ExperimentConfig:
-    """For a dry run: rows, layers and vocabulary times `scale`, widths times its square root."""
+    """Return a config for a dry run.
+
+    Row length, layers and vocabulary are multiplied by `scale`, widths by its square root.
+    """
     if scale == 1:
         return config
     model = config.model
-    narrower = max(1, round(1 / math.sqrt(scale)))
-    num_heads = max(2, model.num_heads // narrower)
-    head_dim = max(16, model.head_dim // narrower // 8 * 8)
+    divisor = max(1, round(1 / math.sqrt(scale)))
+    num_heads = max(2, model.num_heads // divisor)
+    head_dim = max(16, model.head_dim // divisor // 8 * 8)
     sizes = dict(
         vocab_size=max(256, int(model.vocab_size * scale)),
         num_layers=max(2, int(model.num_layers * scale)),
@@ -103,7 +121,7 @@ def cut(config: ExperimentConfig, scale: float) -> ExperimentConfig:
         num_kv_heads=num_heads if model.kv_heads == model.num_heads else 1,
         head_dim=head_dim,
         embed_dim=num_heads * head_dim,
-        mlp_dim=max(64, model.mlp_dim // narrower // 8 * 8),
+        mlp_dim=max(64, model.mlp_dim // divisor // 8 * 8),
     )
     data = dict(
         vocab_size=256,
@@ -114,10 +132,10 @@ def cut(config: ExperimentConfig, scale: float) -> ExperimentConfig:
 
 
 def flops(config: ExperimentConfig) -> float:
-    """Model FLOPs of an update, as `train.py` counts them for MFU."""
+    """Return the model FLOPs of one update, as `train.py` counts them for MFU."""
     return flops_per_token(config) * tokens(config)
 
 
 def tokens(config: ExperimentConfig) -> int:
-    """Of an update."""
+    """Return the number of tokens of one update."""
     return config.data.batch_size * config.data.context_length

@@ -1,9 +1,8 @@
-"""Times things alternately, so that a noisy machine is noisy for all of them."""
+"""Alternating timings, and the compiled training step that benchmarks time."""
 
 import functools
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,31 +19,22 @@ def alternate(
     functions: dict[str, Callable[[], Any]],
     rounds: int,
     clock: Callable[[], float] = time.perf_counter,
+    *,
+    warm_up: bool = True,
 ) -> dict[str, list[float]]:
-    """Seconds of each call, in turn, `rounds` times, after one unmeasured call of each."""
+    """Return the seconds of `rounds` calls of each function, alternating, after one warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for number in range(rounds + 1):
+    for index in range(0 if warm_up else 1, rounds + 1):
         for name, function in functions.items():
             start = clock()
             jax.block_until_ready(function())
-            if number:
+            if index:
                 seconds[name].append(clock() - start)
     return seconds
 
 
-def compare(seconds: dict[str, list[float]]) -> None:
-    """Prints what `alternate` measured, and ratios to the last function's, as least / median."""
-    *_, reference = seconds.values()
-    for name, times in seconds.items():
-        ratios = [own / other for own, other in zip(times, reference, strict=True)]
-        print(
-            f"  {name:<18} {min(times) * 1e3:.0f} / {statistics.median(times) * 1e3:.0f} ms, "
-            f"ratio {min(times) / min(reference):.2f} / {statistics.median(ratios):.2f}"
-        )
-
-
 def random_batch(config: ExperimentConfig) -> dict[str, np.ndarray]:
-    """One document per row, every target counted: what costs most."""
+    """Return a batch with one document per row and a loss at every token: the most expensive."""
     random = np.random.default_rng(0)
     B, T = config.data.batch_size, config.data.context_length
     tokens = random.integers(0, config.model.vocab_size, size=(B, T + 1)).astype(np.int32)
@@ -57,54 +47,80 @@ def random_batch(config: ExperimentConfig) -> dict[str, np.ndarray]:
     }
 
 
-def one_member(config: ExperimentConfig) -> tuple[State, MemberArrays]:
-    """A run of one member before its first update."""
+def init_member(config: ExperimentConfig) -> tuple[State, MemberArrays]:
+    """Return the state of one member before its first update, and its arrays."""
     state = jax.jit(functools.partial(init_state, config))(np.uint32(0))
     return state, member_arrays(split(config)[:1])
 
 
-class Sweep:
-    """Members, or one, and the program that the training loop compiles for them.
+class TrainStep:
+    """The program that the training loop compiles for one or more members.
 
     Attributes:
       members: their configs.
-      mesh: as the loop lays it out; of accelerators one alone.
+      mesh: that of the training loop; of several accelerators the first only.
     """
 
-    def __init__(self, members: Sequence[ExperimentConfig]):
+    def __init__(self, *members: ExperimentConfig):
         config, count = members[0], len(members)
         devices = None if jax.default_backend() == "cpu" else jax.devices()[:1]
         self.members, self.mesh = members, make_mesh(config, count, devices)
         self._state = abstract_state(config, count, self.mesh)
-        self._shardings = shardings_of(self._state)
-        self._step = compile_step(config, count, self.mesh, self._shardings)
         self._arrays = member_arrays([split(member)[0] for member in members])
         size = config.data.batch_size
         self._batch = make_global_batch(random_batch(config), self.mesh, size, range(size))
 
+    @functools.cached_property
     def compiled(self) -> Any:
-        """The program; nothing of the model's size is made."""
+        """The compiled program; no array of the model's size is allocated."""
+        config, shardings = self.members[0], shardings_of(self._state)
+        step = compile_step(config, len(self.members), self.mesh, shardings)
         with jax.set_mesh(self.mesh):
-            return self._step.lower(self._state, self._arrays, self._batch, np.int32(0)).compile()
+            return step.lower(self._state, self._arrays, self._batch, np.int32(0)).compile()
 
-    def updates(self, step: Callable | None = None) -> Callable[[], dict[str, jax.Array]]:
-        """Updates from a fresh state on, by `step` if it is compiled already."""
-        state = first_state(self.members, self._shardings)
-        update = updates(step or self._step, state, self._arrays, self._batch)
+    @property
+    def planned_bytes(self) -> int:
+        """Bytes of memory that the compiler plans."""
+        return planned_bytes(self.compiled)
 
-        def under_mesh() -> dict[str, jax.Array]:
+    @property
+    def fits(self) -> bool:
+        """True if the program fits JAX's memory, or if the device does not report its size."""
+        limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+        return limit is None or self.planned_bytes < limit
+
+    def make_update(self) -> Callable[[], dict[str, jax.Array]]:
+        """Return a function that makes one more update, from a fresh state on."""
+        state = first_state(self.members, shardings_of(self._state))
+        update = make_update(self.compiled, state, self._arrays, self._batch)
+
+        def update_on_mesh() -> dict[str, jax.Array]:
             with jax.set_mesh(self.mesh):
                 return update()
 
-        return under_mesh
+        return update_on_mesh
 
 
-def updates(step_fn: Callable, state: State, *shared: Any) -> Callable[[], dict[str, jax.Array]]:
-    """An update that goes on from the state the last one left, and returns its scalars."""
+def planned_bytes(compiled: Any) -> int:
+    """Return the bytes of a program's arguments, results and scratch, shared memory once."""
+    plan = compiled.memory_analysis()
+    if plan is None:
+        return 0
+    total = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
+    return int(total - plan.alias_size_in_bytes)
+
+
+def make_update(step: Callable, state: State, *arguments: Any) -> Callable[[], dict[str, Any]]:
+    """Return a function that updates the state that it holds and returns the step's scalars."""
 
     def update() -> dict[str, jax.Array]:
         nonlocal state
-        state, scalars = step_fn(state, *shared, np.int32(100))
+        state, scalars = step(state, *arguments, np.int32(100))
         return scalars
 
     return update
+
+
+def repeat(function: Callable[[], Any], times: int) -> Callable[[], list]:
+    """Return a function that calls `function` several times and waits for none of the results."""
+    return lambda: [function() for _ in range(times)]

@@ -7,18 +7,18 @@
 #                       sweep     one job for all members, in one program (sweep.py)
 #                       run       one job for one run (train.py)
 #                       study     an array job: each part of a study (python -m studies parts) is a
-#                                 task; CONFIG is the study, and its rows come to studies/CONFIG/rows
+#                                 task; CONFIG is the study; rows go to studies/CONFIG/rows
 #   --nodes N           of each task or job (default: 1)
 #   --gpus N            of each node (default: 8; study: 1); 0: one process a node, on its CPUs
-#   --cpus N            of each process (default: 8; SLURM gives one to who asks for none)
+#   --cpus N            of each process (default: 8; the default of SLURM is one)
 #   --at-once N         members, study: this many tasks at a time (default: all)
-#   --report            when all have ended well, evaluate and then report, each in a job that waits
-#                       for the one before; it is taken back if one of those fails
+#   --report            after all jobs succeeded, evaluate and then report, each in a job that waits
+#                       for the previous one; it is cancelled if that fails
 #   --only CARDS        study: some cards, by commas
 #   --seeds N,N         study: seeds of each member (default: 0)
-#   --time T            limit of one start, as sbatch has it, 5 minutes or more; the job is put back in
-#                       the queue when it is reached (default: 24:00:00)
-#   --partition P       the cluster's words for where and on whose account
+#   --time T            time limit in a notation of sbatch, 5 minutes or more; at the limit the job
+#                       saves and returns to the queue (default: 24:00:00)
+#   --partition P       partition and account of the cluster
 #   --account A
 #   --sbatch FLAG       any other flag of sbatch; may be repeated
 #   -n, --dry-run       print the command and submit nothing
@@ -29,9 +29,9 @@
 #     model.rotary.base=1e2,1e4
 #   slurm/submit.sh study --report --seeds 0,1 capability --workdir runs/capability
 #
-# DIR is to lie on a disk that all nodes see, or in a bucket. One process per GPU (study: one per part);
-# jax.distributed finds the others. A job that is preempted or runs out of time saves, goes back to the
-# queue and goes on where it was.
+# DIR must be on a disk that all nodes share, or in a bucket. There is one process per GPU (study: one
+# per part); jax.distributed connects them. A job that is preempted or runs out of time saves, returns
+# to the queue and continues.
 # Python is .venv/bin/python, or $PYTHON.
 
 set -euo pipefail
@@ -39,7 +39,7 @@ folder=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=../tpu/common.sh
 source "$folder/../tpu/common.sh"
 
-# Sets `margin`: how many seconds before the end of a limit, as sbatch reads it, the job is told.
+# Sets `margin`: seconds between the signal to a job and its time limit (in a notation of sbatch).
 find_margin() { # TIME
   local number='([0-9]+)' seconds
   if [[ $1 =~ ^$number-$number(:$number)?(:$number)?$ ]]; then
@@ -51,10 +51,10 @@ find_margin() { # TIME
   elif [[ ${1^^} =~ ^(UNLIMITED|INFINITE)$ ]]; then
     set -- 1 0 0 0
   else
-    fail "--time $1 is no limit that sbatch reads, such as 30, 1:00:00 or 2-00:00:00"
+    fail "--time $1 is not a time limit of sbatch, such as 30, 1:00:00 or 2-00:00:00"
   fi
   seconds=$((((10#$1 * 24 + 10#$2) * 60 + 10#$3) * 60 + 10#$4))
-  # SLURM tells a job up to a minute early, and a start takes a minute.
+  # SLURM may send the signal a minute early, and a start takes a minute.
   ((seconds >= 300)) || fail "--time is shorter than 5 minutes: too short to start, train and save"
   margin=$((seconds / 4 < 600 ? seconds / 4 : 600))
 }
@@ -75,7 +75,7 @@ while (($#)); do
     *) common_option "$@" && shift "$taken" ;;
   esac
 done
-set -- ${given[@]+"${given[@]}"}
+set -- ${words[@]+"${words[@]}"}
 (($# >= 2)) && [[ -n $workdir ]] || fail "needs MODE CONFIG --workdir DIR; see --help"
 find_margin "$time"
 mode=$1 name=$2
@@ -83,9 +83,9 @@ arguments=("$name" --workdir "$workdir" "${@:3}")
 cd "$folder/.."
 export PYTHON=${PYTHON:-.venv/bin/python}
 
-# What is wrong with the command line is said now, not when the job starts.
+# Check the command line now, not when the job starts.
 [[ $mode == study ]] || ((${#cards[@]} == 0)) || fail "$mode takes no ${cards[0]}; see --help"
-tasks='' # a name a line
+tasks='' # one name per line
 case $mode in
   members | sweep)
     tasks=$("$PYTHON" sweep.py --list-members "${arguments[@]}") || exit 2
@@ -117,16 +117,16 @@ if [[ $mode == members || $mode == study ]]; then
   array=("--array=0-$(($(wc -l <<<"$tasks") - 1))$at_once")
 fi
 
-logs=$workdir # of a run in a bucket: here
+logs=$workdir # local for a run in a bucket
 [[ $workdir != *://* ]] || logs=runs/$(basename "$workdir")
 
-# Submits a job and sets `job`, its number. --signal: USR1 to the batch script, before the end, for the
-# last checkpoint.
+# Submits a job and sets `job`, its number. --signal sends USR1 to the batch script before the limit,
+# for the last checkpoint.
 submit() { # LOG NODES GPUS PROCESSES PROGRAM... (and `array`)
-  local given_gpus=() answer
-  (($3 == 0)) || given_gpus=("--gpus-per-node=$3")
+  local gpu_flags=() answer
+  (($3 == 0)) || gpu_flags=("--gpus-per-node=$3")
   local command=(sbatch "--job-name=ropewalk-$(basename "$workdir")" "--output=$logs/$1"
-    "--nodes=$2" ${given_gpus[@]+"${given_gpus[@]}"} "--ntasks-per-node=$4" "--cpus-per-task=$cpus"
+    "--nodes=$2" ${gpu_flags[@]+"${gpu_flags[@]}"} "--ntasks-per-node=$4" "--cpus-per-task=$cpus"
     "--time=$time" --requeue --open-mode=append "--signal=B:USR1@$margin"
     ${array[@]+"${array[@]}"} ${flags[@]+"${flags[@]}"} slurm/job.sh "${@:5}")
   job=JOB
@@ -143,8 +143,8 @@ run mkdir -p "$logs"
 submit "$log" "$nodes" "$gpus" "$processes" "${program[@]}"
 $report || exit 0
 
-# With --requeue a job that saved and came back has not ended: what waits goes on waiting.
-after() { # as `submit`, once the job before has ended well
+# A job that saved and was requeued has not ended, so that dependent jobs keep waiting.
+after() { # as `submit`, after the previous job has succeeded
   array=("--dependency=afterok:$job" --kill-on-invalid-dep=yes)
   submit "$@"
 }

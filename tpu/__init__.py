@@ -1,1 +1,1 @@
-"""Starting runs on TPUs, and what can be known about them without one."""
+"""TPU jobs, and memory, traffic and time of a step before one is started."""

@@ -1,22 +1,22 @@
-"""Compiles a config's train step for a TPU slice on a machine that has none.
+"""Compile a config's train step for a TPU slice on a machine without one.
 
     python -m tpu.aot paper_2b --topology v5p:4x4x4 [dotted.field=value ...]
 
-The program is train.py's own (`training.step`, the same shardings, the same kernels), compiled by
-libtpu (the `tpu` extra) for the slice's chips. Printed are memory per chip and whether it fits,
-collectives beside the least that the sharding needs, FLOPs, and an estimate of a step's time:
+The program is that of train.py (`training.step`, the same shardings and kernels), compiled by
+libtpu (the `tpu` extra) for the chips of the slice. The report shows memory per chip and whether it
+fits, collectives beside the least traffic of FSDP, FLOPs, and an estimate of a step's time:
 
-    compute      FLOPs of the step over the chips' dense bfloat16 peak. Matrix products of the
-                 traced program, recomputation included; kernels by the blocks on and below the
-                 diagonal of their square
-    memory       bytes to and from HBM, read off the compiled program, over HBM bandwidth
+    compute      FLOPs of the step over the chips' dense bfloat16 peak: matrix products of the
+                 traced program with recomputation, and of kernels the blocks on and below the
+                 diagonal
+    memory       bytes to and from HBM, read from the compiled program, over HBM bandwidth
     host         bytes to and from the host's memory (remat=offload), over the chip's share of PCIe
-    network      bytes each chip receives over its links' bandwidth: a group of chips has the links
-                 of as many dimensions of the torus as it spans, two of each that closes to a ring
+    network      bytes that a chip receives over the bandwidth of its links: a group of chips uses
+                 the links of each torus dimension that it spans, two of one that closes to a ring
 
-The step takes the longest of them if they overlap perfectly, and their sum one after another; MFU
-is given for both. Neither knows of input, stragglers, or matrix units that are not full, so the sum
-is no upper bound: published runs have taken longer. What is expected is fitted to those.
+With perfect overlap a step takes the longest of these times, and without overlap their sum; the
+report gives MFU for both. Both ignore input, stragglers and partly filled matrix units, so that the
+sum is no upper bound: published runs have taken longer. A third, expected time is fitted to them.
 """
 
 import dataclasses
@@ -52,22 +52,28 @@ from training import compiling
 from training.members import abstract_state, member_arrays, shardings_of
 from training.step import compile_step
 
+# Factors of the least compute time, and of the sum of the least memory, network and host times,
+# of which a part overlaps: fitted to published runs (`tpu.tables`).
+EXPECTED = (1.11, 0.51)
+
 
 class Report(NamedTuple):
-    """What is known of a step, per chip unless it says otherwise.
+    """Properties of a compiled step, per chip unless stated otherwise.
 
     Attributes:
-      attention: the kernel, and what keeps a faster one away, as `train.py` says it.
-      arguments, code: bytes of HBM: training state and batch, the program; None if it does not fit.
-      peak: bytes of HBM in use at once at most, arguments included; None if it does not fit.
-      problem: libtpu's words if it does not fit, else None.
+      attention: the kernel and the reason why a faster one is not used, as printed by train.py.
+      arguments, code: bytes of HBM of training state and batch, and of the program; None if the
+        step does not fit.
+      peak: largest number of bytes of HBM in use at once, arguments included; None if the step does
+        not fit.
+      problem: libtpu's message if the step does not fit, else None.
       collectives: of the compiled program.
-      bound: wire bytes that the sharding needs at least, by kind.
+      bound: least wire bytes of FSDP, by kind of collective.
       flops: executed, recomputation included.
       model_flops: as train.py counts them for MFU.
       memory_traffic, host_traffic: bytes to and from HBM, and the host's memory.
-      seconds: at least, for compute, memory, network and host each.
-      compile_seconds: of libtpu.
+      seconds: least times of compute, memory, network and host.
+      compile_seconds: time that libtpu took.
     """
 
     attention: str
@@ -86,39 +92,29 @@ class Report(NamedTuple):
 
     @property
     def received(self) -> float:
-        """Bytes that a chip receives in all."""
-        return sum(one.wire_bytes for one in self.collectives)
-
-    @property
-    def expected(self) -> float:
-        """Seconds of a step, as published runs went."""
-        return expected(self.seconds)
+        """Bytes that a chip receives in a step."""
+        return sum(collective.wire_bytes for collective in self.collectives)
 
     def fits(self, topology: Topology) -> bool:
-        """Whether a chip of the slice holds the step."""
-        # libtpu refuses what does not fit, by what it leaves of the memory to programs. That all
-        # temporaries together are more says nothing: they need not live at the same time.
+        """Return True if a chip of the slice holds the step."""
+        # libtpu refuses a step that does not fit the memory that it leaves to programs. The sum of
+        # all temporaries may be larger: they are not all in use at once.
         return self.peak is not None and self.peak <= topology.chip.memory
 
 
-# Of the least time of compute, what it takes; of that of memory, network and host, what is not
-# hidden behind it: fitted to published runs (`tpu.tables`).
-EXPECTED = (1.11, 0.51)
-
-
 def expected(seconds: dict[str, float]) -> float:
-    """Seconds of a step from the least ones for compute, memory, network and host."""
+    """Return the expected seconds of a step from the least times of a `Report`."""
     rest = sum(seconds.values()) - seconds["compute"]
     return max(*seconds.values(), EXPECTED[0] * seconds["compute"] + EXPECTED[1] * rest)
 
 
 def compile_devices(topology: Topology) -> list[Any]:
-    """The slice's chips, as devices that programs can be compiled for and not run on.
+    """Return the chips of the slice as devices for compilation only.
 
     Raises:
       ValueError: if libtpu is not installed.
     """
-    # So that libtpu neither looks for a TPU nor asks the cloud's metadata server for one.
+    # libtpu must not look for a TPU, nor query the cloud's metadata server for one.
     for name, value in {
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_ACCELERATOR_TYPE": topology.accelerator_type,
@@ -127,7 +123,7 @@ def compile_devices(topology: Topology) -> list[Any]:
     }.items():
         os.environ.setdefault(name, value)
     jax.config.update("jax_platforms", "cpu")
-    # Not told of rings, libtpu takes there to be none, and all-reduces where it could gather.
+    # Without `wrap` libtpu assumes that there are no rings, and all-reduces instead of gathering.
     options: dict[str, Any] = {"wrap": (*topology.rings, False)[:3]}
     if topology.chip.name == "v4":
         options["chip_config_name"] = "megacore"  # a chip's two cores are one device, as on v5p
@@ -142,19 +138,8 @@ def compile_devices(topology: Topology) -> list[Any]:
         ) from error
 
 
-def step_arguments(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tuple:
-    """What `training.loop` gives its step, as shapes with shardings."""
-    (stage, *_) = split(config)
-    state = abstract_state(config, num_members, mesh)
-    shape = (config.data.batch_size, config.data.context_length)
-    integers = jax.ShapeDtypeStruct(shape, np.int32, sharding=sharding.batch_sharding(mesh))
-    batch = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), integers)
-    batch |= {"loss_mask": integers.update(dtype=np.float32)}
-    return state, member_arrays([stage] * num_members), batch, np.int32(0)
-
-
-def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) -> Report:
-    """Compiles the step and reads the program.
+def analyze(config: ExperimentConfig, topology: Topology, num_members: int = 1) -> Report:
+    """Compile the step for the slice and read the compiled program.
 
     Raises:
       ValueError: if libtpu is missing, or the mesh does not suit the slice.
@@ -167,44 +152,24 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
     with jax.set_mesh(mesh):
         attention = kernels.of_model(config.model, rows, length).describe()
         traced = step.trace(*arguments)
-        data_trips = causal_trips(traced.jaxpr.jaxpr)
-        shards = mesh.shape["sequence"]
-        flops = count_flops(traced.jaxpr.jaxpr, mesh.size, data_trips, shards)
-        lowered = traced.lower()
-        compiled = problem = None
-        try:
-            compiled = lowered.compile()
-        except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error):
-                raise
-            problem = str(error)
+        compiled, problem = _compile(traced)
     compile_seconds = time.monotonic() - started
-    memory = dict.fromkeys(("arguments", "code", "peak"))
-    collectives, memory_traffic, host_traffic = [], 0.0, 0.0
-    if compiled is not None:
-        program = Program(compiled.as_text() or "", data_trips)
-        collectives = program.collectives()
-        memory_traffic, host_traffic = program.memory_bytes(HBM), program.memory_bytes(HOST)
-        stats = compiled.memory_analysis()
-        # libtpu's peak is that of its fullest memory, and with `remat=offload` the host's may be.
-        together = stats.argument_size_in_bytes + stats.temp_size_in_bytes
-        together += stats.output_size_in_bytes - stats.alias_size_in_bytes
-        memory = {
-            "arguments": stats.argument_size_in_bytes,
-            "code": stats.generated_code_size_in_bytes,
-            "peak": min(stats.peak_memory_in_bytes, together),
-        }
-    flops /= mesh.size
-    tokens = config.data.batch_size * length
+    jaxpr = traced.jaxpr.jaxpr
+    data_trips = causal_trips(jaxpr)
+    flops = count_flops(jaxpr, mesh.size, data_trips, mesh.shape["sequence"]) / mesh.size
+    program = Program((compiled and compiled.as_text()) or "", data_trips)
+    collectives = program.collectives()
+    memory_traffic, host_traffic = program.memory_bytes(HBM), program.memory_bytes(HOST)
+    tokens = num_members * config.data.batch_size * length
     chip = topology.chip
     return Report(
-        **memory,
+        **_memory(compiled),
         attention=attention,
         problem=problem,
         collectives=collectives,
         bound=least_traffic(config, mesh, arguments[0].params),
         flops=flops,
-        model_flops=num_members * tokens * metrics.flops_per_token(config) / mesh.size,
+        model_flops=tokens * metrics.flops_per_token(config) / mesh.size,
         memory_traffic=memory_traffic,
         host_traffic=host_traffic,
         seconds={
@@ -217,11 +182,47 @@ def analyse(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
     )
 
 
-def causal_trips(jaxpr: Any) -> int:
-    """How often loops whose length depends on data run, on average: half of what they index.
+def step_arguments(config: ExperimentConfig, mesh: Mesh, num_members: int) -> tuple:
+    """Return the arguments of the training step as shapes with shardings."""
+    (stage, *_) = split(config)
+    state = abstract_state(config, num_members, mesh)
+    shape = (config.data.batch_size, config.data.context_length)
+    integers = jax.ShapeDtypeStruct(shape, np.int32, sharding=sharding.batch_sharding(mesh))
+    batch = dict.fromkeys(("tokens", "targets", "positions", "segment_ids"), integers)
+    batch |= {"loss_mask": integers.update(dtype=np.float32)}
+    return state, member_arrays([stage] * num_members), batch, np.int32(0)
 
-    Such are attention's loops over blocks of keys (`model.kernels.blocks`), which end at the
-    diagonal; 1 if there is none.
+
+def _compile(traced: Any) -> tuple[Any, str | None]:
+    """Return (the compiled program, None), or (None, the message) if it does not fit."""
+    try:
+        return traced.lower().compile(), None
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return None, str(error)
+
+
+def _memory(compiled: Any) -> dict[str, int | None]:
+    """Return the bytes of HBM of a compiled program, as named in `Report`."""
+    if compiled is None:
+        return dict.fromkeys(("arguments", "code", "peak"))
+    stats = compiled.memory_analysis()
+    # libtpu's peak is that of the fullest memory, which with `remat=offload` may be the host's.
+    total = stats.argument_size_in_bytes + stats.temp_size_in_bytes
+    total += stats.output_size_in_bytes - stats.alias_size_in_bytes
+    return {
+        "arguments": stats.argument_size_in_bytes,
+        "code": stats.generated_code_size_in_bytes,
+        "peak": min(stats.peak_memory_in_bytes, total),
+    }
+
+
+def causal_trips(jaxpr: Any) -> int:
+    """Return the mean number of iterations of loops whose length depends on data; 1 without any.
+
+    These are attention's loops over blocks of keys (`model.kernels.blocks`). They end at the
+    diagonal, so that they run over half of the blocks on average.
     """
     trips = [1]
     for loop in _equations(jaxpr):
@@ -234,7 +235,7 @@ def causal_trips(jaxpr: Any) -> int:
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:
-    """All of a program, what is inside of others too."""
+    """Yield all equations of a program, nested ones included."""
     for equation in jaxpr.eqns:
         yield equation
         for inner in jaxprs_in_params(equation.params):
@@ -242,13 +243,13 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def count_flops(jaxpr: Any, num_devices: int, data_trips: int = 1, shards: int = 1) -> float:
-    """FLOPs of the matrix products of a traced program, loops and recomputation included.
+    """Return the FLOPs of a traced program's matrix products, with loops and recomputation.
 
     Args:
-      jaxpr: of the whole step.
-      num_devices: over which the inside of a `shard_map` runs, each on its part.
-      data_trips: of loops whose length depends on data.
-      shards: devices that share a row; a kernel there goes over all of them, one after another.
+      jaxpr: of the step.
+      num_devices: number of devices that run the body of a `shard_map`, each on its shard.
+      data_trips: iterations of loops whose length depends on data.
+      shards: number of devices that share a row; a kernel visits the keys of all of them in turn.
     """
     total = 0.0
     for equation in jaxpr.eqns:
@@ -258,10 +259,10 @@ def count_flops(jaxpr: Any, num_devices: int, data_trips: int = 1, shards: int =
             depth = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
             total += 2.0 * depth * equation.outvars[0].aval.size
         elif name == "pallas_call":
-            # All of a kernel's blocks have the same products: those below the diagonal, and on it.
+            # Every block has the same products. Only blocks on and below the diagonal run.
             *_, num_blocks = grid = params["grid_mapping"].grid
-            taken = 0.5 * (1 + 1 / (num_blocks * shards))
-            total += taken * math.prod(grid) * count_flops(params["jaxpr"], 1)
+            share = 0.5 * (1 + 1 / (num_blocks * shards))
+            total += share * math.prod(grid) * count_flops(params["jaxpr"], 1)
         elif name == "cond":
             total += max(
                 count_flops(branch.jaxpr, num_devices, data_trips, shards)
@@ -276,10 +277,10 @@ def count_flops(jaxpr: Any, num_devices: int, data_trips: int = 1, shards: int =
 
 
 def least_traffic(config: ExperimentConfig, mesh: Mesh, params: Any) -> dict[str, float]:
-    """Wire bytes a chip cannot do without under FSDP: each microbatch gathers the parameters for
-    the forward and for the backward pass, and scatters their gradients, in the compute dtype.
+    """Return the least wire bytes of a chip under FSDP, by kind of collective.
 
-    What `tensor` and `sequence` need comes on top, and is not counted here.
+    Each microbatch gathers the parameters for the forward and for the backward pass, and scatters
+    their gradients, in the compute dtype. Traffic of `tensor` and `sequence` is not included.
     """
     fsdp = mesh.shape["fsdp"]
     width = jnp.dtype(config.model.compute_dtype).itemsize
@@ -293,37 +294,37 @@ def least_traffic(config: ExperimentConfig, mesh: Mesh, params: Any) -> dict[str
 
 
 def bandwidth(topology: Topology, group: int) -> float:
-    """Bytes/s that a chip receives from a group of chips laid along as few dimensions as hold it.
+    """Return the bytes/s that a chip receives from a group, which fills the longest sides first.
 
-    A dimension brings two links where the group spans all of it and it closes to a ring, else one:
-    the chips at its ends have no more.
+    A dimension adds two links if it closes to a ring and the group spans all of it. Otherwise it
+    adds one, because the chips at the ends of the group have no second.
     """
-    links, held = 0, 1
+    links, size = 0, 1
     for side, ring in sorted(zip(topology.sides, topology.rings, strict=True), reverse=True):
-        if held < group and side > 1:
-            links += 2 if ring and held * side <= group else 1
-            held *= side
+        if size < group and side > 1:
+            links += 2 if ring and size * side <= group else 1
+            size *= side
     return max(1, links) * topology.chip.link_bandwidth
 
 
 def advice(config: ExperimentConfig, sizes: dict[str, int]) -> str:
-    """What to change of a step that does not fit: the cheapest first."""
-    more = {"full": "offload", "offload": None}.get(config.model.remat, "full")
-    found = [f"model.remat={more}"] if more else []
+    """Return settings for a step that does not fit, the cheapest first."""
+    remat = {"full": "offload", "offload": None}.get(config.model.remat, "full")
+    settings = [f"model.remat={remat}"] if remat else []
     if config.data.batch_size // config.train.accumulate > sizes["data"] * sizes["fsdp"]:
-        found.append(f"train.accumulate={2 * config.train.accumulate}")
+        settings.append(f"train.accumulate={2 * config.train.accumulate}")
     else:
-        found += [f"mesh.{axis}={2 * sizes[axis]}" for axis in ("sequence", "tensor")]
-    return ", or ".join([*found, "a larger slice"])
+        settings += [f"mesh.{axis}={2 * sizes[axis]}" for axis in ("sequence", "tensor")]
+    return ", or ".join([*settings, "a larger slice"])
 
 
 def show(
     config: ExperimentConfig, topology: Topology, num_members: int, report: Report, console: Console
 ) -> None:
-    """Prints a report."""
+    """Print a report."""
     console.print(f"compiled in {report.compile_seconds:.0f} s")
-    if told := compiling.describe(topology.chip.device_kind):
-        console.print(told, soft_wrap=True)
+    if options := compiling.describe(topology.chip.device_kind):
+        console.print(options, soft_wrap=True)
     console.print(report.attention, soft_wrap=True)
     if report.problem is not None:
         used = next((x for x in report.problem.splitlines() if "Used" in x), report.problem)
@@ -333,7 +334,7 @@ def show(
             console.print(f"{name:<12} {amount(getattr(report, name) or 0):>12} per chip")
         fits = "fits" if report.fits(topology) else "does not fit"
         memory = amount(topology.chip.memory)
-        console.print(f"{'at most':<12} {amount(report.peak or 0):>12} of {memory}: {fits}")
+        console.print(f"{'peak':<12} {amount(report.peak or 0):>12} of {memory}: {fits}")
     sizes = mesh_sizes(config, num_members, topology.num_chips)
     if not report.fits(topology):
         console.print(f"to make it fit: {advice(config, sizes)}")
@@ -347,22 +348,22 @@ def _collectives_table(report: Report) -> Table:
     right = ("count", "arrays", "received", "FSDP: 2 gathers, 1 scatter")
     table = make_table("a step's collectives, per chip", ("kind",), right)
     for kind in sorted({c.kind for c in report.collectives} | set(report.bound)):
-        own = [c for c in report.collectives if c.kind == kind]
+        of_kind = [c for c in report.collectives if c.kind == kind]
         table.add_row(
             kind,
-            str(sum(c.count for c in own)),
-            amount(sum(c.count * c.num_bytes for c in own)),
-            amount(sum(c.wire_bytes for c in own)),
+            str(sum(c.count for c in of_kind)),
+            amount(sum(c.count * c.num_bytes for c in of_kind)),
+            amount(sum(c.wire_bytes for c in of_kind)),
             amount(report.bound[kind]) if kind in report.bound else "-",
         )
-    least = sum(report.bound.values())
-    ratio = f" ({report.received / least:.2f}x)" if least else ""
-    table.add_row("in all", "", "", amount(report.received) + ratio, amount(least))
+    bound = sum(report.bound.values())
+    ratio = f" ({report.received / bound:.2f}x)" if bound else ""
+    table.add_row("total", "", "", amount(report.received) + ratio, amount(bound))
     return table
 
 
 def _times(chip: Chip, report: Report) -> Iterator[str]:
-    """The least times of a step, and what they make of it."""
+    """Yield the least times of a step, and its time with and without overlap and as expected."""
     peak = metrics.PEAK_FLOPS[chip.device_kind]
     rates = {name: getattr(chip, f"{name}_bandwidth") / 1e9 for name in ("memory", "link", "host")}
     ratio = f"{report.flops / report.model_flops:.2f}x the model's"
@@ -379,27 +380,27 @@ def _times(chip: Chip, report: Report) -> Iterator[str]:
     best, worst = max(report.seconds.values()), sum(report.seconds.values())
     ideal = report.model_flops / peak
     yield (
-        f"a step takes {best:.3f} s (MFU {ideal / best:.0%}) if these overlap perfectly, "
-        f"{worst:.3f} s (MFU {ideal / worst:.0%}) one after another"
+        f"a step takes {best:.3f} s (MFU {ideal / best:.0%}) with perfect overlap, "
+        f"{worst:.3f} s (MFU {ideal / worst:.0%}) without overlap"
     )
-    yield "stragglers, input and matrix units that are not full come on top of either"
-    likely = report.expected
-    yield f"expected, as published runs went: {likely:.3f} s (MFU {ideal / likely:.0%})"
+    yield "neither includes stragglers, input and partly filled matrix units"
+    likely = expected(report.seconds)
+    yield f"expected from published runs: {likely:.3f} s (MFU {ideal / likely:.0%})"
 
 
 def main() -> int:
-    """Command line; exit status 2 after one line for a user's mistake, 1 if it does not fit."""
+    """Run the command line; exit with 2 for a user's mistake, 1 if the step does not fit."""
     parser = command_line("python -m tpu.aot", __doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     arguments = parser.parse_intermixed_args()
     try:
         topology = topology_lib.find(arguments.topology)
         config = inherit(find_config(arguments.config), arguments.overrides)
-        report = analyse(config, topology, arguments.members)
+        report = analyze(config, topology, arguments.members)
     except ValueError as error:
         parser.error(str(error))
     if arguments.json:
-        collectives = [dataclasses.asdict(one) for one in report.collectives]
+        collectives = [dataclasses.asdict(collective) for collective in report.collectives]
         print(json.dumps(report._asdict() | {"collectives": collectives}))
     else:
         show(config, topology, arguments.members, report, Console(highlight=False, width=100))

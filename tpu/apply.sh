@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Starts a run or a sweep on TPU slices of a GKE cluster: python -m tpu.jobset, handed to kubectl.
+# Starts a run or a sweep on TPU slices of a GKE cluster: python -m tpu.jobset | kubectl apply.
 #
 # usage: tpu/apply.sh CONFIG --workdir /runs/DIR --topology KIND:SHAPE --image IMAGE [options]
 #
 #   --mode M            members (default): a JobSet for each member of the sweep, on its own slice;
 #                       sweep: one for all members, in one program; run: one for a single run;
 #                       study: one for each part of the study CONFIG, on slices of one host
-#   --report            then wait here until all have ended, evaluate and report, each on a slice of
-#                       one host (--report-topology; default: the topology given)
-#   ...                 the rest of tpu.jobset's arguments: python -m tpu.jobset --help
-#   -n, --dry-run       print the manifests and the command they would go to, and start nothing
+#   --report            wait until all have ended, then evaluate and report, each on a slice of one
+#                       host (--report-topology; default: --topology)
+#   ...                 other arguments of tpu.jobset: python -m tpu.jobset --help
+#   -n, --dry-run       print the manifests and the commands, and start nothing
 #   -h, --help          this text
 #
 #   tpu/apply.sh base_30m --workdir /runs/bases --topology v5e:4x4 --image IMAGE \
@@ -17,9 +17,9 @@
 #
 #   tpu/apply.sh capability --mode study --report --workdir /runs/c --topology v5e:2x2 --image IMAGE
 #
-# The cluster is kubectl's current one, with JobSet installed and node pools of the slice's shape; xpk
-# makes such clusters. Look: kubectl get jobsets; logs: kubectl logs -f jobs/NAME-slice-0;
-# stop: kubectl delete jobset NAME; the same command starts it again and it goes on.
+# It uses kubectl's current cluster, which needs JobSet and node pools of the slice's shape (xpk creates
+# such clusters). List: kubectl get jobsets; logs: kubectl logs -f jobs/NAME-slice-0; stop: kubectl
+# delete jobset NAME; the same command starts it again, and the run continues.
 
 set -euo pipefail
 folder=$(cd "$(dirname "$0")" && pwd)
@@ -39,7 +39,7 @@ while (($#)); do
 done
 cd "$folder/.."
 
-jobs='' # by name
+jobs='' # names
 apply() { # FLAG...
   local manifests
   manifests=$("${PYTHON:-.venv/bin/python}" -m tpu.jobset ${arguments[@]+"${arguments[@]}"} "$@") || exit 2
@@ -51,7 +51,7 @@ apply() { # FLAG...
 then_apply() { # MODE
   local names
   mapfile -t names <<<"$jobs"
-  # However they end, up to a week from now; then whether they ended well.
+  # Wait for the end of all jobs, up to a week; then fail unless all succeeded.
   run kubectl wait --timeout=-1s '--for=jsonpath={.status.terminalState}' "${names[@]}"
   run kubectl wait --timeout=0 --for=condition=Completed "${names[@]}"
   apply --mode "$1" ${report_topology[@]+"${report_topology[@]}"}

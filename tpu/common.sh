@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What the scripts of this folder share; sourced, not run.
+# Functions of the scripts in this folder; sourced, not run.
 
 dry_run=false
 zone=${TPU_ZONE:-}
 project=${TPU_PROJECT:-}
 
-usage() { # the comment at the head of the script is its help
+usage() { # prints the comment at the head of the script
   sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
 }
 
@@ -14,7 +14,7 @@ fail() {
   exit 2
 }
 
-# Words as a shell would have to be given them, quoted only where they need it.
+# Prints words for a shell, quoted only where necessary.
 quote() {
   local word separator=''
   for word in "$@"; do
@@ -39,8 +39,9 @@ value() {
   (($# > 1)) || fail "$1 needs a value; see --help"
 }
 
-# Takes what all scripts take; `shift "$taken"` is the caller's. Other words go to `given`.
-given=()
+# Reads an option that all scripts have, and sets `taken`, the number of words that the caller must
+# shift. Appends other words to `words`.
+words=()
 # shellcheck disable=SC2034
 common_option() {
   taken=1
@@ -50,18 +51,18 @@ common_option() {
     --zone) value "$@" && zone=$2 taken=2 ;;
     --project) value "$@" && project=$2 taken=2 ;;
     -*) fail "unknown option $1; see --help" ;;
-    *) given+=("$1") ;;
+    *) words+=("$1") ;;
   esac
 }
 
-# Sets `name`, the one word that was given.
+# Sets `name`, the only word.
 # shellcheck disable=SC2034
 one_name() {
-  ((${#given[@]} == 1)) || fail "needs one NAME, got ${given[*]-none}; see --help"
-  name=${given[0]}
+  ((${#words[@]} == 1)) || fail "needs one NAME, got ${words[*]-none}; see --help"
+  name=${words[0]}
 }
 
-# Sets `where`: the flags that say where the TPU is.
+# Sets `where`: the flags for the zone and project of the TPU.
 locate() {
   where=()
   [[ -z $zone ]] || where+=("--zone=$zone")

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Asks for a TPU slice as a queued resource: the request waits until there is room for it.
+# Requests a TPU slice as a queued resource; the request waits until chips are free.
 #
 # usage: tpu/create.sh NAME --topology KIND:SHAPE [options]
 #
 #   NAME                of the queued resource and of its TPU
-#   --topology T        v5e:8x8, v5p:4x4x4, v6e:4x4 ...; `python -m tpu.topology T` says what it is
-#   --spot              cheaper, and may be taken away at any time: the run goes on after
-#                       create, setup and run are given again, as long as runs/ is in a bucket
-#   --reserved          from a reservation
-#   --valid-until D     give the request up after this long (6h, 2d)
+#   --topology T        v5e:8x8, v5p:4x4x4, v6e:4x4 ...; see `python -m tpu.topology T`
+#   --spot              cheaper, and may be preempted at any time: the run continues after
+#                       another create, setup and run, if runs/ is in a bucket
+#   --reserved          use a reservation
+#   --valid-until D     cancel the request after this time (6h, 2d)
 #   --runtime V         software version of the VMs (default: the chip's own)
 #   --zone Z            or $TPU_ZONE, or gcloud's default
 #   --project P         or $TPU_PROJECT, or gcloud's default

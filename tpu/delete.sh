@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Gives a TPU back: deletes the queued resource and its VMs with all that is on their disks.
+# Deletes a queued resource and its VMs, including their disks.
 #
 # usage: tpu/delete.sh NAME [options]
 #
-#   --yes               do not ask first
+#   --yes               do not ask for confirmation
 #   --zone Z            or $TPU_ZONE, or gcloud's default
 #   --project P         or $TPU_PROJECT, or gcloud's default
 #   -n, --dry-run       print the commands and touch nothing

@@ -4,14 +4,14 @@
 # usage: tpu/fetch.sh NAME SOURCE DESTINATION [options]
 #
 #   SOURCE              a file or folder within the repository there, such as runs/paper_2b
-#   DESTINATION         a folder here; SOURCE's last part is put into it
-#   --no-checkpoints    leave checkpoints/ where they are
+#   DESTINATION         a local folder, into which SOURCE is copied
+#   --no-checkpoints    do not copy checkpoints/
 #   --zone Z            or $TPU_ZONE, or gcloud's default
 #   --project P         or $TPU_PROJECT, or gcloud's default
 #   -n, --dry-run       print the commands and touch nothing
 #   -h, --help          this text
 #
-# What is in a bucket is had from anywhere: gcloud storage rsync -r gs://BUCKET/paper_2b DESTINATION
+# For results in a bucket: gcloud storage rsync -r gs://BUCKET/paper_2b DESTINATION
 
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
@@ -24,11 +24,11 @@ while (($#)); do
     *) common_option "$@" && shift "$taken" ;;
   esac
 done
-((${#given[@]} == 3)) || fail "needs NAME SOURCE DESTINATION; see --help"
-name=${given[0]} source=${given[1]%/} destination=${given[2]}
+((${#words[@]} == 3)) || fail "needs NAME SOURCE DESTINATION; see --help"
+name=${words[0]} source=${words[1]%/} destination=${words[2]}
 locate
 
-# As an archive, so that names with any character arrive as they are.
+# As an archive, so that names keep all characters.
 archive=ropewalk-results.tar.gz
 on_hosts "$name" 0 "cd ropewalk && $(quote tar -czf "/tmp/$archive" ${exclude[@]+"${exclude[@]}"} -C "$(dirname "$source")" "$(basename "$source")")"
 run mkdir -p "$destination"

@@ -1,7 +1,7 @@
-"""What a compiled program does, read from its text: collectives and traffic with the memory.
+"""Collectives and memory traffic of a compiled program, read from its text.
 
-XLA's own cost analysis counts the body of a loop once; here everything is counted as often as it
-runs. The text is that of `jax.stages.Compiled.as_text()`, scheduled and with memory spaces.
+XLA's own cost analysis counts the body of a loop once; this module counts every iteration. The text
+is that of `jax.stages.Compiled.as_text()`, scheduled and with memory spaces.
 """
 
 import collections
@@ -14,22 +14,22 @@ from typing import NamedTuple
 # An array's type, the first number in it, its sizes, its layout: bf16[8,16]{1,0:T(8,128)S(1)}.
 _SHAPE = re.compile(r"([a-z]+(\d*)[a-z0-9]*)\[([\d,]*)\](?:\{([^}]*)\})?")
 KINDS = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute")
-# Instructions that move nothing.
+# Instructions that move no data.
 _FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional"}
 _FREE |= {"call", "partition-id", "replica-id", "after-all", "opt-barrier", "iota"}
-# XLA's numbers of memories, as in S(5); an array that names none lies in HBM.
+# XLA's numbers of memory spaces, as in S(5); an array without one is in HBM.
 HBM, HOST = 0, 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """One transfer between chips, as often as it runs in a step.
+    """A transfer between chips.
 
     Attributes:
       kind: "all-gather", "reduce-scatter", "all-reduce", "all-to-all" or "collective-permute".
-      count: times it runs.
-      num_bytes: of the whole array, once: what an all-gather makes, what a reduce-scatter takes.
-      group: chips that take part together.
+      count: executions per step.
+      num_bytes: of the full array: the result of an all-gather, the operand of a reduce-scatter.
+      group: number of chips that take part together.
     """
 
     kind: str
@@ -39,10 +39,10 @@ class Collective:
 
     @property
     def wire_bytes(self) -> float:
-        """What a chip receives in all the times it runs, if no chip relays more than it must.
+        """Least number of bytes that a chip receives in all executions.
 
-        All but its own part for a gather, a scatter or an exchange, twice that for an all-reduce
-        (Patarasuk and Yuan 2009).
+        A gather, a scatter or an exchange receives the array without the chip's own part; an
+        all-reduce receives twice that (Patarasuk and Yuan 2009).
         """
         if self.kind == "collective-permute":
             return self.count * self.num_bytes
@@ -63,7 +63,7 @@ class Program:
     """A compiled program, parsed."""
 
     def __init__(self, text: str, data_trips: int = 1):
-        """Parses the text; loops whose length depends on data are taken to run `data_trips` x."""
+        """Parse the text; loops whose length depends on data count `data_trips` iterations."""
         self._data_trips = data_trips
         self._computations: dict[str, list[_Instruction]] = {}
         self._entry = ""
@@ -76,10 +76,11 @@ class Program:
                     self._entry = name
             elif " = " in line and line.startswith(" "):
                 current.append(_parse(line))
-        # How often each computation runs in a step.
+        # Executions of each computation per step.
         self._runs: collections.Counter[str] = collections.Counter()
-        self._visit(self._entry, 1)
-        # Computations that are the inside of one instruction.
+        if self._entry:
+            self._visit(self._entry, 1)
+        # Computations that are the body of one fused instruction.
         self._fused = {
             called
             for instructions in self._computations.values()
@@ -89,29 +90,29 @@ class Program:
         }
 
     def _visit(self, name: str, times: int) -> None:
-        """Counts that a computation runs `times` more, and so those it runs itself."""
+        """Add `times` executions of a computation, and of those that it calls."""
         self._runs[name] += times
         for instruction in self._computations[name]:
-            again = times
+            count = times
             if instruction.opcode == "while":
-                again = times * self._trips(*_called(instruction, "condition"))
+                count = times * self._trips(*_called(instruction, "condition"))
             for called in _called(instruction):
-                self._visit(called, again)
+                self._visit(called, count)
 
     def _trips(self, condition: str) -> int:
-        """The bound that a loop's counter is compared with."""
+        """Return the number with which a loop compares its counter."""
         text = " ".join(i.rest for i in self._computations[condition] if i.opcode == "constant")
         return max(map(int, re.findall(r"constant\((\d+)\)", text)), default=self._data_trips)
 
     def collectives(self) -> list[Collective]:
-        """The program's collectives.
+        """Return the program's collectives.
 
-        One that runs beside other work appears in several fusions, as its beginning, its steps and
-        its end: all have one channel.
+        An asynchronous collective appears in several fusions (its start, steps and end) with the
+        same channel, and counts once.
         """
-        found: dict[str, Collective] = {}
+        result: dict[str, Collective] = {}
         for name, times in self._runs.items():
-            # How libtpu writes a reduce-scatter: an all-reduce of which each chip keeps a slice.
+            # libtpu writes a reduce-scatter as an all-reduce of which each chip keeps a slice.
             scatters = name.startswith("all-reduce-scatter")
             for instruction in self._computations[name]:
                 kind = instruction.opcode.removesuffix("-start")
@@ -129,15 +130,15 @@ class Program:
                 elif instruction.opcode == "reduce-scatter":
                     num_bytes *= group
                 channel = re.search(r"channel_id=(\d+)", instruction.rest)
-                same = channel[0] if channel and name in self._fused else instruction.name
-                found[same] = Collective(kind, times, num_bytes, group)
-        return [one for one in found.values() if one.group > 1]
+                key = channel[0] if channel and name in self._fused else instruction.name
+                result[key] = Collective(kind, times, num_bytes, group)
+        return [collective for collective in result.values() if collective.group > 1]
 
     def memory_bytes(self, space: int = HBM) -> float:
-        """Bytes read from and written to a memory in a step: HBM, or the host's.
+        """Return the bytes read from and written to HBM, or the host's memory, in a step.
 
-        What stays on the chip is left out. An instruction reads its operands and writes its result
-        once; a fusion that slices an operand reads the slice.
+        Arrays in the chip's other memories do not count. An instruction reads its operands and
+        writes its result once; a fusion that slices an operand reads the slice.
         """
         total = 0.0
         for name, times in self._runs.items():
@@ -153,10 +154,10 @@ class Program:
         return total
 
     def _moved(self, instruction: _Instruction, types: dict[str, str], space: int) -> int:
-        given = [types.get(name, "") for name in instruction.operands]
-        operands = [_num_bytes(type_, space) for type_ in given]
+        operand_types = [types.get(name, "") for name in instruction.operands]
+        operands = [_num_bytes(type_, space) for type_ in operand_types]
         if instruction.opcode.endswith("-start"):
-            return _started(instruction, given, space)
+            return _moved_by_start(instruction, operand_types, space)
         result = _num_bytes(instruction.type, space)
         if instruction.opcode == "dynamic-slice":
             return 2 * result
@@ -169,9 +170,9 @@ class Program:
         return read + self._written(self._computations[called[0]], instruction.type, space)
 
     def _read(self, fusion: str, number: int, size: int) -> int:
-        """Bytes that the inside of a fusion reads of one of its operands, of `size` bytes."""
+        """Return the bytes that a fusion reads of one of its operands, which has `size` bytes."""
         body = self._computations[fusion]
-        # The operand goes by the name of its parameter, and by those of its bitcasts.
+        # The names of the operand: that of its parameter, and those of its bitcasts.
         names = {i.name for i in body if i.opcode == "parameter" and i.operands == [str(number)]}
         total = 0
         for user in body:
@@ -183,49 +184,49 @@ class Program:
                 elif user.opcode == "dynamic-slice" and index == 0:
                     total += _num_bytes(user.type)
                 elif not (user.opcode == "dynamic-update-slice" and index == 0):
-                    return size  # an update is written in place, and reads nothing around it
+                    return size  # an update in place reads only what it replaces
         return min(total, size)
 
     def _written(self, body: list[_Instruction], kind: str, space: int) -> int:
-        """Bytes that a fusion of type `kind` writes: of an array updated in place, the update."""
+        """Return the bytes that a fusion of type `kind` writes; an update in place counts alone."""
         by_name = {i.name: i for i in body}
         (root,) = (i for i in body if i.root)
         sizes = list(_sizes(kind))
         is_tuple = root.opcode == "tuple"
-        made = [by_name[name] for name in root.operands] if is_tuple else [root] * len(sizes)
+        outputs = [by_name[name] for name in root.operands] if is_tuple else [root] * len(sizes)
         total = 0
-        for one, (size, lies_in) in zip(made, sizes, strict=False):
-            while one.opcode == "bitcast" and one.operands[0] in by_name:
-                one = by_name[one.operands[0]]
-            if one.opcode == "dynamic-update-slice" and one.operands[1] in by_name:
-                size = _num_bytes(by_name[one.operands[1]].type)
-            total += size if lies_in == space else 0
+        for output, (size, memory) in zip(outputs, sizes, strict=False):
+            while output.opcode == "bitcast" and output.operands[0] in by_name:
+                output = by_name[output.operands[0]]
+            if output.opcode == "dynamic-update-slice" and output.operands[1] in by_name:
+                size = _num_bytes(by_name[output.operands[1]].type)
+            total += size if memory == space else 0
         return total
 
 
-def _started(instruction: _Instruction, given: list[str], space: int) -> int:
-    """Bytes that an instruction which runs beside others moves in a memory.
+def _moved_by_start(instruction: _Instruction, operand_types: list[str], space: int) -> int:
+    """Return the bytes that an asynchronous instruction moves in a memory.
 
-    Its type lists its operands too, first (a copy: last), which nobody writes; of an operand that
-    it slices it reads the slice, and of one that it updates it writes the update.
+    Its type lists its operands before its results (after them for a copy); operands are not
+    written. A slice reads the sliced part only, an update writes the update only.
     """
     kind, type_ = instruction.opcode, instruction.type
     arrays = list(_sizes(type_))
     if kind == "copy-start":
-        made = arrays[:1]
+        results = arrays[:1]
     elif type_.startswith("(("):
-        made = list(_sizes(_balanced(type_[1:])[1]))
+        results = list(_sizes(_balanced(type_[1:])[1]))
     elif kind in ("all-gather-start", "collective-permute-start"):
-        made = arrays[len(given) :]
+        results = arrays[len(operand_types) :]
     else:
-        made = arrays
-    written = sum(size for size, lies_in in made if lies_in == space)
-    read = sum(_num_bytes(one, space) for one in given)
+        results = arrays
+    written = sum(size for size, memory in results if memory == space)
+    read = sum(_num_bytes(type_, space) for type_ in operand_types)
     if kind in ("slice-start", "dynamic-slice-start"):
-        read = made[0][0] if _num_bytes(given[0], space) else 0
+        read = results[0][0] if _num_bytes(operand_types[0], space) else 0
     elif kind == "dynamic-update-slice-start":
-        read = _num_bytes(given[1], space)
-        written = _num_bytes(given[1]) if written else 0
+        read = _num_bytes(operand_types[1], space)
+        written = _num_bytes(operand_types[1]) if written else 0
     return read + written
 
 
@@ -250,7 +251,7 @@ def _parse(line: str) -> _Instruction:
 
 
 def _balanced(text: str) -> tuple[str, str]:
-    """Splits after the parenthesis that closes the first one."""
+    """Split after the parenthesis that closes the first one."""
     depth = 0
     for index, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -259,7 +260,7 @@ def _balanced(text: str) -> tuple[str, str]:
     return text, ""
 
 
-# Where an instruction names the computations that it runs; not the additions of its reductions.
+# Attributes that name the computations that an instruction runs, without those of reductions.
 _CALLS = {
     "while": "body",
     "conditional": "branch_computations|true_computation|false_computation",
@@ -268,14 +269,14 @@ _CALLS = {
 
 
 def _called(instruction: _Instruction, attributes: str = "") -> list[str]:
-    """Computations named by some attributes of an instruction; by default, those it runs."""
+    """Return the computations named by attributes of an instruction; by default those it runs."""
     attributes = attributes or _CALLS.get(instruction.opcode, "calls")
     values = re.findall(rf"\b(?:{attributes})=(\{{[^}}]*\}}|[^\s,]+)", instruction.rest)
     return re.findall(r"[\w.\-]+", " ".join(values))
 
 
 def _sizes(text: str) -> Iterator[tuple[int, int]]:
-    """Bytes of each array of a type, and the memory that it lies in."""
+    """Yield the bytes of each array of a type, and its memory space."""
     for dtype, digits, dims, layout in _SHAPE.findall(text):
         bits = 8 if dtype == "pred" else int(digits or 0)
         count = math.prod(int(n) for n in dims.split(",") if n)
@@ -284,12 +285,12 @@ def _sizes(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _num_bytes(text: str, space: int | None = None) -> int:
-    """Bytes of all arrays of a type, or of those that lie in a memory."""
-    return sum(size for size, lies_in in _sizes(text) if space in (None, lies_in))
+    """Return the bytes of all arrays of a type, or of those in one memory space."""
+    return sum(size for size, memory in _sizes(text) if space in (None, memory))
 
 
 def _group(text: str) -> int:
-    """Chips in a group, in any of XLA's three ways of writing groups.
+    """Return the number of chips in a group, in any of XLA's three notations.
 
     {{0,1},{2,3}} | [2,4]<=[8] | mesh['a'=2,'b'=4] {'b'}
     """
@@ -300,8 +301,8 @@ def _group(text: str) -> int:
         return 1
     if groups.startswith("mesh["):
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", groups.partition("]")[0]))
-        taken = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", groups.partition("{")[2].partition("}")[0])
-        return math.prod(int(part or sizes[axis]) for axis, part in taken)
+        axes = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", groups.partition("{")[2].partition("}")[0])
+        return math.prod(int(part or sizes[axis]) for axis, part in axes)
     if groups.startswith("["):
         return int(groups[1:].partition("]")[0].split(",")[-1])
     return len(groups.partition("}")[0].strip("{").split(","))

@@ -1,12 +1,12 @@
-"""Kubernetes manifests for a run or a sweep on TPU slices of GKE, from `tpu/jobset.yaml`.
+"""Kubernetes manifests of a run, sweep or study on TPU slices of GKE, from `tpu/jobset.yaml`.
 
     python -m tpu.jobset demo --workdir /runs/demo --topology v5e:4x4 --image IMAGE
     python -m tpu.jobset paper_2b --mode run --workdir /runs/paper_2b --topology v5p:4x4x4 ...
     python -m tpu.jobset capability --mode study --workdir /runs/c --topology v5e:2x2 --image IMAGE
 
-The manifests go to standard output; tpu/apply.sh hands them to kubectl. --workdir lies under /runs,
-where the claim is mounted: a volume that all pods see (Filestore, or a bucket through GCS FUSE). Or
-it is gs://BUCKET/DIR: then nothing is mounted, and the image has the extra `gcs`.
+The manifests go to standard output; tpu/apply.sh passes them to kubectl. --workdir is a folder of
+/runs, where a volume that all pods share is mounted (Filestore, or a bucket through GCS FUSE), or
+gs://BUCKET/DIR. With a bucket nothing is mounted, and the image needs the extra `gcs`.
 """
 
 import argparse
@@ -28,19 +28,19 @@ from tpu.topology import Topology
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
-# Exit statuses after which another start may help: another process, a device or a bucket was lost
-# (settings.commands.ANOTHER_START), or a signal ended it. Not 1, an error of the program or a
-# run that diverged, and not 2, what a person has to mend.
+# Exit statuses after which a restart may help: another process, a device or a bucket was lost
+# (settings.commands.ANOTHER_START), or a signal ended the process. Not 1 (an error, or a diverged
+# run) and not 2 (a user's mistake).
 RESTART_ON = [42, *range(127, 256)]
 
 
 class Job(NamedTuple):
-    """What runs on one slice.
+    """One JobSet on one slice.
 
     Attributes:
       name: of the JobSet, a DNS label.
-      member: written into the annotations: a label could not hold its commas and parentheses.
-      command: program and arguments, which no shell sees.
+      member: an annotation, because a label cannot hold its commas and parentheses.
+      command: program and arguments; no shell reads them.
     """
 
     name: str
@@ -51,15 +51,15 @@ class Job(NamedTuple):
 def manifest(
     job: Job, topology: Topology, *, image: str, claim: str, spot: bool, restarts: int
 ) -> str:
-    """One JobSet as YAML.
+    """Return one JobSet as YAML.
 
     Args:
-      job: what runs.
+      job: name and command.
       topology: the slice.
       image: container image with the repository in /ropewalk and its packages installed.
-      claim: the persistentVolumeClaim that becomes /runs; empty: none does.
-      spot: on spot nodes.
-      restarts: of the whole JobSet before it counts as failed.
+      claim: the persistentVolumeClaim that is mounted as /runs; empty for none.
+      spot: use spot nodes.
+      restarts: maximum number before the JobSet fails.
     """
     selector = {
         "cloud.google.com/gke-tpu-accelerator": topology.chip.gke_accelerator,
@@ -80,33 +80,31 @@ def manifest(
     if claim:
         values["mounts"] = [{"name": "runs", "mountPath": "/runs"}]
         values["volumes"] = [{"name": "runs", "persistentVolumeClaim": {"claimName": claim}}]
-    # JSON is YAML: whatever a name holds, it stays one value.
+    # JSON is YAML, and quotes every character of a name.
     text = TEMPLATE.read_text(encoding="utf-8")
     return string.Template(text).substitute({key: json.dumps(x) for key, x in values.items()})
 
 
 def job_name(workdir: str, number: int | None = None) -> str:
-    """A DNS label made of a directory's last part, short enough for the pods' names."""
+    """Return a DNS label from the last part of a path, short enough for the names of pods."""
     slug = re.sub(r"[^a-z0-9]+", "-", Path(workdir).name.lower())[:30].strip("-")
     return "-".join(filter(None, ["ropewalk", slug, "" if number is None else str(number)]))
 
 
-def make_jobs(mode: str, config_name: str, workdir: str, given: list[str]) -> list[Job]:
-    """The jobs of a run or a sweep.
-
-    In the modes `evaluate` and `report` it is what follows them, when all have ended.
+def make_jobs(mode: str, config_name: str, workdir: str, changes: list[str]) -> list[Job]:
+    """Return the jobs of a run or a sweep, or the evaluation or report that follows them.
 
     Raises:
-      ValueError: for a config, an override or a sweep that `train.py` or `sweep.py` would refuse.
+      ValueError: if `train.py` or `sweep.py` would refuse the config or its overrides `changes`.
     """
     if mode in ("evaluate", "report"):
         return [Job(f"{job_name(workdir)}-{mode}", config_name, ["python", f"{mode}.py", workdir])]
     config = find_config(config_name)
-    arguments = [config_name, "--workdir", workdir, *given]
+    arguments = [config_name, "--workdir", workdir, *changes]
     if mode == "run":
-        overrides.apply(config, given)
+        overrides.apply(config, changes)
         return [Job(job_name(workdir), config_name, ["python", "train.py", *arguments])]
-    names = [name for name, _, _ in make_members(config, given)]
+    names = [name for name, _, _ in make_members(config, changes)]
     program = ["python", "sweep.py"]
     if mode == "sweep":
         return [Job(job_name(workdir), "; ".join(names), [*program, *arguments])]
@@ -117,31 +115,31 @@ def make_jobs(mode: str, config_name: str, workdir: str, given: list[str]) -> li
 
 
 def study_jobs(mode: str, study: str, workdir: str, only: str, seeds: str) -> list[Job]:
-    """A job for each part of a study, or the one that reports what became of them.
+    """Return a job for each part of a study, or the job that reports their results.
 
-    Rows go to the folder `rows` of `workdir`: a pod keeps nothing of its own.
+    Rows go to `workdir`/rows, because the disk of a pod is lost with the pod.
 
     Raises:
-      ValueError: for a study, a card or a seed that there is not, or that has no forecast.
+      ValueError: for an unknown study, card or seed, or a card without forecast.
     """
     arguments = [study, "--workdir", workdir, "--rows", f"{workdir}/rows", "--seeds", seeds]
     arguments += ["--only", only] if only else []
     program = ["python", "-m", "studies"]
     if mode == "report":
         return [Job(f"{job_name(workdir)}-report", study, [*program, "report", *arguments])]
-    # Late: `--help`, and a slip of the hand, need none of JAX.
+    # Imported here, because --help and invalid arguments need no JAX.
     from studies import driver, queue
 
     cards = [card for card in only.split(",") if card]
-    asked = queue.make_job(study, cards, queue.numbers(seeds), Path(workdir))
+    study_job = queue.make_job(study, cards, queue.numbers(seeds), Path(workdir))
     return [
         Job(job_name(workdir, number), name, [*program, "run", "--part", str(number), *arguments])
-        for number, name in enumerate(driver.listed_parts(asked, apart=False))
+        for number, name in enumerate(driver.listed_parts(study_job, apart=False))
     ]
 
 
 def _jobs(arguments: argparse.Namespace) -> list[Job]:
-    """What the command line asks for."""
+    """Return the jobs of the command line."""
     mode, config, workdir = arguments.mode, arguments.config, arguments.workdir
     check_place(workdir)
     if not in_bucket(workdir) and Path("/runs") not in Path(workdir).parents:
@@ -155,12 +153,12 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
 
 
 def check_alone(mode: str, topology: Topology) -> None:
-    """Raises ValueError if one process, on one host, would have a slice of several."""
+    """Raise ValueError if a job of one process would get a slice of several hosts."""
     if mode in ("study", "evaluate", "report") and topology.num_hosts > 1:
-        one = next(s for s in reversed(topology.chip.shapes) if _hosts(topology, s) == 1)
+        shape = next(s for s in reversed(topology.chip.shapes) if _hosts(topology, s) == 1)
         raise ValueError(
             f"--mode {mode} is one process a job, and {topology.name} has {topology.num_hosts} "
-            f"hosts; use {topology.chip.name}:{one}"
+            f"hosts; use {topology.chip.name}:{shape}"
         )
 
 
@@ -169,7 +167,7 @@ def _hosts(topology: Topology, shape: str) -> int:
 
 
 def main() -> int:
-    """Command line; exit status 2 after one line for a user's mistake."""
+    """Run the command line; exit with status 2 after one line for a user's mistake."""
     parser = argument_parser("python -m tpu.jobset", __doc__, overrides.SWEEP_HELP)
     add = parser.add_argument
     add(
@@ -180,15 +178,15 @@ def main() -> int:
         "sweep: one for all members, in one program on one slice (sweep.py)\n"
         "run: one for a single run (train.py)\n"
         "study: a JobSet for each part of the study CONFIG, on a slice of one host\n"
-        "evaluate, report: of what lies in DIR, when it is done",
+        "evaluate, report: the evaluation or report of the finished runs in DIR",
     )
     add("--only", default="", metavar="CARDS", help="study: some cards, by commas")
     add("--seeds", default="0", metavar="N,N", help="study: seeds of each member (%(default)s)")
     add("--topology", required=True, metavar="T", help="v5e:4x4, v5p:4x4x4 ...")
     add("--image", required=True, help="container image, repository in /ropewalk")
     add("--claim", default="runs", help="persistentVolumeClaim of /runs (%(default)s)")
-    add("--spot", action="store_true", help="on spot nodes")
-    add("--restarts", type=int, default=100, help="at most this many (%(default)s)")
+    add("--spot", action="store_true", help="use spot nodes")
+    add("--restarts", type=int, default=100, help="maximum number of restarts (%(default)s)")
     arguments = parser.parse_intermixed_args()
     try:
         topology = topology_lib.find(arguments.topology)

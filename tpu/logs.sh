@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Shows what a program started by tpu/run.sh has printed.
+# Shows the output of a program started by tpu/run.sh.
 #
 # usage: tpu/logs.sh NAME [options]
 #
-#   -f, --follow        go on showing what is added
+#   -f, --follow        also show new lines
 #   --lines N           only the last N (default: 50)
-#   --worker W          of this host, or of all (default: 0)
-#   --tag T             as given to tpu/run.sh (default: main)
+#   --worker W          number of the host, or all (default: 0)
+#   --tag T             as for tpu/run.sh (default: main)
 #   --zone Z            or $TPU_ZONE, or gcloud's default
 #   --project P         or $TPU_PROJECT, or gcloud's default
 #   -n, --dry-run       print the commands and touch nothing

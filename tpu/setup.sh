@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Copies this repository to every host of a TPU and installs what it needs there.
+# Copies this repository to every host of a TPU and installs its packages.
 #
 # usage: tpu/setup.sh NAME [options]
 #
 #   --bucket B          mount this bucket as ~/ropewalk/runs on every host. A slice of several hosts
-#                       needs one: they write one checkpoint together. Let it have a hierarchical
-#                       namespace, where renaming a folder is one step, as on a disk
+#                       needs one, because they write one checkpoint together. Use a hierarchical
+#                       namespace, in which renaming a folder is atomic
 #   --zone Z            or $TPU_ZONE, or gcloud's default
 #   --project P         or $TPU_PROJECT, or gcloud's default
 #   -n, --dry-run       print the commands and touch nothing
 #   -h, --help          this text
 #
-# The files are those git knows or would add, as they are now. Python 3.12 comes through uv: the VMs'
-# own is older than 3.11. At the end every host counts the chips of the whole slice.
+# Copies the files that git tracks or would add. Installs Python 3.12 by uv, because the VMs have a
+# version before 3.11. At the end every host prints the number of chips of the slice.
 #
 # Next: tpu/run.sh NAME -- train.py paper_2b --workdir runs/paper_2b
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Says how far the request for a TPU is, or waits until it is there.
+# Shows the state of the request for a TPU, or waits until the TPU is ready.
 #
 # usage: tpu/status.sh NAME [options]
 #
-#   --wait              ask every 30 seconds until the TPU is there; fails if it will not come
+#   --wait              check every 30 seconds until the TPU is ready; fail if the request fails
 #   --zone Z            or $TPU_ZONE, or gcloud's default
 #   --project P         or $TPU_PROJECT, or gcloud's default
 #   -n, --dry-run       print the commands and touch nothing

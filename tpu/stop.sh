@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Asks the program that tpu/run.sh started to save and stop.
+# Stops the program that tpu/run.sh started, after a last checkpoint.
 #
 # usage: tpu/stop.sh NAME [options]
 #
-#   --tag T             as given to tpu/run.sh (default: main)
+#   --tag T             as for tpu/run.sh (default: main)
 #   --zone Z            or $TPU_ZONE, or gcloud's default
 #   --project P         or $TPU_PROJECT, or gcloud's default
 #   -n, --dry-run       print the commands and touch nothing

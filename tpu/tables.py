@@ -1,10 +1,10 @@
-"""Makes docs/scaling.md's tables of compiled steps again.
+"""Compile the rows of docs/scaling.md's tables, and write the tables.
 
     PYTHONPATH=.venv-libtpu python -m tpu.tables [--only TEXT | --draw]
 
-Every row of `tables.toml` is compiled by `tpu.aot`, one after another, some minutes each. What is
-found is kept in `compiled.json` as it comes, and the tables are drawn of that: it may be stopped,
-and `--only` compiles the rows whose name or command has TEXT in it.
+`tpu.aot` compiles every row of `tables.toml`, some minutes each. Each result is saved in
+`compiled.json` at once, so that the program may be stopped. `--only` compiles the rows whose label
+or command contains TEXT.
 """
 
 import json
@@ -29,12 +29,12 @@ from tpu.plan import amount
 
 _HERE = Path(__file__).parent
 ROWS = tomllib.loads((_HERE / "tables.toml").read_text(encoding="utf-8"))
-KEPT = _HERE / "compiled.json"
+COMPILED = _HERE / "compiled.json"
 DOCS = _HERE.parent / "docs" / "scaling.md"
 
 
 class Compiled(NamedTuple):
-    """What is kept of a row: `tpu.aot.Report`, per chip."""
+    """The numbers of a `tpu.aot.Report` that the tables show, per chip."""
 
     jax: str
     libtpu: str
@@ -48,151 +48,150 @@ class Compiled(NamedTuple):
     compile_seconds: float
 
 
-def kept() -> dict[str, Compiled]:
-    """What was compiled, by command."""
-    found = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
-    return {command: Compiled(**one) for command, one in found.items()}
+def load_compiled() -> dict[str, Compiled]:
+    """Return the saved results by command."""
+    rows = json.loads(COMPILED.read_text(encoding="utf-8")) if COMPILED.exists() else {}
+    return {command: Compiled(**row) for command, row in rows.items()}
 
 
 def compile_row(command: str) -> Compiled:
-    """Runs `tpu.aot` in a process of its own: libtpu takes one slice a process.
+    """Run `tpu.aot` in its own process, because libtpu takes one slice per process.
 
     Raises:
-      ValueError: if it refuses.
+      ValueError: with its message, if it refuses the command.
     """
-    words = [sys.executable, "-m", "tpu.aot", *shlex.split(command), "--json"]
-    done = subprocess.run(words, capture_output=True, text=True)
-    if not done.stdout:
-        said = done.stderr.strip().splitlines()[-1]
-        raise ValueError(said.partition(": error: ")[2] or said)
-    report = json.loads(done.stdout.splitlines()[-1])
-    own = {name: report[name] for name in Compiled._fields if name in report}
+    arguments = [sys.executable, "-m", "tpu.aot", *shlex.split(command), "--json"]
+    process = subprocess.run(arguments, capture_output=True, text=True)
+    if not process.stdout:
+        message = process.stderr.strip().splitlines()[-1]
+        raise ValueError(message.partition(": error: ")[2] or message)
+    report = json.loads(process.stdout.splitlines()[-1])
     return Compiled(
         jax=version("jax"),
         libtpu=version("libtpu"),
-        received=sum(Collective(**each).wire_bytes for each in report["collectives"]),
+        received=sum(Collective(**fields).wire_bytes for fields in report["collectives"]),
         least=sum(report["bound"].values()),
-        **own,
+        **{name: report[name] for name in Compiled._fields if name in report},
     )
 
 
 def chip_of(command: str) -> topology_lib.Chip:
-    """The chip that a command is for."""
-    words = shlex.split(command)
-    return topology_lib.find(words[words.index("--topology") + 1]).chip
+    """Return the chip of a command."""
+    arguments = shlex.split(command)
+    return topology_lib.find(arguments[arguments.index("--topology") + 1]).chip
 
 
 def published_mfu(row: dict[str, Any]) -> float:
-    """A published rate by our count of FLOPs, which takes half of attention's square."""
-    name, *words = shlex.split(row["command"])
-    del words[words.index("--topology") : words.index("--topology") + 2]
-    config = overrides.apply(find_config(name), words)
+    """Return the MFU of a published rate by our FLOPs, which count half of attention's square."""
+    name, *changes = shlex.split(row["command"])
+    del changes[changes.index("--topology") : changes.index("--topology") + 2]
+    config = overrides.apply(find_config(name), changes)
     peak = metrics.PEAK_FLOPS[chip_of(row["command"]).device_kind]
     return row["tokens_per_second"] * metrics.flops_per_token(config) / peak
 
 
-def bounds(command: str, one: Compiled) -> tuple[float, float]:
-    """MFU with perfect overlap, and one after another."""
-    ideal = _ideal(command, one)
-    return ideal / max(one.seconds.values()), ideal / sum(one.seconds.values())
+def mfu(command: str, compiled: Compiled, seconds: float) -> float:
+    """Return the MFU of a step of this duration."""
+    return compiled.model_flops / metrics.PEAK_FLOPS[chip_of(command).device_kind] / seconds
 
 
-def fit(found: dict[str, Compiled]) -> tuple[float, float]:
-    """`tpu.aot.EXPECTED`: nearest, in proportion, to the published times of the rows marked so."""
-    parts = []
+def mfu_bounds(command: str, compiled: Compiled) -> tuple[float, float]:
+    """Return MFU with perfect overlap and without overlap."""
+    times = compiled.seconds.values()
+    return mfu(command, compiled, max(times)), mfu(command, compiled, sum(times))
+
+
+def expected_mfu(command: str, compiled: Compiled) -> float:
+    """Return MFU at the time that `tpu.aot` expects."""
+    return mfu(command, compiled, expected(compiled.seconds))
+
+
+def fit(results: dict[str, Compiled]) -> tuple[float, float]:
+    """Fit `tpu.aot.EXPECTED` to the published times of the rows marked `fitted`.
+
+    The sum of squared relative errors is least.
+    """
+    shares = []
     for row in ROWS["published"]:
-        if row["fitted"] and row["command"] in found:
-            one = found[row["command"]]
-            compute, rest = one.seconds["compute"], sum(one.seconds.values())
-            measured = _ideal(row["command"], one) / published_mfu(row)
-            parts.append((compute / measured, (rest - compute) / measured))
-    of_compute, of_rest = np.linalg.lstsq(np.array(parts), np.ones(len(parts)))[0]
-    return float(of_compute), float(of_rest)
+        if row["fitted"] and row["command"] in results:
+            compiled = results[row["command"]]
+            compute, total = compiled.seconds["compute"], sum(compiled.seconds.values())
+            measured = mfu(row["command"], compiled, 1.0) / published_mfu(row)
+            shares.append((compute / measured, (total - compute) / measured))
+    compute_factor, rest_factor = np.linalg.lstsq(np.array(shares), np.ones(len(shares)))[0]
+    return float(compute_factor), float(rest_factor)
 
 
-def _ideal(command: str, one: Compiled) -> float:
-    """Seconds of the model's FLOPs at the chip's peak."""
-    return one.model_flops / metrics.PEAK_FLOPS[chip_of(command).device_kind]
-
-
-def expected_mfu(command: str, one: Compiled) -> float:
-    """As `tpu.aot` expects it."""
-    return _ideal(command, one) / expected(one.seconds)
-
-
-def _memory(command: str, one: Compiled) -> str:
+def _memory(command: str, compiled: Compiled) -> str:
     chip = chip_of(command)
-    if one.peak is None or one.peak > chip.memory:
+    if compiled.peak is None or compiled.peak > chip.memory:
         return f"more than {chip.memory_gib} GiB, **does not fit**"
-    return f"{one.peak / 2**30:.1f} of {chip.memory_gib} GiB"
+    return f"{compiled.peak / 2**30:.1f} of {chip.memory_gib} GiB"
 
 
-def published_table(found: dict[str, Compiled]) -> Iterator[str]:
-    """Lines of Markdown."""
-    command = "command (`python -m tpu.aot ...`)"
-    yield f"| published | {command} | memory | bounds | expected | recounted |"
+def published_table(results: dict[str, Compiled]) -> Iterator[str]:
+    """Yield the lines of the Markdown table of published results."""
+    yield (
+        "| published | command (`python -m tpu.aot ...`) | memory | bounds | expected | recounted |"
+    )
     yield "|---|---|---|---|---|---|"
     for row in ROWS["published"]:
         command = row["command"]
-        if command in found:
-            best, worst = bounds(command, found[command])
+        if compiled := results.get(command):
+            best, worst = mfu_bounds(command, compiled)
             label = f"{row['label']}{' †' if row['fitted'] else ''}"
-            cells = (label, f"`{command}`", _memory(command, found[command]))
-            mfus = f"{expected_mfu(command, found[command]):.1%} | {published_mfu(row):.1%}"
+            cells = (label, f"`{command}`", _memory(command, compiled))
+            mfus = f"{expected_mfu(command, compiled):.1%} | {published_mfu(row):.1%}"
             yield f"| {' | '.join(cells)} | {best:.0%}–{worst:.0%} | {mfus} |"
 
 
-def compiled_table(found: dict[str, Compiled]) -> Iterator[str]:
-    """Lines of Markdown."""
+def compiled_table(results: dict[str, Compiled]) -> Iterator[str]:
+    """Yield the lines of the Markdown table of compiled steps."""
     yield "| size, row, chip | command | memory | received | seconds | MFU |"
     yield "|---|---|---|---|---|---|"
     for row in ROWS["compiled"]:
         command = row["command"]
-        if command in found:
-            one = found[command]
-            best, worst = bounds(command, one)
-            received = f"{amount(one.received)}, {one.received / one.least:.1f}x"
+        if compiled := results.get(command):
+            best, worst = mfu_bounds(command, compiled)
+            received = f"{amount(compiled.received)}, {compiled.received / compiled.least:.1f}x"
             seconds = ", ".join(
-                f"{x:.0f}" if x > 99 else f"{x:.2g}" for x in one.seconds.values() if x
+                f"{x:.0f}" if x > 99 else f"{x:.2g}" for x in compiled.seconds.values() if x
             )
-            cells = (row["label"], f"`{command}`", _memory(command, one), received, seconds)
+            cells = (row["label"], f"`{command}`", _memory(command, compiled), received, seconds)
             yield f"| {' | '.join(cells)} | {best:.0%}–{worst:.0%} |"
 
 
-def drawn(text: str, found: dict[str, Compiled]) -> str:
-    """The text of docs/scaling.md with its tables made anew."""
-    tables = {"published": published_table, "compiled": compiled_table}
-    for name, table in tables.items():
+def draw_tables(page: str, results: dict[str, Compiled]) -> str:
+    """Return the text of docs/scaling.md with new tables."""
+    for name, table in (("published", published_table), ("compiled", compiled_table)):
         start, end = f"<!-- python -m tpu.tables: {name} -->\n", f"<!-- end of {name} -->"
-        before, rest = text.split(start)
-        text = before + start + "\n".join(table(found)) + "\n" + rest[rest.index(end) :]
-    return text
+        before, rest = page.split(start)
+        page = before + start + "\n".join(table(results)) + "\n" + rest[rest.index(end) :]
+    return page
 
 
 def main() -> int:
-    """Command line; exit status 2 after one line for a user's mistake."""
+    """Run the command line; exit with status 2 after one line for a user's mistake."""
     parser = Parser(prog="python -m tpu.tables", description=__doc__)
-    parser.add_argument("--only", metavar="TEXT", default="", help="rows that have TEXT in them")
+    parser.add_argument("--only", metavar="TEXT", default="", help="compile rows that contain TEXT")
     parser.add_argument("--draw", action="store_true", help="compile nothing")
     arguments = parser.parse_args()
     rows = (*ROWS["published"], *ROWS["compiled"])
-    known = [row["command"] for row in rows]
-    chosen = [
-        row["command"]
-        for row in rows
-        if not arguments.draw and arguments.only in f"{row['label']} {row['command']}"
-    ]
-    for command in chosen:
+    for row in () if arguments.draw else rows:
+        command = row["command"]
+        if arguments.only not in f"{row['label']} {command}":
+            continue
         print(command, flush=True)
         try:
-            one = compile_row(command)
+            compiled = compile_row(command)
         except ValueError as error:
             parser.error(str(error))
-        # What else was compiled in the meantime stays.
-        found = kept() | {command: one}
-        lines = {each: found[each]._asdict() for each in known if each in found}
-        KEPT.write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
-    DOCS.write_text(drawn(DOCS.read_text(encoding="utf-8"), kept()), encoding="utf-8")
+        # Read again: another process may have saved a row in the meantime.
+        results = load_compiled() | {command: compiled}
+        commands = [row["command"] for row in rows if row["command"] in results]
+        fields = {command: results[command]._asdict() for command in commands}
+        COMPILED.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
+    DOCS.write_text(draw_tables(DOCS.read_text(encoding="utf-8"), load_compiled()), "utf-8")
     return 0
 
 

@@ -1,9 +1,9 @@
 """TPU slices by name: `v5p:4x4x4` is 64 chips of v5p in a cube. `chips.toml` has the chips.
 
-`python -m tpu.topology NAME FIELD...` prints fields of a slice, one a line, for the shell scripts;
-this file imports nothing but the standard library, so that a laptop without JAX can run it.
+`python -m tpu.topology NAME FIELD...` prints fields of a slice for the shell scripts, one per line.
+It needs no JAX, so that it runs on a laptop with Python only.
 
-Chips are counted, not cores: Google's accelerator type `v5p-128` is `v5p:4x4x4`, 64 chips.
+Sizes count chips. Google's accelerator type `v5p-128` counts cores: it is `v5p:4x4x4`, 64 chips.
 """
 
 import dataclasses
@@ -19,11 +19,11 @@ from settings.commands import Parser
 
 
 class Chip(NamedTuple):
-    """A generation of TPU, as `chips.toml` lists them.
+    """A generation of TPU: an entry of `chips.toml`.
 
     Attributes:
-      name: as in the name of a slice.
-      device_kind: what JAX calls it; the key of `experiment.metrics.PEAK_FLOPS`.
+      name: prefix of the names of its slices.
+      device_kind: JAX's name of it; the key of `experiment.metrics.PEAK_FLOPS`.
       accelerator: Google's accelerator type without its number.
       runtime: the software version for JAX.
       gke_accelerator: GKE's node label cloud.google.com/gke-tpu-accelerator.
@@ -31,8 +31,8 @@ class Chip(NamedTuple):
       memory_bandwidth: bytes/s of HBM.
       link_bandwidth: bytes/s of one link to a neighbour, in each direction.
       host_bandwidth: bytes/s between a chip and its host's memory.
-      cores: per chip, which Google's accelerator types of this chip count.
-      shapes: the slices that can be had, one for each number of chips.
+      cores: per chip, as counted by Google's accelerator types.
+      shapes: shapes of the available slices, one per number of chips.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Chip(NamedTuple):
 
     @property
     def links(self) -> int:
-        """Two for each dimension of the torus."""
+        """Number of links of a chip: two per dimension of the torus."""
         return 2 * len(self.shapes[0].split("x"))
 
 
@@ -64,14 +64,14 @@ CHIPS = {name: Chip(name=name, **row) for name, row in _SHEET.items()}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Topology:
-    """A slice: chips of one kind, each linked to its neighbours."""
+    """A slice: chips of one kind, linked in a torus or a mesh."""
 
     chip: Chip
     shape: str
 
     @property
     def name(self) -> str:
-        """`v5p:4x4x4`, which is also libtpu's name of it."""
+        """Name of the slice, here and in libtpu: `v5p:4x4x4`."""
         return f"{self.chip.name}:{self.shape}"
 
     @property
@@ -81,10 +81,10 @@ class Topology:
 
     @property
     def rings(self) -> tuple[bool, ...]:
-        """Whether each dimension closes to a ring.
+        """True for each dimension that closes to a ring.
 
-        Where it is 16 long (v5e, v6e), or the slice made of whole cubes of 4 (v4, v5p), whose faces
-        optical switches join: docs.cloud.google.com/tpu/docs/system-architecture-tpu-vm.
+        On v5e and v6e these are dimensions of 16 chips. On v4 and v5p optical switches join the
+        faces of a slice of 4x4x4 cubes: docs.cloud.google.com/tpu/docs/system-architecture-tpu-vm.
         """
         if self.chip.links == 4:
             return tuple(side == 16 for side in self.sides)
@@ -92,45 +92,45 @@ class Topology:
 
     @property
     def num_chips(self) -> int:
-        """Chips, each of which is one JAX device."""
+        """Number of chips; each is one JAX device."""
         return math.prod(self.sides)
 
     @property
     def chips_per_host(self) -> int:
-        """Of a host's VM."""
+        """Number of chips of a host's VM."""
         return min(4, self.num_chips)
 
     @property
     def num_hosts(self) -> int:
-        """VMs, each of which runs one process."""
+        """Number of VMs; each runs one process."""
         return self.num_chips // self.chips_per_host
 
     @property
     def accelerator_type(self) -> str:
-        """Google's name of it, `v5p-128`."""
+        """Google's name of the slice, such as `v5p-128`."""
         return f"{self.chip.accelerator}-{self.num_chips * self.chip.cores}"
 
     @property
     def runtime(self) -> str:
-        """The software version of its VMs."""
+        """Software version of the VMs."""
         return self.chip.runtime
 
 
 def find(name: str) -> Topology:
-    """The slice called `name`.
+    """Return the slice called `name`.
 
     Raises:
-      ValueError: if there is none, with the nearest: of the same chip, in number of chips.
+      ValueError: if there is none; the message names the nearest slice.
     """
     kind, _, shape = name.partition(":")
     if kind in CHIPS and shape in CHIPS[kind].shapes:
         return Topology(chip=CHIPS[kind], shape=shape)
-    # The nearest chip by its letters, then its slice nearest in size (v5e-64, v5p:64, v5p:4x4).
-    letters = re.split("[:-]", name)[0].replace("v5litepod", "v5e")
-    (match,) = difflib.get_close_matches(letters, CHIPS, n=1, cutoff=0.0)
+    # The chip with the nearest name, then its slice nearest in size (v5e-64, v5p:64, v5p:4x4).
+    chip_name = re.split("[:-]", name)[0].replace("v5litepod", "v5e")
+    (match,) = difflib.get_close_matches(chip_name, CHIPS, n=1, cutoff=0.0)
     slices = [Topology(chip=CHIPS[match], shape=known) for known in CHIPS[match].shapes]
-    wanted = math.prod(map(int, re.findall(r"\d+", shape or name.partition("-")[2])))
-    nearest = min(slices, key=lambda one: abs(math.log(one.num_chips / max(1, wanted))))
+    num_chips = math.prod(map(int, re.findall(r"\d+", shape or name.partition("-")[2])))
+    nearest = min(slices, key=lambda s: abs(math.log(s.num_chips / max(1, num_chips))))
     raise ValueError(
         f"unknown topology {name!r}; nearest: {nearest.name} ({nearest.num_chips} chips, "
         f"Google's {nearest.accelerator_type})"
@@ -138,7 +138,7 @@ def find(name: str) -> Topology:
 
 
 def main() -> int:
-    """`python -m tpu.topology NAME FIELD...`; exit status 2 after one line if there is none."""
+    """Run the command line; exit with status 2 after one line for an unknown slice."""
     fields = ("accelerator_type", "runtime", "num_chips", "num_hosts", "chips_per_host")
     parser = Parser(prog="python -m tpu.topology", description=__doc__)
     parser.add_argument("name", help="v5e:8x8, v5p:4x4x4 ...")

@@ -1,4 +1,4 @@
-"""Ratios, goals, and what is written of them. Nothing is timed here."""
+"""Ratios, goals, and their files and tables."""
 
 import json
 import math
@@ -6,17 +6,19 @@ import math
 import pytest
 
 from benchmarks import record
-from benchmarks.record import Result, Taken
+from benchmarks.record import Record, Result
 
 
-def result(**more):
-    return Result(**{"name": "a", "ratio": "b over c", "least": 1.0, "median": 1.0} | more)
+def result(**fields):
+    return Result(**{"name": "a", "ratio": "b over c", "least": 1.0, "median": 1.0} | fields)
 
 
-def test_least_is_of_the_fastest_and_median_of_the_ratios():
-    """Ratios by round are 1/2, 2 and 1/2; the fastest are 10 and 20."""
-    found = Result.of_seconds("a", "b over c", [10, 40, 30], [20, 20, 60], times=3.0)
-    assert (found.least, found.median) == (3 * 10 / 20, 3 * 0.5)
+def test_least_is_of_the_fastest_runs_and_median_of_the_ratios():
+    """The ratios of the rounds are 1/2, 2 and 1/2; the fastest runs take 10 and 20 s."""
+    seconds = {"a": [10, 40, 30], "b": [20, 20, 60]}
+    ratio = Result.from_seconds("a", "b over c", seconds, 3.0)
+    assert (ratio.least, ratio.median) == (3 * 10 / 20, 3 * 0.5)
+    assert ratio.measured == {"ms, a": 1e4, "ms, b": 2e4}
 
 
 @pytest.mark.parametrize(
@@ -26,19 +28,19 @@ def test_least_is_of_the_fastest_and_median_of_the_ratios():
         (0.6, dict(at_least=0.6), True),
         (1.31, dict(at_most=1.3), False),
         (1.3, dict(at_most=1.3), True),
-        (0.0, dict(at_most=0.0), True),  # exactly nothing leaks
+        (0.0, dict(at_most=0.0), True),  # no leak at all
         (1e-9, dict(at_most=0.0), False),
         (math.nan, dict(at_most=1.0), False),
         (math.nan, dict(at_least=1.0), False),
         (1.0, {}, None),
     ],
 )
-def test_a_goal_is_held_against_the_median(median, goal, met):
+def test_a_goal_applies_to_the_median(median, goal, met):
     assert result(median=median, least=1.0, **goal).met is met
 
 
-def taken(**more):
-    fields = dict(
+def record_of(**fields):
+    defaults = dict(
         command="cpu --only step",
         date="2026-01-02",
         commit="0123456789",
@@ -47,51 +49,50 @@ def taken(**more):
         load=0.1,
         complete=True,
     )
-    return Taken(**fields | more)
+    return Record(**defaults | fields)
 
 
-def test_what_is_written_is_read_again_with_its_verdicts(tmp_path):
-    written = taken(
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    written = record_of(
         results=(result(at_most=0.5, measured={"ms": 12.5}), result(name="d")),
         notes=("torch is not installed",),
     )
-    path = tmp_path / "made" / "cpu-step.json"
+    path = tmp_path / "folder" / "cpu-step.json"
     written.write(path)
-    assert Taken.read(path) == written
-    assert [one["met"] for one in json.loads(path.read_text())["results"]] == [False, None]
+    assert Record.read(path) == written
+    assert [row["met"] for row in json.loads(path.read_text())["results"]] == [False, None]
     assert [file.name for file in path.parent.iterdir()] == ["cpu-step.json"]
 
 
-def test_what_could_not_be_computed_is_no_number_and_misses_its_goal(tmp_path):
+def test_nan_is_written_as_null_and_misses_its_goal(tmp_path):
     path = tmp_path / "gpu-conformance.json"
-    taken(results=(result(least=math.nan, median=math.nan, at_most=2.0),)).write(path)
+    record_of(results=(result(least=math.nan, median=math.nan, at_most=2.0),)).write(path)
     assert "NaN" not in path.read_text()
-    (read,) = Taken.read(path).results
-    assert math.isnan(read.least) and math.isnan(read.median) and read.met is False
+    (row,) = Record.read(path).results
+    assert math.isnan(row.least) and math.isnan(row.median) and row.met is False
 
 
-def test_markdown_says_where_what_and_whether():
-    made = record.markdown(
+def test_markdown_shows_conditions_results_and_notes():
+    peer = result(name="30M", median=2, at_most=1, measured={"tokens/s": 12345.6})
+    text = record.markdown(
         [
-            taken(results=(result(least=0.612, median=0.6, at_least=0.5),), seconds=12.4),
-            taken(
+            record_of(results=(result(least=0.612, median=0.6, at_least=0.5),), seconds=12.4),
+            record_of(
                 command="cpu --only peer",
                 load=1.5,
-                results=(result(name="30M", median=2, at_most=1, measured={"tokens/s": 12345.6}),),
-                notes=("said",),
+                results=(peer,),
+                notes=("note",),
+                dry_run="no figure",
             ),
         ]
     )
-    first, *lines = made.splitlines()
+    first, *lines = text.splitlines()
     assert first == (
         "A CPU, 2 cores. python 3.11.7, jax 0.10.2. 2026-01-02, commit 0123456789; other jobs at "
         "the start: 1.5 at most."
     )
+    assert "**no figure**" in lines
     assert "`python -m benchmarks cpu --only step` (12 s)" in lines
     assert "| a | 0.612 / 0.6 | b over c | at least 0.5: met |  |" in lines
     assert "| 30M | 1 / 2 | b over c | at most 1: **missed** | 12,346 tokens/s |" in lines
-    assert lines[-1] == "- said"
-
-
-def test_a_dry_run_says_so_in_its_table():
-    assert "**no figure**" in record.markdown([taken(dry_run="no figure")])
+    assert lines[-1] == "- note"

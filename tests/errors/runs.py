@@ -392,7 +392,7 @@ ROWS = [
             "torch==2.13.0 transformers==5.23.0 (a CPU build of torch will do)",
             given=lambda patch: patch.setitem(sys.modules, "torch", None),
         )
-        for name in ("train-step", "decode")
+        for name in ("peer", "decode")
     ),
     Row(
         "-m benchmarks viewer",

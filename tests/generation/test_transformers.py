@@ -32,11 +32,11 @@ LONG = ("window by layer", "qk-norm", "biases")
 def test_greedy_text_is_that_of_transformers(name):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from benchmarks.decode import theirs
+    from benchmarks.decode import transformers_generate
 
     model = config(**MODELS[name])
     weights = params(model)
-    expected = theirs(model, weights, CONTEXT)(PROMPT, 200)
+    expected = transformers_generate(model, weights, CONTEXT)(PROMPT, 200)
     together = Prompts([PROMPT], [0])
     parts = Engine(model, CONTEXT, weights).continued(together, Options(max_new_tokens=200), -1)
     assert np.concatenate(list(parts), axis=1)[0].tolist() == expected

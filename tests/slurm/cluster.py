@@ -1,4 +1,4 @@
-"""A SLURM of two nodes on this machine, of Debian's packages: its daemons and commands."""
+"""A SLURM cluster of two nodes on this machine, from Debian's packages."""
 
 import getpass
 import os
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
-# Nobody has to know the nodes' names: each is an address, and all of 127.0.0.0/8 is this machine.
+# The names of the nodes are addresses, so that nothing must resolve them.
 NODES = ("127.0.0.1", "127.0.0.2")
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
-# Each node says that it has 64 CPUs and eight GPUs: submit.sh asks for them, JAX takes the CPU.
+# Each node claims 64 CPUs and eight GPUs, as submit.sh requests them; JAX uses the CPU.
 CONFIG = """\
 ClusterName=ropewalk
 SlurmctldHost={host}(127.0.0.1)
@@ -45,7 +45,7 @@ NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=
 
 
 def missing() -> list[str]:
-    """Programs that are not installed."""
+    """Return the programs that are not installed."""
     return [name for name in (*DAEMONS, "sbatch", "srun") if not shutil.which(name, path=PATH)]
 
 
@@ -63,7 +63,7 @@ def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None
 
 
 class Cluster:
-    """The daemons, in the foreground of this process: they end when `stop` is called."""
+    """The daemons, as children of this process until `stop` is called."""
 
     def __init__(self, folder: Path, environment: dict[str, str]):
         self.folder = folder
@@ -82,7 +82,7 @@ class Cluster:
             user=getpass.getuser(),
             folder=folder,
             ctld_port=free_port(),
-            # JAX makes the coordinator's port of it, which nobody else's may be.
+            # JAX derives the coordinator's port from it, which must be free.
             first_job=1 + secrets.randbelow(4000),
             nodes="\n".join(nodes),
         )
@@ -96,7 +96,7 @@ class Cluster:
         self._running: list[subprocess.Popen] = []
 
     def start(self) -> None:
-        munge = [f"--{each}-file={self.folder}/munge.{each}" for each in ("key", "pid", "log")]
+        munge = [f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("key", "pid", "log")]
         munge += [f"--seed-file={self.folder}/munge.seed", "--foreground", "--force"]
         self._daemon("munged", *munge, f"--socket={self.folder}/munge.socket")
         wait_for((self.folder / "munge.socket").exists, 20, "munged's socket")
@@ -113,7 +113,7 @@ class Cluster:
             )
 
     def stop(self) -> None:
-        """Ends all jobs, then the daemons, in turn."""
+        """End all jobs, then the daemons."""
         if len(self._running) > 1:
             self.ask("scancel", "--user", getpass.getuser())
             try:
@@ -134,17 +134,17 @@ class Cluster:
         self._running = []
 
     def ask(self, *command: str) -> str:
-        """Standard output of one of SLURM's commands; nothing where it fails."""
+        """Return the standard output of a SLURM command; empty if it fails."""
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
         return done.stdout if done.returncode == 0 else ""
 
     def jobs(self) -> list[str]:
         return self.ask("squeue", "--noheader", "--format=%i").split()
 
-    def submit(self, *words: object) -> str:
-        """The number of the job that slurm/submit.sh submits."""
+    def submit(self, *arguments: object) -> str:
+        """Submit a job by slurm/submit.sh and return its number."""
         done = subprocess.run(
-            [Path(__file__).parents[2] / "slurm/submit.sh", *map(str, words)],
+            [Path(__file__).parents[2] / "slurm/submit.sh", *map(str, arguments)],
             env=self.environment,
             capture_output=True,
             text=True,
@@ -153,16 +153,16 @@ class Cluster:
         return done.stdout.split()[-1]
 
     def shown(self, job: str) -> dict[str, str]:
-        """What scontrol says of a job."""
+        """Return the fields that scontrol shows for a job."""
         text = self.ask("scontrol", "show", "job", "--oneliner", job)
-        words = [word.partition("=") for word in text.split()]
-        return {key: value for key, _, value in words}
+        fields = [field.partition("=") for field in text.split()]
+        return {key: value for key, _, value in fields}
 
     def state(self, job: str) -> str:
         return self.shown(job).get("JobState", "")
 
     def wait(self, job: str, seconds: float = 600) -> str:
-        """The state in which a job has ended."""
+        """Wait for the end of a job and return its state."""
         over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
         wait_for(lambda: self.state(job) in over, seconds, f"the end of job {job}")
         return self.state(job)

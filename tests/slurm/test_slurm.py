@@ -1,4 +1,4 @@
-"""slurm/submit.sh and slurm/job.sh on SLURM itself: whatever happens, the same run in the end."""
+"""slurm/submit.sh and slurm/job.sh on SLURM: interrupted runs end as the same run."""
 
 import dataclasses
 import json
@@ -48,16 +48,16 @@ def arguments(tiny_data):
 
 
 @pytest.fixture(scope="module")
-def whole(arguments, run_script, tmp_path_factory):
-    """The run as one process makes it, without SLURM."""
-    run = tmp_path_factory.mktemp("whole") / "run"
+def reference(arguments, run_script, tmp_path_factory):
+    """Train the run in one process without SLURM."""
+    run = tmp_path_factory.mktemp("reference") / "run"
     run_script("train.py", *arguments, "--workdir", run)
     return run
 
 
 @pytest.fixture
 def study(tmp_path, shared_folder) -> Path:
-    """A folder with one card of two members, each trained once."""
+    """Return a folder with one card of two members, each trained once."""
     folder = tmp_path / "study"
     folder.mkdir()
     card = CARD.format(data=shared_folder / "data", steps=80)
@@ -71,17 +71,17 @@ def losses(run: Path) -> list[float]:
 
 
 def data_state(run: Path) -> dict:
-    """Of the last checkpoint; the digest of all rows that were read is in it."""
+    """Return the data state of the last checkpoint, with the digest of all consumed rows."""
     return json.loads((run / f"checkpoints/{STEPS}/data/metadata").read_text())
 
 
-def assert_same(run: Path, whole: Path, *, exactly: bool = True) -> None:
+def assert_same(run: Path, reference: Path, *, exactly: bool = True) -> None:
     assert len(losses(run)) == STEPS
-    assert data_state(run) == data_state(whole) and data_state(run)["digest"]
+    assert data_state(run) == data_state(reference) and data_state(run)["digest"]
     if exactly:
-        assert losses(run) == losses(whole)
+        assert losses(run) == losses(reference)
     else:  # sums over several devices are rounded in another order
-        np.testing.assert_allclose(losses(run), losses(whole), rtol=1e-4)
+        np.testing.assert_allclose(losses(run), losses(reference), rtol=1e-4)
 
 
 def rows(run: Path) -> int:
@@ -89,16 +89,16 @@ def rows(run: Path) -> int:
     return metrics.read_text().count("\n") if metrics.exists() else 0
 
 
-def said(run: Path) -> str:
-    """What its jobs wrote, of which each line is broken where a terminal would end."""
+def log_of(run: Path) -> str:
+    """Return the output of the jobs of a run on one line."""
     text = " ".join(path.read_text(errors="replace") for path in run.glob("slurm-*.log"))
     return " ".join(text.split())
 
 
-def begun(cluster: Cluster, run: Path, job: str, more: int = 5) -> None:
-    """Waits until a job has trained some steps, of which it has the most still to do."""
-    least = rows(run) + more
-    wait_for(lambda: rows(run) >= least, 200, f"step {least} of job {job}: {said(run)[-2000:]}")
+def wait_for_steps(cluster: Cluster, run: Path, job: str, more: int = 5) -> None:
+    """Wait until a job has trained a few steps."""
+    step = rows(run) + more
+    wait_for(lambda: rows(run) >= step, 200, f"step {step} of job {job}: {log_of(run)[-2000:]}")
 
 
 @pytest.mark.parametrize(
@@ -106,43 +106,43 @@ def begun(cluster: Cluster, run: Path, job: str, more: int = 5) -> None:
     [ONE, ("--gpus", 2, "--cpus", 1), ("--nodes", 2, *ONE)],
     ids=["one task", "one node of two tasks", "two nodes of one task"],
 )
-def test_tasks_and_nodes(shape, cluster, arguments, whole, tmp_path):
+def test_tasks_and_nodes(shape, cluster, arguments, reference, tmp_path):
     run = tmp_path / "run"
     job = cluster.submit("run", *shape, "--workdir", run, *arguments)
-    assert cluster.wait(job) == "COMPLETED", said(run)
-    assert_same(run, whole, exactly=shape == ONE)
-    # One of them speaks.
-    assert said(run).count("finished. Next: python evaluate.py") == 1
+    assert cluster.wait(job) == "COMPLETED", log_of(run)
+    assert_same(run, reference, exactly=shape == ONE)
+    # Only the first process prints.
+    assert log_of(run).count("finished. Next: python evaluate.py") == 1
     assert cluster.shown(job)["CPUs/Task"] == "1"
 
 
-def test_an_array_has_a_task_for_every_member(cluster, arguments, whole, tmp_path):
+def test_an_array_has_a_task_for_every_member(cluster, arguments, reference, tmp_path):
     sweep = tmp_path / "sweep"
-    given = (*arguments, "model.rotary.base=10000,100")
-    job = cluster.submit("members", *ONE, "--workdir", sweep, *given)
-    assert [cluster.wait(f"{job}_{task}") for task in (0, 1)] == ["COMPLETED"] * 2, said(sweep)
-    assert_same(sweep / "base=10000", whole)
-    assert data_state(sweep / "base=100") == data_state(whole)
-    assert losses(sweep / "base=100") != losses(whole)
+    overrides = (*arguments, "model.rotary.base=10000,100")
+    job = cluster.submit("members", *ONE, "--workdir", sweep, *overrides)
+    assert [cluster.wait(f"{job}_{task}") for task in (0, 1)] == ["COMPLETED"] * 2, log_of(sweep)
+    assert_same(sweep / "base=10000", reference)
+    assert data_state(sweep / "base=100") == data_state(reference)
+    assert losses(sweep / "base=100") != losses(reference)
 
 
-def test_out_of_time_it_comes_back_until_it_is_done(cluster, arguments, whole, tmp_path):
-    """Two processes, each of which has the signal that SLURM sends before a limit."""
+def test_a_job_out_of_time_is_requeued_until_it_is_done(cluster, arguments, reference, tmp_path):
+    """Both processes receive the signal that SLURM sends before a limit."""
     run = tmp_path / "run"
     job = cluster.submit("run", "--nodes", 2, *ONE, "--workdir", run, *arguments)
-    begun(cluster, run, job)
+    wait_for_steps(cluster, run, job)
     cluster.ask("scancel", "--batch", "--signal=USR1", job)
-    again(cluster, job, 1)
+    restart(cluster, job, 1)
     assert 0 < RunDirectory(run).steps()[-1] < STEPS
-    assert cluster.wait(job) == "COMPLETED", said(run)
-    assert_same(run, whole, exactly=False)
-    assert "saved. slurm/job.sh says how it goes on." in said(run)
-    assert said(run).count("back to the queue") == 1
-    assert "run the same command again" not in said(run)
+    assert cluster.wait(job) == "COMPLETED", log_of(run)
+    assert_same(run, reference, exactly=False)
+    assert "saved. slurm/job.sh requeues it after a time limit." in log_of(run)
+    assert log_of(run).count("back to the queue") == 1
+    assert "run the same command again" not in log_of(run)
 
 
-def again(cluster: Cluster, job: str, restarts: int) -> None:
-    """Waits until a job is back in the queue, where SLURM would have it wait for two minutes."""
+def restart(cluster: Cluster, job: str, restarts: int) -> None:
+    """Wait until a job is back in the queue, and shorten the two minutes that it waits there."""
     wait_for(
         lambda: cluster.state(job) == "PENDING" and cluster.shown(job)["Restarts"] == str(restarts),
         90,
@@ -153,27 +153,29 @@ def again(cluster: Cluster, job: str, restarts: int) -> None:
 
 
 def test_the_limit_itself(cluster, arguments, tmp_path):
-    """SLURM looks at its limits twice a minute: the job has five minutes, and loses four."""
+    """SLURM checks limits twice a minute, so a limit of five minutes is reduced to one."""
     run = tmp_path / "run"
     long = (*arguments, "train.num_steps=1000000", "train.save_every=1000000")
     job = cluster.submit("run", *ONE, "--time", 5, "--workdir", run, *long)
-    begun(cluster, run, job)
+    wait_for_steps(cluster, run, job)
     cluster.ask("scontrol", "update", f"JobId={job}", "TimeLimit=1")
-    wait_for(lambda: cluster.shown(job)["Restarts"] == "1", 120, f"another start: {said(run)}")
+    wait_for(lambda: cluster.shown(job)["Restarts"] == "1", 120, f"another start: {log_of(run)}")
     cluster.ask("scancel", job)
-    assert "stopped by SIGTERM at step" in said(run) and "back to the queue" in said(run)
+    assert "stopped by SIGTERM at step" in log_of(run) and "back to the queue" in log_of(run)
     assert 0 < RunDirectory(run).steps()[-1] < 1_000_000
 
 
-def test_told_before_its_processes_are_there_it_comes_back(cluster, arguments, whole, tmp_path):
-    """scancel of a step that does not exist succeeds, and does nothing."""
+def test_a_signal_before_its_processes_start_requeues_a_job(
+    cluster, arguments, reference, tmp_path
+):
+    """scancel of a step that does not exist succeeds without effect."""
     run = tmp_path / "run"
-    held = tmp_path / "held"
-    held.write_text('#!/usr/bin/env bash\nsleep 5\nexec /usr/bin/srun "$@"\n')
-    held.chmod(0o755)
+    slow_srun = tmp_path / "srun"
+    slow_srun.write_text('#!/usr/bin/env bash\nsleep 5\nexec /usr/bin/srun "$@"\n')
+    slow_srun.chmod(0o755)
     slow = tmp_path / "bin"
     slow.mkdir()
-    held.rename(slow / "srun")
+    slow_srun.rename(slow / "srun")
     path = cluster.environment["PATH"]
     try:
         cluster.environment["PATH"] = f"{slow}:{path}"
@@ -183,48 +185,44 @@ def test_told_before_its_processes_are_there_it_comes_back(cluster, arguments, w
     wait_for(lambda: cluster.state(job) == "RUNNING", 60, f"the start of job {job}")
     time.sleep(2)
     cluster.ask("scancel", "--batch", "--signal=USR1", job)
-    again(cluster, job, 1)
-    assert cluster.wait(job) == "COMPLETED", said(run)
-    assert_same(run, whole)
+    restart(cluster, job, 1)
+    assert cluster.wait(job) == "COMPLETED", log_of(run)
+    assert_same(run, reference)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["while it trains", "while it saves"])
-def test_what_is_cancelled_stays_away_until_it_is_submitted_again(
-    late, cluster, arguments, whole, tmp_path
-):
+def test_a_cancelled_job_is_not_requeued(late, cluster, arguments, reference, tmp_path):
     run = tmp_path / "run"
     command = ("run", *ONE, "--workdir", run, *arguments)
     job = cluster.submit(*command)
-    begun(cluster, run, job)
+    wait_for_steps(cluster, run, job)
     if late:
         cluster.ask("scancel", "--batch", "--signal=USR1", job)
     cluster.ask("scancel", job)
     wait_for(lambda: job not in cluster.jobs(), 90, f"the end of job {job}")
     assert cluster.state(job) == "CANCELLED" and cluster.shown(job)["Restarts"] == "0"
     assert 0 < RunDirectory(run).steps()[-1] < STEPS
-    assert "back to the queue" not in said(run)
+    assert "back to the queue" not in log_of(run)
 
-    assert cluster.wait(cluster.submit(*command)) == "COMPLETED", said(run)
-    assert_same(run, whole)
+    assert cluster.wait(cluster.submit(*command)) == "COMPLETED", log_of(run)
+    assert_same(run, reference)
 
 
-def test_a_task_that_is_killed_ends_the_job_and_the_run_goes_on(
-    cluster, arguments, whole, tmp_path
-):
+def test_a_killed_task_ends_the_job_and_the_run_continues(cluster, arguments, reference, tmp_path):
     run = tmp_path / "run"
     command = ("run", "--nodes", 2, *ONE, "--workdir", run, *arguments)
     job = cluster.submit(*command)
     wait_for(lambda: RunDirectory(run).steps(), 200, "a checkpoint")
     os.kill(process_of(job, "1"), signal.SIGKILL)
-    assert cluster.wait(job) == "FAILED", said(run)
+    assert cluster.wait(job) == "FAILED", log_of(run)
     assert RunDirectory(run).steps()[-1] < STEPS
 
-    assert cluster.wait(cluster.submit(*command)) == "COMPLETED", said(run)
-    assert_same(run, whole, exactly=False)
+    assert cluster.wait(cluster.submit(*command)) == "COMPLETED", log_of(run)
+    assert_same(run, reference, exactly=False)
 
 
 def process_of(job: str, task: str) -> int:
-    """The Python process that is a task of a job."""
+    """Return the id of the Python process of a task."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             variables = (folder / "environ").read_bytes().split(b"\0")
@@ -237,35 +235,34 @@ def process_of(job: str, task: str) -> int:
     raise AssertionError(f"job {job} has no task {task}")
 
 
-def test_a_sweep_is_evaluated_and_reported_when_its_members_have_ended(
-    cluster, arguments, tmp_path
-):
-    """Also if one of them comes back in between: what waits goes on waiting."""
+def test_a_sweep_is_evaluated_and_reported_after_its_members(cluster, arguments, tmp_path):
+    """Dependent jobs also wait for a member that returns to the queue."""
     sweep = tmp_path / "sweep"
-    given = (*arguments, "model.rotary.base=10000,100", "evals.tasks=[kv]")
-    number = int(cluster.submit("members", *ONE, "--report", "--workdir", sweep, *given))
+    overrides = (*arguments, "model.rotary.base=10000,100", "evals.tasks=[kv]")
+    number = int(cluster.submit("members", *ONE, "--report", "--workdir", sweep, *overrides))
     members, evaluated, reported = (str(number + more) for more in range(-2, 1))
-    begun(cluster, sweep / "base=10000", members)
+    wait_for_steps(cluster, sweep / "base=10000", members)
     cluster.ask("scancel", "--batch", "--signal=USR1", f"{members}_0")
-    again(cluster, f"{members}_0", 1)
+    restart(cluster, f"{members}_0", 1)
     assert cluster.state(evaluated) == cluster.state(reported) == "PENDING"
-    assert cluster.wait(reported) == "COMPLETED", said(sweep)
+    assert cluster.wait(reported) == "COMPLETED", log_of(sweep)
     assert cluster.state(evaluated) == "COMPLETED"
     assert all((run / "results.jsonl").exists() for run in sweep.glob("base=*"))
     assert list(sweep.rglob("report.html"))
 
 
-def test_what_waits_for_a_job_that_fails_is_taken_back(cluster, arguments, tmp_path):
+def test_dependents_of_a_failed_job_are_cancelled(cluster, arguments, tmp_path):
     run, text = tmp_path / "run", tmp_path / "text.jsonl"
     text.write_text("not JSON")
-    given = (*arguments, "data.source=jsonl", f"data.path={text}")
-    reported = cluster.submit("run", *ONE, "--report", "--workdir", run, *given)
+    data = ("data.source=jsonl", f"data.path={text}")
+    command = ("run", *ONE, "--report", "--workdir", run, *arguments, *data)
+    reported = cluster.submit(*command)
     assert cluster.wait(reported) == "CANCELLED"
-    assert f"train.py: error: {text}:1: not JSON" in said(run)
+    assert f"train.py: error: {text}:1: not JSON" in log_of(run)
 
 
 def test_a_study_over_many_jobs(cluster, study, tmp_path):
-    """Two members, each a job; one is told to stop. Its rows are those of one process."""
+    """Two members are two jobs, one of which is interrupted. Rows equal those of one process."""
     work = tmp_path / "work"
     number = int(
         cluster.submit(
@@ -274,26 +271,26 @@ def test_a_study_over_many_jobs(cluster, study, tmp_path):
     )
     parts, reported = str(number - 1), str(number)
     metrics = "echo/ten,seed=0/whole-*/metrics.jsonl"
-    wait_for(lambda: list(work.glob(metrics)), 200, f"training: {said(work)}")
+    wait_for(lambda: list(work.glob(metrics)), 200, f"training: {log_of(work)}")
     cluster.ask("scancel", "--batch", "--signal=USR1", f"{parts}_1")
-    again(cluster, f"{parts}_1", 1)
-    assert cluster.wait(reported) == "COMPLETED", said(work)
+    restart(cluster, f"{parts}_1", 1)
+    assert cluster.wait(reported) == "COMPLETED", log_of(work)
     assert list(work.rglob("report.html"))
 
-    found = studies_rows.read_all(study / "rows")
+    saved_rows = studies_rows.read_all(study / "rows")
     job = make_job(str(study), workdir=tmp_path / "at once")
     for run in every_run(job, load_cards(job.study)):
-        (row,) = (row for row in found if row.member == run.member)
+        (row,) = (row for row in saved_rows if row.member == run.member)
         assert row.core_seconds > 0
         alone = work_on(Piece((run,), 0), job.workdir, [[]])
         assert alone
-        # As bytes: what says nothing of a task is a NaN, which equals nothing.
+        # As bytes, because unused columns are NaN, which equals nothing.
         ours = studies_rows.write(tmp_path / "ours", dataclasses.replace(row, core_seconds=0.0))
         assert ours.read_bytes() == studies_rows.write(tmp_path / "theirs", alone[0]).read_bytes()
 
 
-def test_what_the_documentation_submits(cluster, tree, tmp_path):
-    """As it stands; each program but the checks is played."""
+def test_commands_of_the_documentation(cluster, tree, tmp_path):
+    """Submit the commands unchanged, with a stub for every program except the checks."""
     stub, started = tmp_path / "python", tmp_path / "started"
     stub.write_text(
         "#!/usr/bin/env bash\n"
@@ -314,8 +311,8 @@ def test_what_the_documentation_submits(cluster, tree, tmp_path):
     bases = "base_30m --workdir runs/bases model.rotary.base=1e2,1e4,1e6"
     assert sorted(members) == [f"ropewalk-bases 1 sweep.py --member {n} {bases}" for n in range(3)]
     # Two nodes of eight GPUs each: sixteen processes.
-    one = "sweep.py base_125m --workdir runs/bases mesh.sweep=2 model.rotary.base=1e2,1e4"
-    assert lines.count(f"ropewalk-bases 16 {one}") == 16
+    sweep = "sweep.py base_125m --workdir runs/bases mesh.sweep=2 model.rotary.base=1e2,1e4"
+    assert lines.count(f"ropewalk-bases 16 {sweep}") == 16
     parts = [line for line in lines if "studies run --part" in line]
     reports = [line for line in lines if "studies report capability" in line]
     assert len(parts) == len(set(parts)) > 10 and len(reports) == 1

@@ -1,8 +1,8 @@
-"""What Kubernetes accepts of a JobSet: its fields and their types.
+"""The fields of a JobSet that Kubernetes accepts, and their types.
 
-`FIELDS` are those of jobset.x-k8s.io/v1alpha2 that manifests here use or might, from
-config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml of kubernetes-sigs/jobset (v0.10). With the
-whole of that file's path in $JOBSET_CRD, tests compare with it, too.
+`FIELDS` are those of jobset.x-k8s.io/v1alpha2 that manifests here may use, from
+config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml of kubernetes-sigs/jobset (v0.10). If
+$JOBSET_CRD is the path of that file, the tests also compare with it.
 """
 
 import os
@@ -99,7 +99,7 @@ FIELDS = _object(
 
 
 def schemas() -> list[dict]:
-    """What a manifest is compared with."""
+    """Return the schemas with which manifests are compared."""
     path = os.environ.get("JOBSET_CRD")
     if not path:
         return [FIELDS]
@@ -109,30 +109,30 @@ def schemas() -> list[dict]:
 
 
 def problems(value: Any, schema: dict, where: str = "") -> list[str]:
-    """What a server that prunes nothing would refuse, one line each."""
+    """Return the errors of a server that prunes no fields, one line each."""
     kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
     kind = schema.get("type")
     if kind not in kinds:  # of any type, or an integer or a string
         return []
     if not isinstance(value, kinds[kind]) or (kind == "integer" and isinstance(value, bool)):
         return [f"{where}: {value!r} is no {kind}"]
-    found = []
+    errors = []
     if "enum" in schema and value not in schema["enum"]:
-        found.append(f"{where}: {value!r} is none of {schema['enum']}")
+        errors.append(f"{where}: {value!r} is none of {schema['enum']}")
     if "pattern" in schema and not re.search(schema["pattern"], value):
-        found.append(f"{where}: {value!r} does not match {schema['pattern']}")
+        errors.append(f"{where}: {value!r} does not match {schema['pattern']}")
     if kind == "array":
         for index, item in enumerate(value):
-            found += problems(item, schema["items"], f"{where}[{index}]")
+            errors += problems(item, schema["items"], f"{where}[{index}]")
     if kind == "object":
-        known, others = schema.get("properties", {}), schema.get("additionalProperties")
+        known, additional = schema.get("properties", {}), schema.get("additionalProperties")
         missing = [name for name in schema.get("required", ()) if name not in value]
-        found += [f"{where}.{name} is missing" for name in missing]
+        errors += [f"{where}.{name} is missing" for name in missing]
         for name, item in value.items():
             if name in known:
-                found += problems(item, known[name], f"{where}.{name}")
-            elif isinstance(others, dict):
-                found += problems(item, others, f"{where}.{name}")
+                errors += problems(item, known[name], f"{where}.{name}")
+            elif isinstance(additional, dict):
+                errors += problems(item, additional, f"{where}.{name}")
             elif known:
-                found.append(f"{where}.{name} is unknown")
-    return found
+                errors.append(f"{where}.{name} is unknown")
+    return errors

@@ -1,4 +1,4 @@
-"""FLOPs, bandwidths and bounds by hand; with libtpu, the real step compiled for real chips."""
+"""FLOPs, bandwidths and bounds by hand; with libtpu, the real step for real chips."""
 
 import importlib.util
 import json
@@ -24,7 +24,7 @@ def flops(function, *arguments, num_devices=1):
     return aot.count_flops(jax.make_jaxpr(function)(*arguments).jaxpr, num_devices)
 
 
-def test_products_are_counted_as_often_as_they_run():
+def test_products_count_once_per_execution():
     a, b = jnp.zeros((4, 8)), jnp.zeros((8, 16))
     once = 2 * 4 * 8 * 16
     assert flops(jnp.matmul, a, b) == once
@@ -138,6 +138,10 @@ def run(*arguments):
     )
 
 
+def read_collectives(done):
+    return [aot.Collective(**fields) for fields in json.loads(done.stdout)["collectives"]]
+
+
 @pytest.mark.slow
 def test_an_unknown_topology_is_one_line():
     done = run("tiny", "--topology", "v5p-64")
@@ -148,7 +152,7 @@ def test_an_unknown_topology_is_one_line():
 
 @pytest.mark.slow
 @pytest.mark.skipif(HAS_LIBTPU, reason="libtpu is installed")
-def test_without_libtpu_it_says_what_to_install():
+def test_the_error_without_libtpu_names_the_extra():
     done = run("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=4")
     assert done.returncode == 2
     assert done.stderr.startswith("python -m tpu.aot: error: libtpu cannot be loaded (")
@@ -159,7 +163,7 @@ def test_without_libtpu_it_says_what_to_install():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
-def test_a_step_that_does_not_fit_says_what_to_change():
+def test_a_step_that_does_not_fit_comes_with_advice():
     """4 billion activations a layer of 67 million tokens, on a chip of 16 GB."""
     done = run("tiny", "--topology", "v5e:1x1", "data.batch_size=1048576")
     assert done.returncode == 1
@@ -169,7 +173,7 @@ def test_a_step_that_does_not_fit_says_what_to_change():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
-def test_the_step_compiles_for_chips_that_are_not_here():
+def test_the_step_compiles_without_the_chips():
     done = run(
         *("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=4", "data.context_length=128"),
         "model.compute_dtype=bfloat16",
@@ -177,7 +181,7 @@ def test_the_step_compiles_for_chips_that_are_not_here():
     assert done.returncode == 0, done.stderr
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert "attention: splash" in lines
-    assert any(line.startswith("at most") and line.endswith("of 16.00 GiB: fits") for line in lines)
+    assert any(line.startswith("peak") and line.endswith("of 16.00 GiB: fits") for line in lines)
     gathers = next(line.split() for line in lines if line.startswith("all-gather"))
     # q, k, v, out, gate, up and down of two layers, forward and backward, and the embedding's.
     assert 28 <= int(gathers[1]) <= 32
@@ -197,7 +201,7 @@ def test_a_chip_is_one_device(name):
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
 def test_a_whole_cube_gathers():
-    """Not told of rings, libtpu adds up mostly empty arrays over all 64 chips."""
+    """Without `wrap`, libtpu adds up mostly empty arrays over all 64 chips."""
     done = run(
         *("tiny", "--topology", "v5p:4x4x4", "mesh.data=1", "mesh.fsdp=64", "model.embed_dim=128"),
         *("data.batch_size=64", "data.context_length=128", "model.compute_dtype=bfloat16"),
@@ -205,28 +209,30 @@ def test_a_whole_cube_gathers():
     )
     assert done.returncode == 0, done.stderr
     report = aot.Report(**json.loads(done.stdout))
-    gathers = [one for one in report.collectives if one["kind"] == "all-gather"]
-    received = sum(aot.Collective(**one).wire_bytes for one in gathers)
+    gathers = [fields for fields in report.collectives if fields["kind"] == "all-gather"]
+    received = sum(aot.Collective(**fields).wire_bytes for fields in gathers)
     assert received > 0.8 * report.bound["all-gather"]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
-def test_nothing_is_sent_twice():
-    """Of q, k, v, out, gate, up and down a gather a layer and pass; of the vocabulary's one matrix
-    one, and twice its gradient, to each chip its part in bfloat16."""
+def test_no_array_is_gathered_twice():
+    """One gather per layer, pass and matrix (q, k, v, out, gate, up, down), one of the embedding.
+
+    The embedding's gradient is exchanged twice, each chip receiving its shard in bfloat16.
+    """
     done = run(
         *("tiny", "--topology", "v5e:2x2", "mesh.data=1", "mesh.fsdp=4", "data.context_length=128"),
         *("model.compute_dtype=bfloat16", "model.remat=full", "--json"),
     )
     assert done.returncode == 0, done.stderr
-    found = [aot.Collective(**one) for one in json.loads(done.stdout)["collectives"]]
-    kinds = {kind: [one for one in found if one.kind == kind] for kind in hlo.KINDS}
-    assert sum(one.count for one in kinds["all-gather"]) == 2 * 2 * 7 + 1
+    collectives = read_collectives(done)
+    kinds = {kind: [c for c in collectives if c.kind == kind] for kind in hlo.KINDS}
+    assert sum(c.count for c in kinds["all-gather"]) == 2 * 2 * 7 + 1
     matrix = 512 * 32
-    sent = [(one.count, one.num_bytes) for one in kinds["all-to-all"]]
+    sent = [(c.count, c.num_bytes) for c in kinds["all-to-all"]]
     assert sent == [(1, 2 * matrix), (1, 2 * matrix)]
-    assert all(one.num_bytes < 2 * matrix for one in kinds["all-reduce"])
+    assert all(c.num_bytes < 2 * matrix for c in kinds["all-reduce"])
 
 
 PRODUCT = """
@@ -248,8 +254,8 @@ print(*sorted(set(re.findall("all-gather|collective-permute", text))))
 @pytest.mark.parametrize(
     ("kind", "moved"), [("", "collective-permute"), ("TPU v5 lite", "all-gather")]
 )
-def test_weights_are_gathered_before_products_and_not_within(kind, moved):
-    """A windowed einsum passes parts of a weight round all chips, with a product for each."""
+def test_weights_are_gathered_before_products(kind, moved):
+    """A windowed einsum would pass parts of a weight round all chips, with a product for each."""
     code = PRODUCT.replace("KIND", repr(kind))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -258,31 +264,30 @@ def test_weights_are_gathered_before_products_and_not_within(kind, moved):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
-def test_tensor_splits_the_stream_too():
-    """Each half of a block gathers its tokens and scatters what it found: forwards, as gradients,
-    and again where it is computed again, which the last sum of a block is not."""
+def test_tensor_also_splits_the_residual_stream():
+    """Each half of a block gathers its tokens and scatters its output: forward, backward, and when
+    it is recomputed (except for the last sum of a block)."""
     done = run(
         *("tiny", "--topology", "v5p:2x2x1", "mesh.data=1", "mesh.tensor=4", "model.num_heads=4"),
         *("model.num_kv_heads=4", "data.context_length=128", "model.compute_dtype=bfloat16"),
         *("model.remat=full", "--json"),
     )
     assert done.returncode == 0, done.stderr
-    found = [aot.Collective(**one) for one in json.loads(done.stdout)["collectives"]]
+    collectives = read_collectives(done)
     stream = 8 * 128 * 32 * 2
-    found = {kind: _count(found, kind, stream) for kind in hlo.KINDS}
-    # Two layers; before them ids are looked up, added up over `tensor`, and after them the loss
-    # takes all tokens.
-    assert found == {
+    counts = {
+        kind: sum(c.count for c in collectives if (c.kind, c.num_bytes) == (kind, stream))
+        for kind in hlo.KINDS
+    }
+    # Two layers; before them the embeddings are added up over `tensor`, and after them the loss
+    # gathers all tokens.
+    assert counts == {
         "all-gather": 2 * (2 + 2 + 2) + 2,
         "reduce-scatter": 2 * (2 + 2 + 1) + 1,
         "all-reduce": 1,
         "all-to-all": 0,
         "collective-permute": 0,
     }
-
-
-def _count(found: list[hlo.Collective], kind: str, num_bytes: int) -> int:
-    return sum(one.count for one in found if (one.kind, one.num_bytes) == (kind, num_bytes))
 
 
 @pytest.mark.slow
@@ -304,14 +309,14 @@ import jax
 from configs import find_config
 from experiment import overrides
 from tpu import aot, topology
-own, known = jax.stages.Compiled.memory_analysis, []
+memory_analysis_of, known = jax.stages.Compiled.memory_analysis, []
 def memory_analysis(compiled):
-    known.append(own(compiled))
+    known.append(memory_analysis_of(compiled))
     return known[-1]
 jax.stages.Compiled.memory_analysis = memory_analysis
 slice = topology.find("v5e:1x1")
 config = overrides.apply(find_config("tiny"), ["data.batch_size=256"])
-report = aot.analyse(config, slice)
+report = aot.analyze(config, slice)
 (stats,) = known
 together = stats.argument_size_in_bytes + stats.temp_size_in_bytes
 chip = slice.chip._replace(memory_gib=0.9 * together / 2**30)
@@ -321,8 +326,8 @@ print(report.fits(topology.Topology(chip=chip, shape=slice.shape)))
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
-def test_temporaries_that_do_not_live_at_once_need_not_fit_together():
-    """As of the published 32B on v5e: 19.2 GiB of them, a peak of 12.7, compiled for 16."""
+def test_temporaries_need_not_fit_together():
+    """The published 32B on v5e has 19.2 GiB of them, a peak of 12.7, and 16 GiB of memory."""
     done = subprocess.run([sys.executable, "-c", TEMPORARIES], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "True\n"
@@ -330,39 +335,35 @@ def test_temporaries_that_do_not_live_at_once_need_not_fit_together():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_LIBTPU, reason="needs libtpu (`tpu` extra)")
-def test_what_goes_to_the_host_is_counted():
-    """What enters each of 64 layers, 16 rows of 128 tokens, 256 float32 features: there and back.
-    It takes no HBM."""
-    kept = 64 * 16 * 128 * 256 * 4
+def test_traffic_to_the_host():
+    """The inputs of 64 layers, 16 rows of 128 tokens, 256 float32 features go there and back, and
+    take no HBM."""
+    inputs = 64 * 16 * 128 * 256 * 4
     done = run(
         *("tiny", "--topology", "v5e:1x1", "model.remat=offload", "model.num_layers=64", "--json"),
         *("data.batch_size=16", "data.context_length=128", "model.embed_dim=256"),
     )
     assert done.returncode == 0, done.stderr
     report = aot.Report(**json.loads(done.stdout))
-    assert report.host_traffic == 2 * kept
+    assert report.host_traffic == 2 * inputs
     assert report.seconds["host"] == report.host_traffic / find("v5e:1x1").chip.host_bandwidth
-    assert report.arguments < report.peak < kept
+    assert report.arguments < report.peak < inputs
 
 
-def test_one_thing_after_another_is_called_what_it_is():
-    """Three of five published runs took longer than compute, memory and network one by one."""
+def test_the_three_times_of_a_step():
     seconds = {"compute": 2.0, "memory": 1.0, "network": 0.5, "host": 0.5}
     numbers = {"flops": 2.0, "model_flops": 1.0, "memory_traffic": 1.0, "host_traffic": 1.0}
-    given = dict.fromkeys(aot.Report._fields) | numbers | {"seconds": seconds, "collectives": []}
-    report = aot.Report(**given)  # pyright: ignore[reportArgumentType]
+    fields = dict.fromkeys(aot.Report._fields) | numbers | {"seconds": seconds, "collectives": []}
+    report = aot.Report(**fields)  # pyright: ignore[reportArgumentType]
     *_, times, rest, expected = aot._times(find("v5p:4x4x4").chip, report)
-    assert "2.000 s" in times and "if these overlap perfectly" in times
-    assert "4.000 s" in times and times.endswith("one after another")
-    assert rest == "stragglers, input and matrix units that are not full come on top of either"
-    of_compute, of_rest = aot.EXPECTED
-    assert expected.startswith(
-        f"expected, as published runs went: {2 * (of_compute + of_rest):.3f} s"
-    )
+    assert "2.000 s" in times and "with perfect overlap" in times
+    assert "4.000 s" in times and times.endswith("without overlap")
+    assert "input" in rest
+    assert f": {2 * sum(aot.EXPECTED):.3f} s" in expected
 
 
-def test_a_cpu_in_the_chips_place(monkeypatch, capsys):
-    """All but libtpu: the step is traced, compiled and read, here for this machine's CPU."""
+def test_the_report_of_a_cpu(monkeypatch, capsys):
+    """The step is traced, compiled and read as with libtpu, here for this machine's CPU."""
     monkeypatch.setattr(aot, "compile_devices", lambda topology: jax.devices("cpu")[:1])
     monkeypatch.setattr("sys.argv", ["aot", "tiny", "--topology", "v5e:1x1", "--json"])
     assert aot.main() == 0

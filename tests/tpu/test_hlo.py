@@ -1,4 +1,4 @@
-"""A program's text, read: small ones written by hand in XLA's syntax, counted by hand."""
+"""Collectives and traffic of small programs, written in XLA's syntax and counted by hand."""
 
 import pytest
 
@@ -88,13 +88,13 @@ ENTRY %main (x: f32[64,32], w: bf16[8,16,32]) -> f32[16,32] {
 """
 
 
-def test_collectives_are_counted_as_often_as_they_run():
-    found = [(c.kind, c.count, c.num_bytes, c.group) for c in Program(TEXT).collectives()]
-    assert sorted(found) == [
+def test_collectives_count_once_per_execution():
+    collectives = [(c.kind, c.count, c.num_bytes, c.group) for c in Program(TEXT).collectives()]
+    assert sorted(collectives) == [
         ("all-gather", 8, 64 * 32 * 2, 4),
         ("all-reduce", 1, 64 * 32 * 4, 2),
         ("collective-permute", 1, 64 * 32 * 4, 2),
-        ("collective-permute", 1, 64 * 32 * 4, 2),  # of one channel, and yet two
+        ("collective-permute", 1, 64 * 32 * 4, 2),  # two, although they share a channel
         ("reduce-scatter", 1, 64 * 32 * 4, 4),
     ]
 
@@ -109,7 +109,7 @@ def test_collectives_are_counted_as_often_as_they_run():
         ("collective-permute", 3 * 1024),
     ],
 )
-def test_a_chip_receives_what_it_must(kind, received):
+def test_wire_bytes(kind, received):
     assert Collective(kind=kind, count=3, num_bytes=1024, group=4).wire_bytes == received
 
 
@@ -123,9 +123,9 @@ def test_traffic_with_the_memory():
     assert Program(TEXT).memory_bytes() == 8 * in_loop + outside
 
 
-# What runs beside other instructions lists its operands among its results, as libtpu 0.0.42.1
-# writes it: of 64 KiB one slice fetched, a copy onto the chip, one to another layout, and one block
-# of eight sent to the host's memory, S(5), and fetched from it.
+# Asynchronous instructions list their operands among their results, as libtpu 0.0.42.1 writes
+# them: a slice of 64 KiB, a copy onto the chip, one to another layout, and one block of eight sent
+# to the host's memory, S(5), and fetched from it.
 STARTED = """\
 ENTRY %main (x: s8[65536]) -> f32[8] {
   %x = s8[65536]{0} parameter(0)
@@ -149,7 +149,7 @@ dynamic-slice-start(%kept, %i), dynamic_slice_sizes={1,512}
 """
 
 
-def test_what_runs_beside_others_is_counted_once():
+def test_asynchronous_instructions_count_once():
     program = Program(STARTED)
     gathered = 1024 + 4096
     assert program.memory_bytes() == 4096 + 65536 + 2 * 65536 + gathered + 1024 + 1024
@@ -167,7 +167,7 @@ def test_what_runs_beside_others_is_counted_once():
         ("mesh['a'=4,'b'=16] {'b':(2)8}", 8),
     ],
 )
-def test_group_sizes_in_each_of_xlas_ways(groups, size):
+def test_group_sizes_in_each_notation(groups, size):
     text = TEXT.replace("{{0,1,2,3}}", groups)
     scatters = [c for c in Program(text).collectives() if c.kind == "reduce-scatter"]
     assert [c.group for c in scatters] == [size]

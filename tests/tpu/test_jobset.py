@@ -1,4 +1,4 @@
-"""The manifests, read back by a YAML parser."""
+"""Manifests, read by a YAML parser."""
 
 import re
 import shlex
@@ -46,10 +46,10 @@ def test_a_slice_has_a_pod_on_every_host():
     assert pod["volumes"] == [{"name": "runs", "persistentVolumeClaim": {"claimName": "runs"}}]
 
 
-def test_only_another_start_that_may_help_is_made():
-    """As xpk's JobSets: 42 and 127 to 255 restart, all else but success fails the JobSet.
+def test_restarts_only_where_they_may_help():
+    """Exit statuses 42 and 127 to 255 restart, as in xpk's JobSets; others end the JobSet.
 
-    2 is what a person has to mend, 1 a run that diverged.
+    2 is a user's mistake, 1 a diverged run.
     """
     job = read()
     assert job["spec"]["failurePolicy"]["rules"] == [
@@ -64,7 +64,7 @@ def test_only_another_start_that_may_help_is_made():
     restarting = rule["onExitCodes"]["values"]
     assert restarting == [42, *range(127, 256)]
     assert ANOTHER_START in restarting and 128 + 15 in restarting and 130 in restarting
-    assert spec["template"]["spec"]["restartPolicy"] == "Never"  # which Kubernetes asks for here
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"  # which Kubernetes requires here
 
 
 def test_a_run_in_a_bucket_mounts_nothing():
@@ -94,15 +94,15 @@ def test_any_word_stays_one_word(word):
 
 
 def test_a_job_for_each_member_or_one_for_all():
-    given = [f"{VARIANT},nope", "train.num_steps=7"]
-    arguments = ["tiny", "--workdir", "/runs/My Sweep", *given]
-    first, second = jobset.make_jobs("members", "tiny", "/runs/My Sweep", given)
+    changes = [f"{VARIANT},nope", "train.num_steps=7"]
+    arguments = ["tiny", "--workdir", "/runs/My Sweep", *changes]
+    first, second = jobset.make_jobs("members", "tiny", "/runs/My Sweep", changes)
     member = ["python", "sweep.py", "--member"]
     assert first[0] == "ropewalk-my-sweep-0"
     assert first[1] == "rotary=yarn(base=1e4,factor=8,original_context_length=64)"
     assert first[2] == [*member, "0", *arguments]
     assert second == ("ropewalk-my-sweep-1", "rotary=nope", [*member, "1", *arguments])
-    ((name, _, command),) = jobset.make_jobs("sweep", "tiny", "/runs/My Sweep", given)
+    ((name, _, command),) = jobset.make_jobs("sweep", "tiny", "/runs/My Sweep", changes)
     assert (name, command) == ("ropewalk-my-sweep", ["python", "sweep.py", *arguments])
     ((name, _, command),) = jobset.make_jobs("run", "tiny", "/runs/a", ["seed=1"])
     expected = ["python", "train.py", "tiny", "--workdir", "/runs/a", "seed=1"]
@@ -118,12 +118,12 @@ def test_names_are_dns_labels_with_room_for_the_pods(workdir):
     assert len(name) <= 63 - len("-slice-0-999-abcde")
 
 
-@pytest.mark.parametrize("schema", crd.schemas(), ids=["fields", "whole CRD"][: len(crd.schemas())])
+@pytest.mark.parametrize("schema", crd.schemas(), ids=["fields", "full CRD"][: len(crd.schemas())])
 @pytest.mark.parametrize("changes", [{}, {"spot": True}], ids=["", "spot"])
 def test_kubernetes_knows_every_field(schema, changes):
     job = read(**changes)
     assert crd.problems(job, schema) == []
-    # And would say so of a field with another name, a missing one, or another type.
+    # An unknown field, a missing one and another type are errors.
     rules = job["spec"]["failurePolicy"]["rules"]
     rules[0]["onJobFailureReason"] = rules[0].pop("onJobFailureReasons")
     del rules[0]["name"]
@@ -137,21 +137,21 @@ def test_a_job_for_each_part_of_a_study():
     jobs = jobset.study_jobs("study", "capability", "/runs/c", "C1", "0,1")
     number = len(jobs)
     assert [job.name for job in jobs] == [f"ropewalk-c-{index}" for index in range(number)]
-    given = ("capability", "--workdir", "/runs/c", "--rows", "/runs/c/rows", "--seeds", "0,1")
+    options = ("capability", "--workdir", "/runs/c", "--rows", "/runs/c/rows", "--seeds", "0,1")
     for index, job in enumerate(jobs):
         part = ("run", "--part", str(index))
-        assert job.command == [*command, *part, *given, "--only", "C1"]
+        assert job.command == [*command, *part, *options, "--only", "C1"]
     members = [member for job in jobs for member in job.member.split("+")]
     assert len(set(members)) == len(members) == len(load_cards("capability")["C1"].members) * 2
     (last,) = jobset.study_jobs("report", "capability", "/runs/c", "", "0")
-    assert last.command == [*command, "report", *given[:-1], "0"]
+    assert last.command == [*command, "report", *options[:-1], "0"]
 
 
 @pytest.mark.slow
 def test_apply_waits_evaluates_and_reports():
-    given = ["tiny", "--workdir", "/runs/t", "--topology", "v5e:4x4", "--image", "repo/image:1"]
+    changes = ["tiny", "--workdir", "/runs/t", "--topology", "v5e:4x4", "--image", "repo/image:1"]
     done = subprocess.run(
-        ["tpu/apply.sh", *given, "--report", "--report-topology", "v5e:1x1", "seed=0,1", "-n"],
+        ["tpu/apply.sh", *changes, "--report", "--report-topology", "v5e:1x1", "seed=0,1", "-n"],
         env={"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
@@ -179,9 +179,9 @@ def test_apply_waits_evaluates_and_reports():
 
 @pytest.mark.slow
 def test_apply_prints_the_manifests_and_starts_nothing():
-    given = ["tiny", "--workdir", "/runs/t", "--topology", "v5e:4x4", "--image", "repo/image:1"]
+    changes = ["tiny", "--workdir", "/runs/t", "--topology", "v5e:4x4", "--image", "repo/image:1"]
     done = subprocess.run(
-        ["tpu/apply.sh", *given, f"{VARIANT},nope", "--dry-run"],
+        ["tpu/apply.sh", *changes, f"{VARIANT},nope", "--dry-run"],
         env={"PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,

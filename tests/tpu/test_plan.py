@@ -1,4 +1,4 @@
-"""Bytes worked out by hand, of small models on small slices."""
+"""Shapes and bytes by hand, of small models on small slices."""
 
 import dataclasses
 
@@ -11,8 +11,8 @@ from experiment.mesh import mesh_sizes
 from tpu import plan
 
 
-def planned(given, num_devices, num_members=1, config="tiny"):
-    config = overrides.apply(find_config(config), given)
+def planned(changes, num_devices, num_members=1, config="tiny"):
+    config = overrides.apply(find_config(config), changes)
     sizes = mesh_sizes(config, num_members, num_devices)
     mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
     return config, sizes, {leaf.name: leaf for leaf in plan.leaves(config, mesh, num_members)}
@@ -20,8 +20,8 @@ def planned(given, num_devices, num_members=1, config="tiny"):
 
 def test_every_array_of_the_state():
     """tiny: V=512, D=32, L=2, N=2, K=1, H=16, F=64; float32."""
-    given = ["mesh.data=1", "mesh.fsdp=4", "mesh.tensor=2", "model.num_kv_heads=2"]
-    _, sizes, found = planned(given, 8)
+    changes = ["mesh.data=1", "mesh.fsdp=4", "mesh.tensor=2", "model.num_kv_heads=2"]
+    _, sizes, arrays_by_name = planned(changes, 8)
     assert sizes == {"sweep": 1, "data": 1, "fsdp": 4, "sequence": 1, "tensor": 2}
     arrays = {  # shape, logical axes, what splits each, bytes on a device
         "blocks.attention.query": ((2, 32, 2, 16), "layers embed heads -", "- fsdp tensor -", 1024),
@@ -48,26 +48,26 @@ def test_every_array_of_the_state():
         for part in ("params", "opt_state.1.mu", "opt_state.1.nu")
         for name in arrays
     ]
-    assert set(found) == {*names, "opt_state.1.count", "skipped"}
+    assert set(arrays_by_name) == {*names, "opt_state.1.count", "skipped"}
     for name in names:
         shape, axes, spec, device_bytes = arrays[name.split("opt_state.1.")[-1].split(".", 1)[1]]
-        leaf = found[name]
+        leaf = arrays_by_name[name]
         assert leaf.shape == shape
         assert " ".join(axis or "-" for axis in leaf.axes) == axes
         assert leaf.spec == PartitionSpec(*(None if a == "-" else a for a in spec.split()))
         assert leaf.device_bytes == device_bytes
-    assert found["opt_state.1.count"].device_bytes == 4
+    assert arrays_by_name["opt_state.1.count"].device_bytes == 4
 
 
 def test_members_of_a_sweep():
-    _, _, found = planned(["mesh.sweep=2", "mesh.data=2"], 4, num_members=6)
-    embedding = found["params.embedding"]
+    _, _, arrays = planned(["mesh.sweep=2", "mesh.data=2"], 4, num_members=6)
+    embedding = arrays["params.embedding"]
     assert embedding.shape == (6, 512, 32)
     assert embedding.axes == ("members", "vocab", "embed")
     assert embedding.num_bytes == 6 * 512 * 32 * 4
     assert embedding.device_bytes == 3 * 512 * 32 * 4  # three members on each half
-    assert found["opt_state.1.count"].shape == (6,)
-    assert found["opt_state.1.count"].device_bytes == 3 * 4
+    assert arrays["opt_state.1.count"].shape == (6,)
+    assert arrays["opt_state.1.count"].device_bytes == 3 * 4
 
 
 @pytest.mark.parametrize("remat", ["full", "qkv", "dots", "none"])
@@ -76,14 +76,14 @@ def test_activations_by_hand(remat):
 
     Between them: rotated q and k 48, attention's output 32, the gated product 64.
     """
-    given = ["mesh.data=2", "mesh.fsdp=1", f"model.remat={remat}", "data.context_length=128"]
-    config, sizes, _ = planned(given, 2)
+    changes = ["mesh.data=2", "mesh.fsdp=1", f"model.remat={remat}", "data.context_length=128"]
+    config, sizes, _ = planned(changes, 2)
     estimate = plan.activations(config, sizes, 1)
     dots = 32 + (32 + 16 + 16 + 2 * 64)
     rest = 2 * 32 + (32 + 16 + 16 + 2 * 64) + (48 + 32 + 64)
-    kept = {"full": 0, "qkv": 32 + (32 + 16 + 16), "dots": dots, "none": dots + rest}
+    saved = {"full": 0, "qkv": 32 + (32 + 16 + 16), "dots": dots, "none": dots + rest}
     assert estimate == {
-        f"kept of 2 layers (remat={remat})": 2 * 512 * (32 + kept[remat]) * 4,
+        f"saved by 2 layers (remat={remat})": 2 * 512 * (32 + saved[remat]) * 4,
         "one layer at work": 2 * 512 * (dots + rest) * 4,
         "cosines and sines": 2 * 4 * 2 * 512 * 8,
         "logits and their gradient": 2 * 4 * 512 * 512,

@@ -1,4 +1,4 @@
-"""The shell scripts: what they would do, word for word. Nothing here reaches a cloud."""
+"""Dry runs of the shell scripts, and job.sh with a stand-in for SLURM; none reaches a cloud."""
 
 import os
 import re
@@ -29,8 +29,10 @@ def run(script, *arguments, cwd=ROOT, **environment):
 
 
 def clean(**environment):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TPU_", "SLURM_", "PYTHON"))}
-    return kept | environment
+    variables = {
+        k: v for k, v in os.environ.items() if not k.startswith(("TPU_", "SLURM_", "PYTHON"))
+    }
+    return variables | environment
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: str(p.relative_to(ROOT)))
@@ -93,36 +95,36 @@ PRINTED = {
 }
 
 
-def test_logs_of_a_run_in_a_bucket_are_here(tmp_path):
+def test_logs_of_a_run_in_a_bucket_are_local(tmp_path):
     python = executable(tmp_path / "python", "")
-    given = ("run", "-n", "tiny", "--workdir", "gs://b/runs/x")
-    make, submit = run("slurm/submit.sh", *given, PYTHON=str(python)).splitlines()
+    options = ("run", "-n", "tiny", "--workdir", "gs://b/runs/x")
+    make, submit = run("slurm/submit.sh", *options, PYTHON=str(python)).splitlines()
     assert make == "mkdir -p runs/x"
     assert "--output=runs/x/slurm-%j.log" in submit and submit.endswith("--workdir gs://b/runs/x")
 
 
-def test_a_study_and_what_waits_for_it(tmp_path):
+def test_a_study_and_its_report(tmp_path):
     python = executable(tmp_path / "python", "printf 'C1/a,seed=0\\nC1/b,seed=0\\n'")
-    given = ("study", "-n", "--report", "capability", "--workdir", "runs/c", "--only", "C1")
-    make, parts, report = run("slurm/submit.sh", *given, PYTHON=str(python)).splitlines()
+    options = ("study", "-n", "--report", "capability", "--workdir", "runs/c", "--only", "C1")
+    make, parts, report = run("slurm/submit.sh", *options, PYTHON=str(python)).splitlines()
     every = "--cpus-per-task=8 --time=24:00:00 --requeue --open-mode=append --signal=B:USR1@600"
-    words = "capability --workdir runs/c --only C1"
+    study = "capability --workdir runs/c --only C1"
     assert make == "mkdir -p runs/c"
     assert parts == (
         "sbatch --job-name=ropewalk-c --output=runs/c/slurm-%A_%a.log --nodes=1 "
         f"--gpus-per-node=1 --ntasks-per-node=1 {every} --array=0-1 "
-        f"slurm/job.sh -m studies run --part @ {words}"
+        f"slurm/job.sh -m studies run --part @ {study}"
     )
     assert report == (
         "sbatch --job-name=ropewalk-c --output=runs/c/slurm-report-%j.log --nodes=1 "
         f"--ntasks-per-node=1 {every} --dependency=afterok:JOB --kill-on-invalid-dep=yes "
-        f"slurm/job.sh -m studies report {words}"
+        f"slurm/job.sh -m studies report {study}"
     )
-    # Without GPUs each run is a part; and an array may be throttled.
-    given = (*given, "--gpus", "0", "--at-once", "1")
-    parts = run("slurm/submit.sh", *given, PYTHON=str(python)).splitlines()[1]
+    # Without GPUs each run is a part. An array may be throttled.
+    options = (*options, "--gpus", "0", "--at-once", "1")
+    parts = run("slurm/submit.sh", *options, PYTHON=str(python)).splitlines()[1]
     assert "--gpus-per-node" not in parts and "--array=0-1%1 " in parts
-    assert parts.endswith(f"slurm/job.sh -m studies run --part @ --apart {words}")
+    assert parts.endswith(f"slurm/job.sh -m studies run --part @ --apart {study}")
 
 
 @pytest.mark.parametrize("command", PRINTED)
@@ -131,7 +133,7 @@ def test_dry_run(command):
     assert run(script, *arguments, "--dry-run", PYTHON=sys.executable) == PRINTED[command]
 
 
-def test_a_program_reaches_the_hosts_word_for_word():
+def test_a_program_reaches_the_hosts_unchanged():
     program = ["train.py", "demo", "--workdir", "runs/base=10,seed=1", MEMBER, "it's $HOME"]
     text = run("tpu/run.sh", "pod", "--dry-run", "--zone", "z", "--", *program)
     *ssh, remote = shlex.split(text)
@@ -145,7 +147,7 @@ def test_a_program_reaches_the_hosts_word_for_word():
     assert f"'{MEMBER}'" in line
 
 
-def test_results_come_back_whatever_their_names(tmp_path):
+def test_results_with_any_name_come_back(tmp_path):
     text = run("tpu/fetch.sh", "pod", "runs/b=1,s(2)/", "my results", "--no-checkpoints", "-n")
     on_host, make, copy, unpack, remove = text.splitlines()
     assert shlex.split(shlex.split(on_host)[-1].removeprefix("--command=cd ropewalk && ")) == [
@@ -210,7 +212,7 @@ def test_setup_goes_to_every_host():
         ("slurm/submit.sh run tiny --workdir d --seeds 0", "run takes no --seeds; see --help"),
         ("slurm/submit.sh run tiny --workdir d --time 4", "--time is shorter than 5 minutes"),
         ("slurm/submit.sh run tiny --workdir d --time 00:04:59", "--time is shorter than 5 min"),
-        ("slurm/submit.sh run tiny --workdir d --time 1h", "--time 1h is no limit that sbatch"),
+        ("slurm/submit.sh run tiny --workdir d --time 1h", "--time 1h is not a time limit"),
     ],
 )
 def test_mistakes_are_one_line(command, message):
@@ -265,34 +267,34 @@ def test_a_task_knows_its_member():
 @pytest.mark.parametrize(
     ("limit", "seconds"),
     [
-        # A quarter of the limit, ten minutes at most; sbatch has six ways to write a limit.
+        # A quarter of the limit, ten minutes at most, in the six notations of sbatch.
         *(("5", 75), ("10", 150), ("12:30", 187), ("30", 450), ("0-1", 600), ("1:00:00", 600)),
         *(("0-0:08", 120), ("0-00:08:20", 125), ("08:09:08", 600), ("UNLIMITED", 600)),
     ],
 )
-def test_how_long_before_its_end_a_job_is_told(limit, seconds, tmp_path):
+def test_the_signal_comes_a_quarter_of_the_limit_before_its_end(limit, seconds, tmp_path):
     python = executable(tmp_path / "python", "")
-    given = ("run", "-n", "tiny", "--workdir", "runs/x", "--time", limit)
-    text = run("slurm/submit.sh", *given, PYTHON=str(python))
+    options = ("run", "-n", "tiny", "--workdir", "runs/x", "--time", limit)
+    text = run("slurm/submit.sh", *options, PYTHON=str(python))
     assert f"--time={limit} " in text and f"--signal=B:USR1@{seconds} " in text
 
 
 def test_a_task_has_the_cpus_of_its_job():
-    """From 22.05 on srun no longer takes them from the job by itself (SLURM's release notes)."""
+    """From 22.05 on srun does not inherit them from the job (SLURM's release notes)."""
     text = run("slurm/job.sh", "-n", "train.py", "tiny", SLURM_CPUS_PER_TASK="8")
     assert text == "srun --kill-on-bad-exit=1 --cpus-per-task=8 .venv/bin/python train.py tiny\n"
 
 
-class Played:
-    """SLURM as slurm/job.sh meets it: a step that, like training, saves on SIGTERM, ends with 130.
+class FakeSlurm:
+    """A stand-in for SLURM: its step saves on SIGTERM and ends with 130, as training does.
 
-    tests/slurm does this with SLURM itself, where it is installed.
+    tests/slurm repeats these tests with SLURM itself, if it is installed.
     """
 
     def __init__(
         self, folder: Path, *, step="77.0", reason="None", refusals=0, seconds=30.0, **more
     ):
-        """`refusals`: how often squeue does not answer; `seconds`: until the step just ends."""
+        """Start a job; squeue fails `refusals` times, and the step ends after `seconds`."""
         self.log, self.pid, left = folder / "log", folder / "pid", folder / "refusals"
         left.write_text("x" * refusals)
         executable(
@@ -326,77 +328,77 @@ esac""",
         while not self.pid.exists():
             time.sleep(0.02)
 
-    def tell(self, number: int) -> None:
-        """What SLURM does: SIGTERM goes to the processes, too."""
+    def send(self, number: int) -> None:
+        """Send a signal to the job as SLURM does: SIGTERM also goes to the processes."""
         self.job.send_signal(number)
         if number == signal.SIGTERM:
             os.kill(int(self.pid.read_text()), number)
 
-    def ends(self) -> tuple[int, list[str]]:
-        """The job's status, and what was done."""
+    def wait(self) -> tuple[int, list[str]]:
+        """Return the job's exit status and the actions of the stand-in."""
         status = self.job.wait(timeout=20)
         return status, self.log.read_text().splitlines() if self.log.exists() else []
 
 
-TOLD, REQUEUED = "scancel --signal=TERM 77.0", "scontrol requeue 77"
+SIGNALED, REQUEUED = "scancel --signal=TERM 77.0", "scontrol requeue 77"
 
 
 @pytest.mark.parametrize(
     ("signals", "expected"),
     [
-        ([signal.SIGUSR1], [TOLD, "saved", REQUEUED]),  # the limit is near
+        ([signal.SIGUSR1], [SIGNALED, "saved", REQUEUED]),  # the limit is near
         ([signal.SIGTERM], ["saved"]),  # cancelled, or requeued by SLURM itself
     ],
 )
 def test_a_job_out_of_time_saves_and_is_requeued(tmp_path, signals, expected):
-    played = Played(tmp_path)
+    slurm = FakeSlurm(tmp_path)
     for number in signals:
-        played.tell(number)
-    assert played.ends() == (130, expected)
+        slurm.send(number)
+    assert slurm.wait() == (130, expected)
 
 
 def test_a_job_that_is_done_is_not_requeued(tmp_path):
-    assert Played(tmp_path, seconds=0.2).ends() == (0, [])
+    assert FakeSlurm(tmp_path, seconds=0.2).wait() == (0, [])
 
 
-def test_what_is_cancelled_while_it_saves_stays_away(tmp_path):
-    played = Played(tmp_path)
-    played.tell(signal.SIGUSR1)
+def test_a_job_cancelled_while_it_saves_is_not_requeued(tmp_path):
+    slurm = FakeSlurm(tmp_path)
+    slurm.send(signal.SIGUSR1)
     time.sleep(0.15)
-    played.job.send_signal(signal.SIGTERM)
-    assert played.ends() == (130, [TOLD, "saved"])
+    slurm.job.send_signal(signal.SIGTERM)
+    assert slurm.wait() == (130, [SIGNALED, "saved"])
 
 
-def test_who_saves_past_the_limit_is_requeued(tmp_path):
-    """SLURM sends SIGTERM then as to one that is cancelled, and says by its reason which it is."""
-    played = Played(tmp_path, reason="TimeLimit")
-    played.tell(signal.SIGUSR1)
+def test_a_job_that_saves_past_the_limit_is_requeued(tmp_path):
+    """SLURM sends SIGTERM as for a cancelled job; the job's reason tells them apart."""
+    slurm = FakeSlurm(tmp_path, reason="TimeLimit")
+    slurm.send(signal.SIGUSR1)
     time.sleep(0.15)
-    played.job.send_signal(signal.SIGTERM)
-    assert played.ends() == (130, [TOLD, "saved", REQUEUED])
+    slurm.job.send_signal(signal.SIGTERM)
+    assert slurm.wait() == (130, [SIGNALED, "saved", REQUEUED])
 
 
-def test_the_last_task_of_an_array_stops_itself_alone(tmp_path):
-    """Its SLURM_JOB_ID is the array's, by which scancel and scontrol take every task."""
+def test_the_last_task_of_an_array_stops_only_itself(tmp_path):
+    """Its SLURM_JOB_ID is that of the array, which scancel and scontrol apply to every task."""
     array = {"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "3"}
-    played = Played(tmp_path, step="77_1.0\n77_3.0", **array)
-    played.tell(signal.SIGUSR1)
+    slurm = FakeSlurm(tmp_path, step="77_1.0\n77_3.0", **array)
+    slurm.send(signal.SIGUSR1)
     requeued = "scontrol requeue 77_3"
-    assert played.ends() == (130, ["scancel --signal=TERM 77_3.0", "saved", requeued])
+    assert slurm.wait() == (130, ["scancel --signal=TERM 77_3.0", "saved", requeued])
 
 
-def test_slurm_is_asked_until_it_answers(tmp_path):
-    played = Played(tmp_path, refusals=2)
-    played.tell(signal.SIGUSR1)
-    asked = ["squeue refuses"] * 2
-    assert played.ends() == (130, [*asked, TOLD, "saved", REQUEUED])
+def test_squeue_is_repeated_until_it_answers(tmp_path):
+    slurm = FakeSlurm(tmp_path, refusals=2)
+    slurm.send(signal.SIGUSR1)
+    refusals = ["squeue refuses"] * 2
+    assert slurm.wait() == (130, [*refusals, SIGNALED, "saved", REQUEUED])
 
 
-def test_the_limit_is_near_before_there_is_a_step(tmp_path):
-    """scancel would say nothing, do nothing and succeed: srun is ended, the job comes back."""
-    played = Played(tmp_path, step="")
-    played.tell(signal.SIGUSR1)
-    assert played.ends() == (130, ["saved", REQUEUED])
+def test_a_signal_before_the_first_step_requeues(tmp_path):
+    """scancel would succeed without effect, so that job.sh ends srun."""
+    slurm = FakeSlurm(tmp_path, step="")
+    slurm.send(signal.SIGUSR1)
+    assert slurm.wait() == (130, ["saved", REQUEUED])
 
 
 @pytest.mark.slow

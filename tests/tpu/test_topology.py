@@ -1,4 +1,4 @@
-"""Facts of the slices, from Google's tables (docs.cloud.google.com/tpu/docs/v5e, v5p, v6e)."""
+"""Sizes and bandwidths of slices, from docs.cloud.google.com/tpu/docs/{v5e,v5p,v6e}."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def test_published_slices(name, num_chips, num_hosts, accelerator_type):
 def test_no_two_slices_share_an_accelerator_type():
     """create.sh asks for the slice by that name alone."""
     slices = [Topology(chip=chip, shape=shape) for chip in CHIPS.values() for shape in chip.shapes]
-    assert len({one.accelerator_type for one in slices}) == len(slices)
+    assert len({topology.accelerator_type for topology in slices}) == len(slices)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_no_two_slices_share_an_accelerator_type():
         ("v5p:16x16x24", (True, True, True)),
     ],
 )
-def test_which_dimensions_close_to_a_ring(name, rings):
+def test_rings(name, rings):
     assert find(name).rings == rings
 
 
@@ -97,7 +97,7 @@ def test_link_bandwidth_is_the_sheets():
     assert both_ways["v6e"] == 800e9
 
 
-def test_the_names_need_no_jax():
-    """create.sh runs on a laptop that has nothing but Python."""
+def test_topology_needs_no_jax():
+    """create.sh runs on a laptop with Python only."""
     code = "import sys, tpu.topology; sys.exit('jax' in sys.modules or 'numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

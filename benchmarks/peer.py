@@ -1,0 +1,289 @@
+"""Training step beside transformers' Llama with torch's AdamW.
+
+On a CPU: float32 and gradient clipping on both sides, the same batch. Each library has its own
+process with all cores, and the processes alternate, because threads of two libraries in one process
+slow each other down.
+
+On a GPU: parameters and moments in float32, products and the residual stream in bfloat16, as ours.
+PyTorch gets the settings of a careful user: TF32 for the rest, autocast, flash attention, fused
+AdamW, blocks compiled one by one (as in torchtitan), and a loss over parts of the logits (those of
+125,696 words would not fit).
+"""
+
+# torch and transformers belong to an extra.
+# pyright: reportMissingImports=false
+
+import contextlib
+import functools
+import gc
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import processes, shapes
+from benchmarks.record import Record, Result
+from benchmarks.shapes import Fitting, Shape
+from benchmarks.suite import Setting
+from benchmarks.timing import TrainStep, alternate, random_batch
+from configs.changes import change
+from experiment.config import ExperimentConfig
+
+GOALS = {"cpu": 1.2, "gpu": 1.15}  # our speed over torch's
+STEPS, WARM_UP = 3, 2  # of PyTorch on a GPU, per round
+ENOUGH = {"cpu": 40, "gpu": 60}  # seconds of a shape, and of a variant on a GPU
+LOSS_TOKENS = 4096  # tokens whose logits exist at once
+
+
+def require_torch(benchmark: str) -> None:
+    """Raise ValueError, with the way to install them, unless torch and transformers are there."""
+    try:
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"{benchmark} needs {error.name}: run `make test-hf` once, or "
+            "pip install torch==2.13.0 transformers==5.23.0 (a CPU build of torch will do)"
+        ) from None
+
+
+def measure(setting: Setting) -> Iterator[Result | str]:
+    """Yield our speed over torch's for every shape."""
+    require_torch("peer")
+    all_shapes = shapes.train_shapes(setting.device, setting.scale)
+    if setting.device == "gpu":
+        yield from _measure_gpu(setting, all_shapes)
+        return
+    for name in all_shapes:
+        if not setting.has_time(ENOUGH["cpu"]):
+            yield f"{name}: no time was left"
+            continue
+        seconds = _time_on_cpu(name, setting)
+        ours = seconds.pop("ours")
+        for side, times in seconds.items():
+            yield Result.from_seconds(
+                name + side.removeprefix("torch"),
+                "torch's time of a step over ours",
+                {"torch's": times, "ours": ours},
+                at_least=GOALS["cpu"],
+            )
+
+
+def _time_on_cpu(name: str, setting: Setting) -> dict[str, list[float]]:
+    """Return seconds of our steps and torch's; compiled by torch too if there is a compiler."""
+    sides = ["ours", "torch"]
+    if shutil.which("g++") or shutil.which("clang++"):
+        sides.append("torch, compiled")
+    with contextlib.ExitStack() as stack:
+        functions = {
+            side: stack.enter_context(
+                processes.start("benchmarks.peer:make_cpu_step", side, name, setting.scale)
+            )
+            for side in sides
+        }
+        return alternate(functions, setting.rounds)
+
+
+def make_cpu_step(side: str, name: str, scale: float) -> Callable[[], float]:
+    """Return a function that makes one update and returns the loss; its loss has fallen before."""
+    # Without the options that Llama lacks.
+    plain = dict(shift_keys=False, align_query_key=False)
+    config = change(shapes.train_shapes("cpu", scale)[name].config, model=plain)
+    if side == "ours":
+        update = TrainStep(config).make_update()
+        call = lambda: float(update()["loss"])  # noqa: E731
+    else:
+        torch_step = _make_cpu_torch_step(config, compile_model=side.endswith("compiled"))
+        call = lambda: torch_step().item()  # noqa: E731
+    losses = [call() for _ in range(4)]
+    assert losses[-1] < losses[0], losses  # neither library skips its work
+    return call
+
+
+def _make_cpu_torch_step(config: ExperimentConfig, *, compile_model: bool) -> Callable[[], Any]:
+    import torch
+
+    torch.manual_seed(0)
+    llama = make_llama(config)
+    forward = torch.compile(llama) if compile_model else llama
+    tokens = torch.from_numpy(random_batch(config)["tokens"].astype(np.int64))
+    return _make_torch_step(config, llama, lambda: forward(input_ids=tokens, labels=tokens).loss)
+
+
+def _make_torch_step(config: ExperimentConfig, llama: Any, compute_loss: Callable) -> Callable:
+    """Return a function that makes one update and returns the loss, without waiting for it."""
+    import torch
+
+    training = config.train
+    optimizer = torch.optim.AdamW(
+        llama.parameters(),
+        lr=training.learning_rate,
+        betas=(training.beta1, training.beta2),
+        weight_decay=training.weight_decay,
+        fused=True,
+    )
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = compute_loss()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(llama.parameters(), training.clip_norm)
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def make_llama(config: ExperimentConfig) -> Any:
+    """Return transformers' Llama of the same sizes in float32, with torch's fused attention."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    model = config.model
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=model.vocab_size,
+            hidden_size=model.embed_dim,
+            intermediate_size=model.mlp_dim,
+            num_hidden_layers=model.num_layers,
+            num_attention_heads=model.num_heads,
+            num_key_value_heads=model.kv_heads,
+            head_dim=model.head_dim,
+            tie_word_embeddings=model.tie_embeddings,
+            max_position_embeddings=config.data.context_length,
+            attn_implementation="sdpa",  # pyright: ignore[reportCallIssue]
+        )
+    ).train()
+
+
+class Variant(NamedTuple):
+    """A way to fit a step into memory.
+
+    Attributes:
+      rows: per batch.
+      recompute: recompute blocks in the backward pass.
+    """
+
+    rows: int
+    recompute: bool
+
+
+VARIANTS = {
+    "base_125m": (Variant(16, False), Variant(32, False), Variant(64, True)),
+    "1B": (Variant(4, False), Variant(8, True)),
+    "paper_2b": (Variant(2, False), Variant(4, True), Variant(8, True)),
+    "paper_2b at 32k": (Variant(1, True),),
+}
+
+
+def _measure_gpu(setting: Setting, all_shapes: dict[str, Shape]) -> Iterator[Result | str]:
+    """Yield the fastest variant of each shape beside the rate that `step` recorded here."""
+    path = setting.folder / "gpu-step.json" if setting.folder else None
+    ours = our_rates(Record.read(path)) if path and path.exists() else {}
+    if not ours:
+        yield "no record of our own steps on this machine: run benchmarks gpu --only step"
+    for name, shape in all_shapes.items():
+        best: tuple[list[float], Variant] | None = None
+        for variant in VARIANTS[name]:
+            label = f"{name}: {variant.rows} rows" + ", blocks recomputed" * variant.recompute
+            if best and not setting.has_time(ENOUGH["gpu"]):
+                yield f"{label}: no time was left"
+                continue
+            config = shape.fitted(Fitting(variant.rows, "none"))
+            try:
+                rates = _time_on_gpu(config, variant, setting.rounds)
+            except Exception as error:  # of memory or a compiler: other variants are still tried
+                message = (str(error).splitlines() or [""])[0][:150]
+                yield f"{label}: {type(error).__name__}: {message}"
+                continue
+            yield f"{label}: {max(rates):,.0f} tokens/s"
+            if best is None or max(rates) > max(best[0]):
+                best = rates, variant
+        if best and name in ours:
+            rates, variant = best
+            yield Result(
+                name=name,
+                ratio="our tokens/s over PyTorch's",
+                least=ours[name] / max(rates),
+                median=ours[name] / statistics.median(rates),
+                at_least=GOALS["gpu"],
+                measured={"tokens/s": ours[name], "PyTorch's": max(rates), "rows": variant.rows},
+            )
+
+
+def our_rates(step_record: Record) -> dict[str, float]:
+    """Return our tokens/s by shape."""
+    rates = {result.name: result.measured.get("tokens/s") for result in step_record.results}
+    return {name: rate for name, rate in rates.items() if rate is not None}
+
+
+def _time_on_gpu(config: ExperimentConfig, variant: Variant, rounds: int) -> list[float]:
+    """Return the tokens/s of every round, and free the memory."""
+    import torch
+
+    _free_memory()  # that an earlier error left allocated
+    step = _make_gpu_torch_step(config, recompute=variant.recompute)
+    rates = []
+    try:
+        for index in range(rounds + 1):
+            start = time.perf_counter()
+            for _ in range(STEPS if index else WARM_UP):
+                loss = step()
+            assert np.isfinite(loss.item()), "the loss is not finite"  # waits for the device
+            rates.append(STEPS * shapes.tokens(config) / (time.perf_counter() - start))
+    finally:
+        del step
+        torch._dynamo.reset()
+        _free_memory()
+    return rates[1:]
+
+
+def _free_memory() -> None:
+    import torch
+
+    gc.collect()  # blocks and their compiled forms refer to each other
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _make_gpu_torch_step(config: ExperimentConfig, *, recompute: bool) -> Callable[[], Any]:
+    import torch
+    from torch.nn import functional
+    from torch.utils.checkpoint import checkpoint
+
+    # A dry run on a CPU is eager: inductor would need a C++ compiler.
+    device, backend = ("cuda", "inductor") if torch.cuda.is_available() else ("cpu", "eager")
+    torch.set_float32_matmul_precision("high")
+    torch.manual_seed(0)
+    with torch.device(device):
+        llama = make_llama(config)
+    batch = random_batch(config)
+    tokens, targets = (
+        torch.from_numpy(batch[name]).long().to(device) for name in ("tokens", "targets")
+    )
+    for block in llama.model.layers:
+        forward = torch.compile(block.forward, backend=backend)
+        recomputed = functools.partial(checkpoint, forward, use_reentrant=False)
+        block.forward = recomputed if recompute else forward
+
+    def sum_loss(hidden, targets):
+        logits = functional.linear(hidden, llama.lm_head.weight)
+        return functional.cross_entropy(logits.float(), targets, reduction="sum")
+
+    sum_loss = torch.compile(sum_loss, backend=backend)
+
+    def compute_loss():
+        with torch.autocast(device, torch.bfloat16):
+            embedded = llama.model.embed_tokens(tokens).bfloat16()
+            hidden = llama.model(inputs_embeds=embedded, use_cache=False).last_hidden_state
+            parts = zip(
+                hidden.flatten(0, 1).split(LOSS_TOKENS),
+                targets.flatten().split(LOSS_TOKENS),
+                strict=True,
+            )
+            losses = [checkpoint(sum_loss, *part, use_reentrant=False) for part in parts]
+            return torch.stack(losses).sum() / targets.numel()
+
+    return _make_torch_step(config, llama, compute_loss)

@@ -1,0 +1,175 @@
+"""Arithmetic, clock, traces and checks behind the benchmarks; nothing is timed here."""
+
+import types
+
+import numpy as np
+import pytest
+
+from benchmarks import conformance, machine, processes, profile, shapes, timing
+from benchmarks.phases import float32_cos_sin
+from configs import small
+from experiment.metrics import flops_per_token, peak_of
+from model.kernels import xla
+from model.positions import cos_sin, position_table
+from model.transformer import count_params
+
+
+def expected_flops(V, D, L, N, K, H, F, T):
+    """Return 6 per weight, output included, and 3 times the two products of causal attention.
+
+    A query attends to (T + 1) / 2 keys on average, counted as T / 2: 2 products x 2 FLOP x H each.
+    """
+    weights = L * (D * N * H + 2 * D * K * H + N * H * D + 3 * D * F) + V * D
+    norms = L * 2 * D + D  # counted with the weights: 0.01% of them
+    return 6 * (weights + norms) + 3 * L * N * (2 * 2 * H) * T / 2
+
+
+def test_flops_by_hand():
+    gpu = shapes.train_shapes("gpu")
+    sizes = dict(V=125_696, D=2048, L=32, N=16, K=16, H=128, F=5504)
+    paper = gpu["paper_2b"]
+    assert flops_per_token(paper.config) == expected_flops(**sizes, T=4096)
+    assert flops_per_token(gpu["paper_2b at 32k"].config) == expected_flops(**sizes, T=32_768)
+    fitted = paper.fitted(shapes.Fitting(4, "dots"))
+    assert shapes.flops(fitted) == 4 * 4096 * expected_flops(**sizes, T=4096)
+    sizes = dict(V=32_000, D=2048, L=16, N=16, K=8, H=128, F=8192)
+    assert flops_per_token(gpu["1B"].config) == expected_flops(**sizes, T=4096)
+
+
+def test_names_of_shapes_state_their_sizes():
+    for device in ("cpu", "gpu"):
+        configs = {name: shape.config for name, shape in shapes.train_shapes(device).items()}
+        for name, config in (configs | shapes.sweep_shapes(device)).items():
+            size = {"10M": 10e6, "30M": 30e6, "1B": 1.08e9}.get(name)
+            assert size is None or abs(count_params(config.model)["total"] / size - 1) < 0.1, name
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_dry_run_is_small_and_still_a_model(device):
+    configs = [shape.config for shape in shapes.train_shapes(device, 0.01).values()]
+    for config in (*configs, *shapes.sweep_shapes(device, 0.01).values()):
+        assert 32 <= config.data.context_length <= 400
+        assert config.model.num_layers >= 2 and count_params(config.model)["total"] < 2e6
+        assert config.train.accumulate == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA H100 NVL", 835e12),
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("TPU v5 lite", 197e12),
+        ("cpu", None),
+        ("NVIDIA GeForce RTX 4090", None),
+    ],
+)
+def test_peaks_of_data_sheets(kind, peak):
+    assert peak_of(kind) == peak
+
+
+def test_shared_memory_is_counted_once():
+    plan = types.SimpleNamespace(
+        argument_size_in_bytes=100,
+        output_size_in_bytes=90,
+        temp_size_in_bytes=30,
+        alias_size_in_bytes=80,
+    )
+    compiled = types.SimpleNamespace(memory_analysis=lambda: plan)
+    assert timing.planned_bytes(compiled) == 140
+
+
+def event(operation, nanoseconds):
+    stats = [("hlo_op", operation)] if operation else []
+    return types.SimpleNamespace(name="kernel", duration_ns=nanoseconds, stats=stats)
+
+
+def plane(name, **lines):
+    lines = [types.SimpleNamespace(name=key, events=events) for key, events in lines.items()]
+    return types.SimpleNamespace(name=name, lines=lines)
+
+
+def test_operations_of_a_trace_are_added_up():
+    """On a GPU only its streams count; on a CPU all threads, without loops around operations."""
+    host = plane("/host:CPU", thread=[event("dot.1", 7e9), event("while.2", 9e9), event(None, 1)])
+    fusions = [event("fusion.1", 2e9), event("fusion.1", 3e9)]
+    device = plane(
+        "/device:GPU:0",
+        Stream1=[*fusions, event("gemm", 1e9), event(None, 4e9)],
+        Modules=[event("fusion.1", 5e9)],
+    )
+    assert profile.operations([host]) == {"dot.1": 7.0}
+    assert profile.operations([host, device]) == {"fusion.1": 5.0, "gemm": 1.0, "kernel": 4.0}
+
+
+def test_paths_of_operations_are_read_from_the_program():
+    program = """
+  %fusion.1 = bf16[8]{0} fusion(%a), kind=kLoop, metadata={op_name="jit(step)/a/b/mlp/mul" x=1}
+  ROOT dot = f32[] dot(%a, %b), metadata={op_name="jit(step)/dot"}
+  %bare = f32[] add(%a, %b)
+"""
+    paths = {"fusion.1": "jit(step)/a/b/mlp/mul", "dot": "jit(step)/dot"}
+    assert profile.paths_of(program) == paths
+
+
+def test_conformance_detects_attention_across_documents():
+    case = conformance.Case(T=32, N=2, K=1, H=8, U=8)
+    inputs = conformance.make_inputs(case)
+
+    def leaking(q_BTNH, k_BSKH, v_BSKU, ids_BT, window):
+        return xla.reference(q_BTNH, k_BSKH, v_BSKU, 0 * ids_BT, window)
+
+    assert conformance.measure_leak("a", xla.attention, case, inputs).met
+    assert not conformance.measure_leak("a", leaking, case, inputs).met
+    exact = conformance.differentiate(xla.reference, case, inputs)
+    plain, wrong = (
+        conformance.relative_errors(conformance.differentiate(attend, case, inputs), exact)
+        for attend in (xla.attention, leaking)
+    )
+    assert max(plain) < 0.02 and min(wrong) > conformance.FACTOR * max(plain)
+
+
+def test_folders_are_named_by_the_device_and_not_by_the_host():
+    device = {"processor": "AMD EPYC (tm) 9B14", "cores": 2}
+    assert machine.folder_name(device) == "amd-epyc-tm-9b14-2-cores"
+    device["accelerator"] = "NVIDIA H100 80GB HBM3"
+    assert machine.folder_name(device) == "nvidia-h100-80gb-hbm3"
+
+
+def test_float32_angles_agree_with_exact_ones_at_short_positions():
+    table = position_table(small.configs[0].model, 256)
+    positions_BT = np.arange(256, dtype=np.int32)[None]
+    arguments = (table.cycles_hi[0], table.cycles_lo[0], positions_BT)
+    for exact, product in zip(cos_sin(*arguments), float32_cos_sin(*arguments), strict=True):
+        assert exact.shape == product.shape
+        np.testing.assert_allclose(exact, product, atol=1e-4)
+
+
+def test_functions_alternate_and_the_warm_up_does_not_count():
+    """The functions move the clock: 5 s at the first call, then 1 s and 2 s."""
+    calls, now = [], 0.0
+
+    def function(name, seconds):
+        def call():
+            nonlocal now
+            now += 5.0 if name not in calls else seconds
+            calls.append(name)
+
+        return call
+
+    functions = {"a": function("a", 1.0), "b": function("b", 2.0)}
+    assert timing.alternate(functions, 2, lambda: now) == {"a": [1.0, 1.0], "b": [2.0, 2.0]}
+    assert calls == ["a", "b"] * 3
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_is_reported():
+    with processes.start("benchmarks.machine:matmul", 8) as call:
+        assert call() is None and call() is None
+    with (
+        processes.start("benchmarks.machine:matmul", "no size") as call,
+        pytest.raises(RuntimeError, match=r"benchmarks\.machine:matmul ended with 1"),
+    ):
+        call()
