@@ -7,7 +7,7 @@ Cost: about 10 minutes per member on one H100 at 300M tokens (an estimate from F
 head_dim stays 64, as everywhere here: the bound depends on it.
 """
 
-from configs.changes import each
+from configs.changes import vary
 from data.config import DataConfig
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from model.config import ModelConfig
@@ -17,7 +17,7 @@ configs = [
     ExperimentConfig(
         name="base_30m",
         question="Which length of a base bounds what a 30M model retrieves?",
-        members=each("model.rotary.base", (30, 100, 300, 1_000, 10_000, 1_000_000)),
+        members=vary("model.rotary.base", (30, 100, 300, 1_000, 10_000, 1_000_000)),
         model=ModelConfig(
             vocab_size=8192,
             embed_dim=512,

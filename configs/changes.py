@@ -29,6 +29,6 @@ def heads(number: int, size: int = 64) -> dict[str, int]:
     return dict(embed_dim=number * size, num_heads=number, num_kv_heads=number, head_dim=size)
 
 
-def each(field: str, values: Iterable[object], *common: str) -> tuple[tuple[str, ...], ...]:
+def vary(field: str, values: Iterable[object], *common: str) -> tuple[tuple[str, ...], ...]:
     """Members of a sweep that differ in one field, each with the overrides that all have."""
     return tuple((*common, f"{field}={value}") for value in values)

@@ -1,6 +1,6 @@
-"""C10: one slow head among fast ones: does it answer what is far, and the others nothing of it?
+"""C10: does one slow head among fast ones give all answers at long distances?
 
-Cost: 8M tokens are four minutes of one core for each member and seed.
+Cost: 8M tokens take four minutes of one core for each member and seed.
 """
 
 from studies.capability.recipe import LONG, heads, octaves, when_run
@@ -8,7 +8,7 @@ from studies.card import Card, Claim, Measurement, Member
 
 
 def member(name: str, *bases: str) -> Member:
-    """One layer, a base for each head."""
+    """Return a member with one layer and a base for each head."""
     variants = ",".join(f"rope(base={base})" for base in bases)
     return Member(name=name, overrides=(*heads(len(bases)), f"model.rotary=[[{variants}]]"))
 
@@ -31,16 +31,16 @@ cards = [
         claims=(
             Claim(
                 text="Without its slow head the model sees less far, by half an octave or more.",
-                refuted=when_run(
+                is_refuted=when_run(
                     ("one-slow",),
-                    lambda whole, masked: octaves(whole) - octaves(masked) < 0.5,
+                    lambda full, masked: octaves(full) - octaves(masked) < 0.5,
                     measurements=("whole", "last head masked"),
                 ),
             ),
             Claim(
                 text="The slow head answers what is far: L50 falls by more without it than without "
                 "one of four fast heads.",
-                refuted=when_run(
+                is_refuted=when_run(
                     ("one-slow", "none-slow"),
                     lambda slow, without_slow, fast, without_fast: (
                         octaves(slow) - octaves(without_slow)

@@ -1,8 +1,8 @@
-"""C11: heads against their size, at equal parameters: what decides how far a layer sees?
+"""C11: at equal parameters, does the number of heads or their size decide effective context?
 
-1 x 64, 2 x 32 and 4 x 16 features have as many parameters, and so have 1 x 256 and 4 x 64.
+1 x 64, 2 x 32 and 4 x 16 features have equal numbers of parameters, and so do 1 x 256 and 4 x 64.
 
-Cost: 4M tokens are one to two minutes of one core for each member and seed.
+Cost: 4M tokens take one to two minutes of one core for each member and seed.
 """
 
 import math
@@ -14,7 +14,7 @@ SIZES = (1, 64), (2, 32), (4, 16), (1, 256), (4, 64)
 
 
 def member(number: int, size: int) -> Member:
-    """Heads of base 10."""
+    """Return a member with `number` heads of `size` features and base 10."""
     return Member(name=f"{number}x{size}", overrides=heads(number, size))
 
 
@@ -28,18 +28,18 @@ cards = [
         claims=(
             Claim(
                 text="4 heads of 16 features are not right more often than 1 of 64 (by 0.05).",
-                refuted=when_run(
-                    ("1x64", "4x16"), lambda one, four: accuracy(four) > accuracy(one) + 0.05
+                is_refuted=when_run(
+                    ("1x64", "4x16"), lambda h1, h4: accuracy(h4) > accuracy(h1) + 0.05
                 ),
             ),
             Claim(
                 text="1 head of 256 features ends within an octave of 30 tokens.",
-                refuted=when_run(("1x256",), lambda one: octaves(one) > math.log2(60)),
+                is_refuted=when_run(("1x256",), lambda seeds: octaves(seeds) > math.log2(60)),
             ),
             Claim(
                 text="4 heads of 64 features see farther than 1 of 256, by an octave or more.",
-                refuted=when_run(
-                    ("1x256", "4x64"), lambda one, four: octaves(four) - octaves(one) < 1
+                is_refuted=when_run(
+                    ("1x256", "4x64"), lambda h1, h4: octaves(h4) - octaves(h1) < 1
                 ),
             ),
         ),

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from studies.marks import CardResults
+from studies.queue import make_job
 
 from configs import find_config
 from configs.changes import change
@@ -15,8 +17,6 @@ from evals.estimate.bins import fine_bin_number
 from studies import report, rows
 from studies.card import Card, Claim, Measurement, Member, Results
 from studies.forecasts import Forecasts
-from studies.marks import CardResults
-from studies.queue import make_job
 
 LONGEST = 125
 SHARED = change(find_config("tiny"), train=dict(schedule="wsd"))
