@@ -1,4 +1,4 @@
-"""Bases ablated from scratch at 30M parameters on one GPU.
+"""Ablation of bases from scratch at 30M parameters on one GPU.
 
 Question: does the effective context of a language model follow the theory length of the base
 it was pretrained with, or one of the periods of its slowest pair?
@@ -16,7 +16,7 @@ from model.rotary.rope import Rope
 configs = [
     ExperimentConfig(
         name="base_30m",
-        question="Which length of a base bounds what a 30M model retrieves?",
+        question="Which length of a base bounds the retrieval of a 30M model?",
         members=vary("model.rotary.base", (30, 100, 300, 1_000, 10_000, 1_000_000)),
         model=ModelConfig(
             vocab_size=8192,

@@ -1,4 +1,4 @@
-"""How long a run trains: with doubled budgets of tokens, until a doubling changes little.
+"""Doubled budgets of tokens, until a doubling changes little.
 
 A model is measured after a complete schedule of warmup, constant learning rate and decay ("wsd":
 Hu et al., arXiv 2404.06395). The schedules of all budgets share their stable part, that of

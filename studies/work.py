@@ -62,7 +62,8 @@ def run_next_budget(item: WorkItem, progress: Progress) -> bool:
     runs = [run for run in unfinished if len(progress.rows_of(run)) == level]
     start = time.process_time()  # of all threads
     try:
-        new_rows = train_budget(runs, level, progress)
+        earlier = [progress.rows_of(run) for run in runs]
+        new_rows = train_budget(runs, level, job.workdir, earlier)
     finally:
         path = job.workdir / runs[0].path / f"seconds-{runs[0].tokens(level)}"
         seconds = _add_seconds(path, time.process_time() - start)
@@ -87,8 +88,16 @@ def _add_seconds(path: Path, seconds: float) -> float:
     return total
 
 
-def train_budget(runs: Sequence[Run], level: int, progress: Progress) -> list[Row] | None:
+def train_budget(
+    runs: Sequence[Run], level: int, workdir: Path, earlier: Sequence[Sequence[Row]]
+) -> list[Row] | None:
     """Train runs of one shape to budget `level` and measure them; None if a signal stopped it.
+
+    Args:
+      runs: of one card and seed.
+      level: number of the budget.
+      workdir: work directory of the study.
+      earlier: each run's rows of smaller budgets.
 
     Returns:
       A row for each run, with `core_seconds` 0.
@@ -97,7 +106,7 @@ def train_budget(runs: Sequence[Run], level: int, progress: Progress) -> list[Ro
       ValueError: for anything that the user has to change.
     """
     configs = [run.budgets[level] for run in runs]
-    folders = [progress.job.workdir / run.path for run in runs]
+    folders = [workdir / run.path for run in runs]
     decayed = [RunDirectory(f / f"decayed-{configs[0].train.num_steps}") for f in folders]
     if runs[0].card.tokens is not None:
         stable_configs = [budgets.make_stable(config) for config in configs]
@@ -118,8 +127,8 @@ def train_budget(runs: Sequence[Run], level: int, progress: Progress) -> list[Ro
                 "measured; give the member a lower train.learning_rate"
             )
     return [
-        _make_row(run, level, directory, progress.rows_of(run))
-        for run, directory in zip(runs, decayed, strict=True)
+        _make_row(run, level, directory, run_rows)
+        for run, directory, run_rows in zip(runs, decayed, earlier, strict=True)
     ]
 
 

@@ -38,7 +38,7 @@ lite = MlaConfig(kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64, v_
 
 configs = scales.at_each_scale(
     "mla",
-    "Does a base bound a model of which only a third of each head rotates?",
+    "Does a base bound a model that rotates only a third of each head?",
     cpu=change(
         scales.CPU,
         model=dict(head_dim=96, mla=small),

@@ -1,4 +1,4 @@
-"""What limits effective context: what one head can resolve, times the number of heads?
+"""Is effective context limited by what one head can resolve, times the number of heads?
 
 Each file defines a card. `theory.capability` forecasts the L50 of each model from its frequencies,
 its heads, the key-value pairs of its documents and their distances. One rule without fitted

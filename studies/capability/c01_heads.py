@@ -17,28 +17,28 @@ def member(base: int, number: int) -> Member:
 cards = [
     Card(
         name="C1",
-        question="How far does one layer see with 1, 2, 4 and 8 heads, at one base?",
+        question="What is the effective context of one layer with 1, 2, 4 and 8 heads, at one base?",
         shared=LONG,
         members=tuple(member(10, number) for number in (1, 2, 4, 8))
         + tuple(member(30, number) for number in (1, 4)),
         tokens=12_000_000,
         claims=(
             Claim(
-                text="One head of base 10 ends before 29 tokens, half its slowest pair's period.",
+                text="L50 of one head of base 10 is below 29 tokens, half the period of its slowest pair.",
                 is_refuted=when_run(("base=10,heads=1",), lambda seeds: 2 ** octaves(seeds) > 29),
             ),
             Claim(
-                text="Eight heads of base 10 see beyond 128 tokens.",
+                text="L50 of eight heads of base 10 is above 128 tokens.",
                 is_refuted=when_run(("base=10,heads=8",), lambda seeds: 2 ** octaves(seeds) < 128),
             ),
             Claim(
-                text="Four heads of base 30 see at least twice as far as one.",
+                text="L50 of four heads of base 30 is at least twice that of one head.",
                 is_refuted=when_run(
                     ("base=30,heads=1", "base=30,heads=4"),
                     lambda h1, h4: octaves(h4) - octaves(h1) < 1,
                 ),
             ),
         ),
-        refuted_if="one head of base 10 passes 29 tokens, or eight stay below 128",
+        refuted_if="one head of base 10 has an L50 above 29 tokens, or eight have one below 128",
     )
 ]

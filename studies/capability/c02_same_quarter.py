@@ -38,7 +38,7 @@ ORDER = ("B", "A", "E", "D", "C")
 cards = [
     Card(
         name="C2",
-        question="Do five vectors of frequencies with one quarter period see equally far?",
+        question="Do five frequency vectors with one quarter period have the same effective context?",
         shared=SHORT,
         members=(
             Member(name="B", overrides=(fast_and_slow(31),)),
@@ -50,15 +50,15 @@ cards = [
         tokens=4_000_000,
         claims=(
             Claim(
-                text="L50 rises in the order B, A, E, D, C, as far as seeds tell it.",
+                text="L50 rises in the order B, A, E, D, C, within the spread of the seeds.",
                 is_refuted=when_run(ORDER, is_out_of_order),
             ),
             Claim(
-                text="The quarter period, the same for all, does not decide: C sees at least twice "
-                "as far as B.",
+                text="The quarter period, equal for all, does not decide: L50 of C is at least twice "
+                "that of B.",
                 is_refuted=when_run(("B", "C"), lambda b, c: octaves(c) - octaves(b) < 1),
             ),
         ),
-        refuted_if="the order breaks by more than seeds differ",
+        refuted_if="the order breaks by more than the spread of the seeds",
     )
 ]

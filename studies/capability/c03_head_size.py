@@ -20,14 +20,14 @@ def member(head_dim: int) -> Member:
 cards = [
     Card(
         name="C3",
-        question="Does a head with more pairs see farther, its slowest pair being the same?",
+        question="Does L50 grow with the pairs of a head if its slowest pair stays the same?",
         shared=SHORT,
         members=tuple(map(member, (16, 32, 64, 128))),
         tokens=4_000_000,
         claims=(
             Claim(
                 text="From 16 to 128 features L50 rises by at least half as many octaves as "
-                "forecast; the quarter period says that it stays.",
+                "forecast. By the quarter period it would stay the same.",
                 is_refuted=moves_too_little("head_dim=16", "head_dim=128"),
             ),
         ),

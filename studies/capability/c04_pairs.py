@@ -20,7 +20,7 @@ def member(base: int, pairs: int) -> Member:
 cards = [
     Card(
         name="C4",
-        question="Does one head see less far among more keys?",
+        question="Does the effective context of one head fall with the number of keys?",
         # Other cards have as many answers in a quarter of these documents.
         shared=change(SHORT, evals=dict(documents=1024)),
         members=tuple(member(base, pairs) for base in (10, 30) for pairs in (4, 16, 32)),
@@ -33,6 +33,6 @@ cards = [
             )
             for base in (10, 30)
         ),
-        refuted_if="L50 is the same however many pairs there are",
+        refuted_if="L50 is the same for all numbers of pairs",
     )
 ]

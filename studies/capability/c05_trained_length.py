@@ -36,6 +36,6 @@ cards = [
             )
             for base in (10, 30, 100)
         ),
-        refuted_if="L50 still falls by more than 0.3 octaves",
+        refuted_if="L50 falls by more than 0.3 octaves",
     )
 ]

@@ -30,7 +30,7 @@ def member(base: str, aligned: bool, shifted: bool) -> Member:
 cards = [
     Card(
         name="C6",
-        question="Do aligned projections or shifted keys decide how far a model sees?",
+        question="Do aligned projections or key smearing decide the effective context?",
         shared=SHORT,
         members=(
             *(
@@ -44,20 +44,20 @@ cards = [
         tokens=8_000_000,
         claims=(
             Claim(
-                text="One head of base 10 that does not start aligned ends before 29 tokens too.",
+                text="L50 of one head of base 10 that does not start aligned is below 29 tokens too.",
                 is_refuted=when_run(
                     ("1x1,base=10,shifted",), lambda seeds: 2 ** octaves(seeds) > 29
                 ),
             ),
             Claim(
-                text="Two layers of two heads of base 10 are not right less often if their heads "
-                "do not start aligned (by 0.02).",
+                text="Two layers of two heads of base 10 lose at most 0.02 of their mean accuracy if "
+                "their heads do not start aligned.",
                 is_refuted=when_run(
                     ("base=10,aligned+shifted", "base=10,shifted"),
                     lambda aligned, free: accuracy(free) < accuracy(aligned) - 0.02,
                 ),
             ),
         ),
-        refuted_if="one head that does not start aligned passes 29 tokens",
+        refuted_if="one head that does not start aligned has an L50 above 29 tokens",
     )
 ]

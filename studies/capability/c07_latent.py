@@ -27,7 +27,7 @@ def member(base: str, tricks: str) -> Member:
 cards = [
     Card(
         name="C7",
-        question="Does a small base bound latent attention, of which a third rotates?",
+        question="Does a small base bound latent attention, which rotates a third of each head?",
         shared=change(
             SHORT,
             model=dict(
@@ -45,13 +45,13 @@ cards = [
         tokens=3_000_000,
         claims=(
             Claim(
-                text="With both tricks L50 is the same at base 10 as at 1e4, to half an octave.",
+                text="With both tricks, L50 at base 10 is at most half an octave below that at 1e4.",
                 is_refuted=when_run(
                     ("base=10,aligned+shifted", "base=1e4,aligned+shifted"),
                     lambda small, large: octaves(large) - octaves(small) > 0.5,
                 ),
             ),
         ),
-        refuted_if="with both tricks there is an edge at base 10 only",
+        refuted_if="with both tricks, only base 10 has an edge",
     )
 ]

@@ -25,15 +25,15 @@ def member(base: str, number: int) -> Member:
 cards = [
     Card(
         name="C8",
-        question="Do heads limit copying at a lag as they do recall?",
+        question="Do heads limit copying at a lag as they limit recall?",
         shared=LONG,
         members=tuple(member(base, number) for base in ("10", "1e4") for number in (1, 4)),
         tokens=8_000_000,
         measurements=(Measurement(tasks=("lagcopy",)),),
         claims=(
             Claim(
-                text="At base 10 four heads copy from at least a quarter of an octave farther than "
-                "one.",
+                text="At base 10, L50 of four heads in copying is at least a quarter of an octave above "
+                "that of one head.",
                 is_refuted=when_run(
                     ("base=10,heads=1", "base=10,heads=4"),
                     lambda h1, h4: octaves(h4) - octaves(h1) < 0.25,
@@ -41,7 +41,7 @@ cards = [
                 ),
             ),
             Claim(
-                text="At base 1e4 one head copies as far as four, to half an octave.",
+                text="At base 1e4, L50 of four heads is at most half an octave above that of one head.",
                 is_refuted=when_run(
                     ("base=1e4,heads=1", "base=1e4,heads=4"),
                     lambda h1, h4: octaves(h4) - octaves(h1) > 0.5,
@@ -49,6 +49,6 @@ cards = [
                 ),
             ),
         ),
-        refuted_if="how far base 10 copies has nothing to do with the number of heads",
+        refuted_if="at base 10, L50 in copying does not depend on the number of heads",
     )
 ]

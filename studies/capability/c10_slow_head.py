@@ -16,7 +16,7 @@ def member(name: str, *bases: str) -> Member:
 cards = [
     Card(
         name="C10",
-        question="Does one slow head among fast ones answer what is far?",
+        question="Does one slow head among fast ones give the answers at long distances?",
         shared=LONG,
         members=(
             member("one-slow", "10", "10", "10", "1e4"),
@@ -30,7 +30,7 @@ cards = [
         ),
         claims=(
             Claim(
-                text="Without its slow head the model sees less far, by half an octave or more.",
+                text="Masking the slow head lowers L50 by half an octave or more.",
                 is_refuted=when_run(
                     ("one-slow",),
                     lambda full, masked: octaves(full) - octaves(masked) < 0.5,
@@ -38,8 +38,8 @@ cards = [
                 ),
             ),
             Claim(
-                text="The slow head answers what is far: L50 falls by more without it than without "
-                "one of four fast heads.",
+                text="The slow head gives the far answers: masking it lowers L50 by more octaves than "
+                "masking one of four fast heads.",
                 is_refuted=when_run(
                     ("one-slow", "none-slow"),
                     lambda slow, without_slow, fast, without_fast: (
@@ -50,6 +50,6 @@ cards = [
                 ),
             ),
         ),
-        refuted_if="masking the slow head changes nothing far away",
+        refuted_if="masking the slow head changes nothing at long distances",
     )
 ]

@@ -21,28 +21,28 @@ def member(number: int, size: int) -> Member:
 cards = [
     Card(
         name="C11",
-        question="At equal parameters, do more heads or larger ones see farther?",
+        question="At equal parameters, do more heads or larger heads have the longer effective context?",
         shared=SHORT,
         members=tuple(member(*size) for size in SIZES),
         tokens=4_000_000,
         claims=(
             Claim(
-                text="4 heads of 16 features are not right more often than 1 of 64 (by 0.05).",
+                text="Mean accuracy of 4 heads of 16 features is at most 0.05 above that of 1 head of 64.",
                 is_refuted=when_run(
                     ("1x64", "4x16"), lambda h1, h4: accuracy(h4) > accuracy(h1) + 0.05
                 ),
             ),
             Claim(
-                text="1 head of 256 features ends within an octave of 30 tokens.",
+                text="L50 of 1 head of 256 features is at most an octave above 30 tokens.",
                 is_refuted=when_run(("1x256",), lambda seeds: octaves(seeds) > math.log2(60)),
             ),
             Claim(
-                text="4 heads of 64 features see farther than 1 of 256, by an octave or more.",
+                text="L50 of 4 heads of 64 features is at least an octave above that of 1 head of 256.",
                 is_refuted=when_run(
                     ("1x256", "4x64"), lambda h1, h4: octaves(h4) - octaves(h1) < 1
                 ),
             ),
         ),
-        refuted_if="4 heads of 16 features see everything, or 1 of 256 does",
+        refuted_if="4 heads of 16 features answer at every distance, or 1 of 256 does",
     )
 ]

@@ -1,4 +1,4 @@
-"""What `change` changes and what it leaves; members written as one field's values."""
+"""`change` changes the named fields alone; `vary` makes the members of one field."""
 
 import dataclasses
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from studies import rows
-from studies.jobs import Progress, list_items, make_job
+from studies.jobs import list_items, list_runs, make_job
 from studies.work import train_budget
 
 ROOT = Path(__file__).parent.parent.parent
@@ -96,8 +96,8 @@ def test_stopped_and_killed_it_ends_with_the_same_row(study, start, unoptimized,
     assert finished.returncode == 0, stderr
     assert not list((study / "work" / "echo").rglob("checkpoints"))
 
-    progress = Progress(make_job(str(study), workdir=tmp_path / "at once"))
-    expected = train_budget(progress.runs, 0, progress)
+    runs = list_runs(make_job(str(study)))
+    expected = train_budget(runs, 0, tmp_path / "at once", [[]])
     (row,) = rows.read_all(study / "rows")
     assert expected and row.core_seconds > 0
     path = rows.write(study / "again", dataclasses.replace(row, core_seconds=0.0))
@@ -115,12 +115,10 @@ def test_runs_in_one_program_keep_their_own_results(study, unoptimized, tmp_path
     text = (study / "cards.py").read_text().replace("num_steps=80", "num_steps=6")
     more = 'Member(name="b30", overrides=("model.rotary.base=30",)),'
     (study / "cards.py").write_text(text.replace("members=(", f"members=({more}"))
-    job = make_job(str(study), seeds=(1,), workdir=tmp_path / "work")
-    (item,) = list_items(job, apart=False)
-    together = train_budget(item.runs, 0, Progress(job))
+    (item,) = list_items(make_job(str(study), seeds=(1,)), apart=False)
+    together = train_budget(item.runs, 0, tmp_path / "work", [[], []])
     assert together and [row.member for row in together] == ["b30", "ten"]
-    other = job._replace(workdir=tmp_path / "alone")
-    alone = train_budget(item.runs[1:], 0, Progress(other))
+    alone = train_budget(item.runs[1:], 0, tmp_path / "alone", [[]])
     assert alone
     assert together[1].losses == pytest.approx(alone[0].losses, rel=1e-4)
     assert together[0].losses["loss"] != pytest.approx(together[1].losses["loss"], rel=1e-4)

@@ -1,5 +1,4 @@
-"""A forecast is held within half an octave, a claim where nothing refutes it, and neither of what
-was not run, not finished, not learned or still moving."""
+"""Verdicts: a forecast is held within half an octave, a claim unless it is refuted."""
 
 import dataclasses
 import json
@@ -8,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.marks import CardResults
-from studies.queue import make_job
 
 from configs import find_config
 from configs.changes import change
@@ -17,14 +14,17 @@ from evals.estimate.bins import fine_bin_number
 from studies import report, rows
 from studies.card import Card, Claim, Measurement, Member, Results
 from studies.forecasts import Forecasts
+from studies.jobs import make_job
+from studies.results import CardResults
+from studies.verdicts import judge_claim, judge_forecast
 
 LONGEST = 125
 SHARED = change(find_config("tiny"), train=dict(schedule="wsd"))
 
 
-def none_below_ten(results: Results) -> bool | None:
-    found = results.of("a")
-    return any(one.l50 < 10 for one in found) if found else None
+def any_below_ten(results: Results) -> bool | None:
+    seeds = results.seeds("a")
+    return any(seed.l50 < 10 for seed in seeds) if seeds else None
 
 
 CARD = Card(
@@ -33,26 +33,26 @@ CARD = Card(
     shared=SHARED,
     members=(Member(name="a"), Member(name="b")),
     tokens=1000,
-    claims=(Claim(text="a sees 10 tokens.", refuted=none_below_ten),),
+    claims=(Claim(text="L50 of a is 10 tokens.", is_refuted=any_below_ten),),
 )
 
 
 def counts(edge: float, ceiling: float = 1.0) -> rows.Counts:
-    """Right up to an edge and wrong beyond it, to the last distance."""
+    """Make counts that are right up to distance `edge` and wrong beyond it."""
     distance = np.arange(1, LONGEST + 1)
-    fine, place = np.unique(fine_bin_number(distance), return_inverse=True)
-    asked = np.full((64, len(fine)), 2)
-    near = np.bincount(place, distance <= edge) / np.bincount(place)
-    right = np.zeros_like(asked)
+    fine, bin_index = np.unique(fine_bin_number(distance), return_inverse=True)
+    questions = np.full((64, len(fine)), 2)
+    near = np.bincount(bin_index, distance <= edge) / np.bincount(bin_index)
+    right = np.zeros_like(questions)
     right[: round(64 * ceiling)] = np.round(2 * near).astype(int)
-    return rows.Counts(chance=0.0, shortest=1, longest=LONGEST, fine=fine, asked=asked, right=right)
+    return rows.Counts(0.0, 1, LONGEST, fine, questions, right)
 
 
 def row(edge: float, seed: int = 0, *, ceiling: float = 1.0, **fields) -> rows.Row:
     answers = rows.Answers(
         measurement="whole", task="kv(pairs=8)", length=128, value=0.0, counts=counts(edge, ceiling)
     )
-    given: dict[str, Any] = dict(member="a", tokens=1000, final="converged", made_by={})
+    defaults: dict[str, Any] = dict(member="a", tokens=1000, final="converged", made_by={})
     return rows.Row(
         card="card",
         seed=seed,
@@ -63,7 +63,7 @@ def row(edge: float, seed: int = 0, *, ceiling: float = 1.0, **fields) -> rows.R
         l50=edge,
         losses={},
         core_seconds=1.0,
-        **given | fields,
+        **defaults | fields,
     )
 
 
@@ -72,78 +72,78 @@ def forecasts(l50: float) -> Forecasts:
     return {"card": {"a": {"whole": {"l50": LONGEST if beyond else l50, "beyond": beyond}}}}
 
 
-def mark(found: list[rows.Row], forecast: float = 32.0) -> str:
-    return str(CardResults(CARD, found, forecasts(forecast)).forecast_mark("a", "whole"))
+def verdict(card_rows: list[rows.Row], forecast: float = 32.0) -> str:
+    results = CardResults(CARD, card_rows, forecasts(forecast))
+    return str(judge_forecast(results, "a", "whole"))
 
 
 @pytest.mark.parametrize(
-    ("forecast", "word"), [(16 / 1.45, "failed"), (16 / 1.3, "held"), (21, "held"), (25, "failed")]
+    ("forecast", "label"), [(16 / 1.45, "failed"), (16 / 1.3, "held"), (21, "held"), (25, "failed")]
 )
-def test_half_an_octave_decides(forecast, word):
-    assert mark([row(16)], forecast) == f"{word} (seen, 1 seed)"
+def test_half_an_octave_decides(forecast, label):
+    assert verdict([row(16)], forecast) == f"{label} (seen, 1 seed)"
 
 
 def test_the_mean_over_seeds_of_the_logarithm_decides():
-    assert mark([row(8, 0), row(32, 1), row(16, 2)], 16.0) == "held (3 seeds)"
-    assert mark([row(8, 0), row(8, 1), row(32, 2)], 20.0) == "failed (3 seeds)"
+    assert verdict([row(8, 0), row(32, 1), row(16, 2)], 16.0) == "held (3 seeds)"
+    assert verdict([row(8, 0), row(8, 1), row(32, 2)], 20.0) == "failed (3 seeds)"
 
 
 def test_beyond_all_distances_counts_as_the_longest():
-    assert mark([row(LONGEST)], math.inf).startswith("held")
-    assert mark([row(LONGEST)], 100.0).startswith("held")
-    assert mark([row(100)], math.inf).startswith("held")
-    assert mark([row(LONGEST)], 32.0).startswith("failed")
-    assert mark([row(32)], math.inf).startswith("failed")
+    assert verdict([row(LONGEST)], math.inf).startswith("held")
+    assert verdict([row(LONGEST)], 100.0).startswith("held")
+    assert verdict([row(100)], math.inf).startswith("held")
+    assert verdict([row(LONGEST)], 32.0).startswith("failed")
+    assert verdict([row(32)], math.inf).startswith("failed")
 
 
-def test_what_cannot_be_marked_says_why():
-    assert mark([]) == "not run"
-    assert mark([row(32, final="")]) == "not finished (1 seed)"
-    assert mark([row(32, ceiling=0.4)]) == "not learned (seen, 1 seed)"
-    assert mark([row(32, 0), row(32, 1, final="not converged")]) == "not converged (seen, 2 seeds)"
-    assert str(CardResults(CARD, [row(32)], {}).forecast_mark("a", "whole")) == "no forecast"
+def test_a_verdict_names_its_obstacle():
+    assert verdict([]) == "not run"
+    assert verdict([row(32, final="")]) == "not finished (1 seed)"
+    assert verdict([row(32, ceiling=0.4)]) == "not learned (seen, 1 seed)"
+    assert (
+        verdict([row(32, 0), row(32, 1, final="not converged")]) == "not converged (seen, 2 seeds)"
+    )
+    assert str(judge_forecast(CardResults(CARD, [row(32)], {}), "a", "whole")) == "no forecast"
 
 
-def test_without_some_heads_a_model_that_learned_may_see_nothing():
-    """Answers nothing without its second head: that is L50 at the shortest distance, not nan."""
+def test_a_masked_model_that_answers_nothing_has_the_shortest_l50():
+    """NaN would hide that the masked head gave all answers."""
     masked = Measurement(name="masked", masked_heads=((0, 1),))
 
     def in_octaves(results: Results) -> bool | None:
-        found = results.of("a", "masked")
-        return math.log2(found[0].l50) > 1 if found else None
+        seeds = results.seeds("a", "masked")
+        return math.log2(seeds[0].l50) > 1 if seeds else None
 
     card = dataclasses.replace(
         CARD,
         measurements=(Measurement(), masked),
-        claims=(Claim(text="Without it nothing is seen.", refuted=in_octaves),),
+        claims=(Claim(text="All answers need the masked head.", is_refuted=in_octaves),),
     )
 
-    def marks(*, whole: float) -> tuple[str, str]:
-        """By accuracy at short distances of the whole model."""
-        found = row(32, ceiling=whole)
-        (answers,) = found.answers
+    def labels(*, ceiling: float) -> tuple[str, str]:
+        """Return the labels of claim and forecast, by the ceiling of the model with all heads."""
+        card_row = row(32, ceiling=ceiling)
+        (answers,) = card_row.answers
         nothing = dataclasses.replace(answers, measurement="masked", counts=counts(32, 0.0))
-        made = {"a": {"masked": {"l50": 100, "beyond": False}}}
-        both = dataclasses.replace(found, answers=(answers, nothing))
-        results = CardResults(card, [both], {"card": made})
-        return results.claim_mark(card.claims[0]).word, results.forecast_mark("a", "masked").word
+        records = {"a": {"masked": {"l50": 100, "beyond": False}}}
+        both = dataclasses.replace(card_row, answers=(answers, nothing))
+        results = CardResults(card, [both], {"card": records})
+        on_claim = judge_claim(results, card.claims[0])
+        return on_claim.label, judge_forecast(results, "a", "masked").label
 
-    assert marks(whole=1.0) == ("held", "failed")
-    assert marks(whole=0.4) == ("not learned", "not learned")
-
-
-def test_the_last_doubling_counts():
-    found = [row(32, tokens=2000), row(4, tokens=1000, final="")]
-    assert mark(found) == "held (seen, 1 seed)"
+    assert labels(ceiling=1.0) == ("held", "failed")
+    assert labels(ceiling=0.4) == ("not learned", "not learned")
 
 
-def test_seeds_that_are_not_finished_wait_where_others_are():
-    assert mark([row(32, 0), row(4, 1, final=""), row(4, 2, final="")]) == "held (seen, 1 seed)"
+def test_the_last_budget_of_finished_seeds_counts():
+    assert verdict([row(32, tokens=2000), row(4, final="")]) == "held (seen, 1 seed)"
+    assert verdict([row(32, 0), row(4, 1, final=""), row(4, 2, final="")]) == "held (seen, 1 seed)"
 
 
-def test_a_claim_is_marked_by_the_members_it_reads():
-    def claimed(*found: rows.Row) -> str:
-        return str(CardResults(CARD, found, {}).claim_mark(CARD.claims[0]))
+def test_a_claim_is_judged_by_the_members_it_reads():
+    def claimed(*card_rows: rows.Row) -> str:
+        return str(judge_claim(CardResults(CARD, card_rows, {}), CARD.claims[0]))
 
     other = dataclasses.replace(row(32), member="b", final="not converged")
     assert claimed() == claimed(other) == "not run"
@@ -152,24 +152,24 @@ def test_a_claim_is_marked_by_the_members_it_reads():
     assert claimed(row(4, final="not converged")) == "not converged (seen, 1 seed)"
 
 
-def test_what_a_claim_is_given_is_each_seeds_own():
-    found = CardResults(CARD, [row(8, 0), row(LONGEST, 1)], {})
-    eight, all_ = found.of("a", task="kv")
+def test_a_claim_reads_each_seeds_own_result():
+    results = CardResults(CARD, [row(8, 0), row(LONGEST, 1)], {})
+    eight, all_ = results.seeds("a", task="kv")
     assert (eight.seed, all_.seed) == (0, 1)
     assert eight.l50 == pytest.approx(8, rel=0.1) and all_.l50 == math.inf
     assert (eight.worst, all_.worst) == (0, 1)
     assert eight.longest == LONGEST and eight.converged
-    assert found.of("b") == []
+    assert results.seeds("b") == []
 
 
-def test_a_report_is_made_from_rows_alone(tmp_path):
-    (tmp_path / "__init__.py").write_text('"""Who sees ten tokens?"""\n')
+def test_a_report_needs_only_the_rows(tmp_path):
+    (tmp_path / "__init__.py").write_text('"""Which L50 is ten tokens?"""\n')
     (tmp_path / "mine.py").write_text(
         "from configs import find_config\n"
         "from configs.changes import change\n"
         "from studies.card import Card, Claim, Member\n"
         "shared = change(find_config('tiny'), train=dict(schedule='wsd'))\n"
-        "claim = Claim(text='a sees 10 tokens.', refuted=lambda found: found.of('a')[0].l50 < 10)\n"
+        "claim = Claim(text='10 tokens.', is_refuted=lambda r: r.seeds('a')[0].l50 < 10)\n"
         "members = Member(name='a'), Member(name='b')\n"
         "cards = [Card(name='card', question='Does it?', shared=shared, members=members,"
         " tokens=1000, claims=(claim,))]\n"
@@ -179,11 +179,11 @@ def test_a_report_is_made_from_rows_alone(tmp_path):
     out = tmp_path / "report" / "page.html"
     report.write(make_job(f"{tmp_path}/"), out)
     page = out.read_text()
-    for said in (
-        "Who sees ten tokens?",
+    for text in (
+        "Which L50 is ten tokens?",
         "Forecasts: 1 held. Claims: 1 held.",
-        "a sees 10 tokens.",
+        "10 tokens.",
         "held (seen, 1 seed)",
     ):
-        assert said in page, said
+        assert text in page, text
     assert {path.name for path in out.parent.glob("*.png")} == {"forecasts.png", "curves_card.png"}
