@@ -17,14 +17,14 @@ def member(base: int, number: int) -> Member:
 cards = [
     Card(
         name="C1",
-        question="What is the effective context of one layer with 1, 2, 4 and 8 heads, at one base?",
+        question="How does effective context grow from 1 to 2, 4 and 8 heads, at one base?",
         shared=LONG,
         members=tuple(member(10, number) for number in (1, 2, 4, 8))
         + tuple(member(30, number) for number in (1, 4)),
         tokens=12_000_000,
         claims=(
             Claim(
-                text="L50 of one head of base 10 is below 29 tokens, half the period of its slowest pair.",
+                text="L50 of one head of base 10 is below 29 tokens, half its slowest period.",
                 is_refuted=when_run(("base=10,heads=1",), lambda seeds: 2 ** octaves(seeds) > 29),
             ),
             Claim(

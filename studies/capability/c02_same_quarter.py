@@ -38,7 +38,7 @@ ORDER = ("B", "A", "E", "D", "C")
 cards = [
     Card(
         name="C2",
-        question="Do five frequency vectors with one quarter period have the same effective context?",
+        question="Do five frequency vectors with one quarter period have the same L50?",
         shared=SHORT,
         members=(
             Member(name="B", overrides=(fast_and_slow(31),)),
@@ -54,8 +54,8 @@ cards = [
                 is_refuted=when_run(ORDER, is_out_of_order),
             ),
             Claim(
-                text="The quarter period, equal for all, does not decide: L50 of C is at least twice "
-                "that of B.",
+                text="The quarter period, equal for all, does not decide: L50 of C is at least "
+                "twice that of B.",
                 is_refuted=when_run(("B", "C"), lambda b, c: octaves(c) - octaves(b) < 1),
             ),
         ),

@@ -44,14 +44,14 @@ cards = [
         tokens=8_000_000,
         claims=(
             Claim(
-                text="L50 of one head of base 10 that does not start aligned is below 29 tokens too.",
+                text="L50 of one head of base 10 is below 29 tokens without alignment too.",
                 is_refuted=when_run(
                     ("1x1,base=10,shifted",), lambda seeds: 2 ** octaves(seeds) > 29
                 ),
             ),
             Claim(
-                text="Two layers of two heads of base 10 lose at most 0.02 of their mean accuracy if "
-                "their heads do not start aligned.",
+                text="Without alignment, the mean accuracy of two layers of two heads of base 10 "
+                "falls by at most 0.02.",
                 is_refuted=when_run(
                     ("base=10,aligned+shifted", "base=10,shifted"),
                     lambda aligned, free: accuracy(free) < accuracy(aligned) - 0.02,

@@ -45,7 +45,7 @@ cards = [
         tokens=3_000_000,
         claims=(
             Claim(
-                text="With both tricks, L50 at base 10 is at most half an octave below that at 1e4.",
+                text="With both tricks, L50 at base 10 is within half an octave of that at 1e4.",
                 is_refuted=when_run(
                     ("base=10,aligned+shifted", "base=1e4,aligned+shifted"),
                     lambda small, large: octaves(large) - octaves(small) > 0.5,

@@ -32,8 +32,8 @@ cards = [
         measurements=(Measurement(tasks=("lagcopy",)),),
         claims=(
             Claim(
-                text="At base 10, L50 of four heads in copying is at least a quarter of an octave above "
-                "that of one head.",
+                text="At base 10, L50 of copying is at least a quarter of an octave higher with four "
+                "heads than with one.",
                 is_refuted=when_run(
                     ("base=10,heads=1", "base=10,heads=4"),
                     lambda h1, h4: octaves(h4) - octaves(h1) < 0.25,
@@ -41,7 +41,7 @@ cards = [
                 ),
             ),
             Claim(
-                text="At base 1e4, L50 of four heads is at most half an octave above that of one head.",
+                text="At base 1e4, four heads raise L50 of copying by at most half an octave.",
                 is_refuted=when_run(
                     ("base=1e4,heads=1", "base=1e4,heads=4"),
                     lambda h1, h4: octaves(h4) - octaves(h1) > 0.5,

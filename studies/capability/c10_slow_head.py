@@ -38,8 +38,8 @@ cards = [
                 ),
             ),
             Claim(
-                text="The slow head gives the far answers: masking it lowers L50 by more octaves than "
-                "masking one of four fast heads.",
+                text="The slow head gives the far answers: masking it lowers L50 by more octaves "
+                "than masking one of four fast heads.",
                 is_refuted=when_run(
                     ("one-slow", "none-slow"),
                     lambda slow, without_slow, fast, without_fast: (

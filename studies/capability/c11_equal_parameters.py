@@ -21,13 +21,13 @@ def member(number: int, size: int) -> Member:
 cards = [
     Card(
         name="C11",
-        question="At equal parameters, do more heads or larger heads have the longer effective context?",
+        question="At equal parameters, do more heads or larger heads have the higher L50?",
         shared=SHORT,
         members=tuple(member(*size) for size in SIZES),
         tokens=4_000_000,
         claims=(
             Claim(
-                text="Mean accuracy of 4 heads of 16 features is at most 0.05 above that of 1 head of 64.",
+                text="4 heads of 16 features gain at most 0.05 mean accuracy over 1 head of 64.",
                 is_refuted=when_run(
                     ("1x64", "4x16"), lambda h1, h4: accuracy(h4) > accuracy(h1) + 0.05
                 ),
@@ -37,7 +37,7 @@ cards = [
                 is_refuted=when_run(("1x256",), lambda seeds: octaves(seeds) > math.log2(60)),
             ),
             Claim(
-                text="L50 of 4 heads of 64 features is at least an octave above that of 1 head of 256.",
+                text="L50 of 4 heads of 64 features is an octave or more above 1 head of 256.",
                 is_refuted=when_run(
                     ("1x256", "4x64"), lambda h1, h4: octaves(h4) - octaves(h1) < 1
                 ),
