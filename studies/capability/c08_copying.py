@@ -32,8 +32,8 @@ cards = [
         measurements=(Measurement(tasks=("lagcopy",)),),
         claims=(
             Claim(
-                text="At base 10, L50 of copying is at least a quarter of an octave higher with four "
-                "heads than with one.",
+                text="At base 10, L50 of copying is at least a quarter of an octave higher with "
+                "four heads than with one.",
                 is_refuted=when_run(
                     ("base=10,heads=1", "base=10,heads=4"),
                     lambda h1, h4: octaves(h4) - octaves(h1) < 0.25,
