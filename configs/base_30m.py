@@ -1,4 +1,4 @@
-"""Bases ablated from scratch at 30M parameters on one GPU.
+"""Ablation of bases from scratch at 30M parameters on one GPU.
 
 Question: does the effective context of a language model follow the theory length of the base
 it was pretrained with, or one of the periods of its slowest pair?
@@ -7,7 +7,7 @@ Cost: about 10 minutes per member on one H100 at 300M tokens (an estimate from F
 head_dim stays 64, as everywhere here: the bound depends on it.
 """
 
-from configs.changes import each
+from configs.changes import vary
 from data.config import DataConfig
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from model.config import ModelConfig
@@ -16,8 +16,8 @@ from model.rotary.rope import Rope
 configs = [
     ExperimentConfig(
         name="base_30m",
-        question="Which length of a base bounds what a 30M model retrieves?",
-        members=each("model.rotary.base", (30, 100, 300, 1_000, 10_000, 1_000_000)),
+        question="Which length of a base bounds the retrieval of a 30M model?",
+        members=vary("model.rotary.base", (30, 100, 300, 1_000, 10_000, 1_000_000)),
         model=ModelConfig(
             vocab_size=8192,
             embed_dim=512,

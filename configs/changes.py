@@ -1,4 +1,4 @@
-"""How a config is made from another one: what differs is all that is written."""
+"""Make a config from another one by writing only the differences."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from experiment.config import ExperimentConfig
 
 
 def change(config: ExperimentConfig, **changes: Any) -> ExperimentConfig:
-    """`dataclasses.replace` at any depth.
+    """Return a changed copy, like `dataclasses.replace` at any depth.
 
     A dict holds changes within a field: `change(config, name="b", model=dict(num_layers=4))`.
     """
@@ -25,10 +25,10 @@ def _replace(value: Any, changes: dict[str, Any]) -> Any:
 
 
 def heads(number: int, size: int = 64) -> dict[str, int]:
-    """Changes of a model: as many heads for queries as for keys, which fill its width."""
+    """Return changes of a model: as many key heads as query heads, which fill its width."""
     return dict(embed_dim=number * size, num_heads=number, num_kv_heads=number, head_dim=size)
 
 
-def each(field: str, values: Iterable[object], *common: str) -> tuple[tuple[str, ...], ...]:
-    """Members of a sweep that differ in one field, each with the overrides that all have."""
+def vary(field: str, values: Iterable[object], *common: str) -> tuple[tuple[str, ...], ...]:
+    """Return members of a sweep that differ in one field and share the overrides `common`."""
     return tuple((*common, f"{field}={value}") for value in values)

@@ -1,12 +1,12 @@
-"""How far does a model see, given its base and its heads? Measured in minutes on a CPU.
+"""Demo: effective context by base and number of heads, measured in minutes on a CPU.
 
-Eight models of one layer, trained side by side: three bases, each with one head and with four, and
-two controls whose answer is known (no rotation: no limit; a window of 32 tokens: nothing beyond).
-Forecast: one head sees up to an edge that its base sets, four see beyond it.
+Eight models of one layer train side by side: three bases, each with one head and with four, and two
+controls with known answers (no rotation: no limit; a window of 32 tokens: nothing beyond it).
+Forecast: one head sees up to an edge that its base sets; four heads see beyond it.
 
-Cost: two to three minutes on two cores, for 1M tokens a member. `shift_keys` and `align_query_key`
-are on for all (see `configs.small`): without the first, recall takes several times the tokens
-(docs/experiments.md).
+Cost: two to three minutes on two cores, for 1M tokens per member. All members use `shift_keys` (key
+smearing) and `align_query_key` (see `configs.small`). Without the first, recall takes several times
+the tokens (docs/experiments.md).
 """
 
 from configs.changes import change

@@ -1,6 +1,6 @@
-"""Multi-head latent attention: any rotary variant on the part of each head that rotates.
+"""Multi-head latent attention, with any rotary variant on the rotated part of each head.
 
-`mla_tiny` runs in tests; `mla_125m` is `base_125m` with DeepSeek-V2's proportions: a latent of four
+`mla_tiny` is for tests. `mla_125m` is `base_125m` with DeepSeek-V2's proportions: a latent of four
 heads' width, and half as many rotated dims as unrotated ones.
 """
 
@@ -26,7 +26,7 @@ configs = [
     change(
         *base_125m,
         name="mla_125m",
-        question="Does a base bound a model of which only a third of each head rotates?",
+        question="Does a base bound a model that rotates only a third of each head?",
         model=dict(head_dim=96, mla=large),
     ),
 ]

@@ -1,14 +1,14 @@
 """The paper's own 2B model (Men et al. 2024, Section 5.3, Table 5), pretrained at base 100.
 
-Question: does base 100 leave a 2B model at context 4096 seeing only some 500 tokens (Figure 7)?
+Question: does base 100 limit a 2B model at context 4096 to about 500 tokens (Figure 7)?
 
 Cost: the paper trained on 1T tokens: 1.3e22 FLOP, some 470 days of one H200 at 40% MFU.
 
-Table 5 read sensibly: it prints the learning rate as "2e4", which must be 2e-4, while the text says
-1e-4; we take the table's. "Baichuan2-7B structure, hidden 2048, 32 layers": Baichuan2-7B has heads
-of 128, and keeping that width gives 16 heads (keeping its 32 heads would give heads of 64, and
-the bound depends on which). Its MLP is 2.7 times its width: 5504. Its vocabulary of 125,696 is
-taken over. Batch 1024 rows, cosine schedule, weight decay 0.1, from the table.
+Reading of Table 5: it prints the learning rate as "2e4", which must be 2e-4, while the text says
+1e-4; this config uses the table's. "Baichuan2-7B structure, hidden 2048, 32 layers": Baichuan2-7B
+has heads of 128, and the same width gives 16 heads (its 32 heads would be 64 wide, and the bound
+depends on the width). Its MLP is 2.7 times the model's width: 5504. The vocabulary is Baichuan2's
+125,696. Batch of 1024 rows, cosine schedule and weight decay 0.1 are the table's.
 """
 
 from data.config import DataConfig
@@ -19,7 +19,7 @@ from model.rotary.rope import Rope
 configs = [
     ExperimentConfig(
         name="paper_2b",
-        question="Does base 100 leave the paper's 2B model seeing only some 500 tokens?",
+        question="Does base 100 limit the paper's 2B model to about 500 tokens?",
         model=ModelConfig(
             vocab_size=125_696,
             embed_dim=2048,

@@ -1,11 +1,11 @@
-"""Two sizes beyond the paper's, for planning: what a mesh holds and how fast it might be.
+"""Two sizes beyond the paper's, to plan their mesh, memory and time.
 
 Question: what would the paper's experiment take at 7B and at 70B parameters (docs/scaling.md)?
 
-Cost: at 1T tokens, 4.0e22 FLOP and 4.1e23 FLOP: some 3 and 33 years of one H200 at 40% MFU.
+Cost: at 1T tokens, 4.0e22 FLOP and 4.1e23 FLOP: about 3 and 33 years of one H200 at 40% MFU.
 
 The shapes are Llama 2's (Touvron et al. 2023, arXiv 2307.09288): 7B with as many key heads as query
-heads, 70B with eight. Batches are of 4 million tokens, as theirs.
+heads, 70B with eight. Batches have 4 million tokens, as theirs do.
 """
 
 from configs.changes import change, heads

@@ -1,9 +1,9 @@
-"""A model that learns to retrieve within minutes on a CPU: what the demo and the cards start from.
+"""A model that learns to retrieve within minutes on a CPU; the demo and the cards start from it.
 
-Two layers of two heads, on the standard library's source and on retrieval documents. Cost: two to
-three minutes of two cores for a million tokens of each of six members. What makes retrieval
-learnable this quickly is on: `shift_keys` and `align_query_key` (see `model.config`), seven rows in
-eight being key-value recall at all distances, and many small steps.
+Two layers of two heads train on the standard library's source and on retrieval documents. Cost: two
+to three minutes of two cores for a million tokens of each of six members. Retrieval is learned this
+quickly because of `shift_keys` (key smearing) and `align_query_key` (see `model.config`), of
+key-value recall at all distances in seven of eight rows, and of many small updates.
 """
 
 from data.config import DataConfig
@@ -14,7 +14,7 @@ from model.rotary.rope import Rope
 configs = [
     ExperimentConfig(
         name="small",
-        question="What can a model of minutes learn?",
+        question="What can a model learn in minutes?",
         model=ModelConfig(
             vocab_size=512,
             embed_dim=128,

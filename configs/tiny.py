@@ -1,4 +1,4 @@
-"""The smallest model that has every part; what tests train. The data of `small`, in smaller pieces.
+"""The smallest model with every part, for tests. It uses the data of `small` in shorter rows.
 
 Cost: seconds on one core.
 """

@@ -1,7 +1,7 @@
-"""One config per rotary variant, otherwise `base_30m`: trained with it, what does a model see?
+"""One config per rotary variant: `base_30m` trained from scratch with each of them.
 
-The variant is all that differs; `variants.toml` lists them. Dynamic ones are plain RoPE at the
-trained length; they stretch at evaluation, by each row's length.
+Only the variant differs; `variants.toml` lists the variants. Dynamic variants are plain RoPE at the
+trained length and stretch at evaluation, by each row's length.
 """
 
 import math

@@ -1,9 +1,8 @@
-"""WHAT is asked of many runs: cards, what was measured of them, and what became of their claims.
+"""Studies: cards with forecasts, a scheduler of their runs, and committed result rows.
 
-A study is a folder in here; each of its files defines `cards`, a list (`studies.card`). What was
-measured lies beside them, in `rows/`, and so does what was forecast before, `forecasts.json`.
-`python -m studies run NAME` makes what is missing; one card can also be trained by its name, as
-any config: `python sweep.py NAME --workdir DIR`. A folder elsewhere is a study too, by its path.
+A study is a folder in here; each of its files may define `cards`, a list (`studies.card`). The
+folder also holds the measured rows, `rows/`, and the forecasts, `forecasts.json`. Another folder is
+a study too, by its path. `python -m studies run NAME` runs what is missing.
 """
 
 import importlib
@@ -16,12 +15,12 @@ from studies.card import Card
 
 
 def names() -> list[str]:
-    """All studies."""
+    """List all studies of this repository."""
     return sorted(info.name for info in pkgutil.iter_modules(__path__) if info.ispkg)
 
 
 def folder(study: str) -> Path:
-    """Where a study lies: one of this repository by name, or a folder of one's own by its path.
+    """Return the folder of a study: one of this repository by its name, another by its path.
 
     Raises:
       ValueError: if there is no such study, with the nearest name.
@@ -34,12 +33,12 @@ def folder(study: str) -> Path:
 
 
 def load_cards(study: str) -> dict[str, Card]:
-    """The cards of a study by name, found by walking its folder.
+    """Load the cards of a study by name, in the order of its files.
 
     Raises:
       ValueError: if there is no such study, it has no cards, or two of them have one name.
     """
-    found: dict[str, Card] = {}
+    cards: dict[str, Card] = {}
     for path in sorted(folder(study).glob("*.py")):
         if study in names():
             module = importlib.import_module(f"studies.{study}.{path.stem}")
@@ -49,9 +48,9 @@ def load_cards(study: str) -> dict[str, Card]:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
         for card in getattr(module, "cards", ()):
-            if card.name in found:
+            if card.name in cards:
                 raise ValueError(f"{path}: a card named {card.name} exists already")
-            found[card.name] = card
-    if not found:
+            cards[card.name] = card
+    if not cards:
         raise ValueError(f"{study} has no cards: its files define none")
-    return found
+    return cards

@@ -1,4 +1,4 @@
-"""Studies: many runs that answer one question, run to their end by one command.
+"""Run studies: the many runs that answer one question.
 
     python -m studies forecast capability
     python -m studies run capability --only C1,C2 --seeds 0,1,2
@@ -6,79 +6,77 @@
     python -m studies report capability
     python -m studies run capability --part 3
 
-`run` starts a worker a core, and is stopped and started again at will: what is finished lies in
-`studies/STUDY/rows`, what is not goes on from its last checkpoint under the work directory. `parts`
-lists what machines can work on without each other, for `run --part N` in a cluster's job
-(slurm/submit.sh study, tpu/apply.sh --mode study): this process alone works on it then.
+`run` uses a process for each CPU core. Stop it and start it again at any time: finished rows are in
+`studies/STUDY/rows`, and other runs continue from their last checkpoint in the work directory.
+`parts` lists what machines can run independently. `run --part N` runs one part in this process, as
+a job of a cluster does (slurm/submit.sh study, tpu/apply.sh --mode study).
 """
 
 import sys
 
 from settings.commands import Parser
-from settings.places import UnreachableError, place
+from settings.places import place
+
+_COMMANDS = {
+    "run": "run what is missing",
+    "status": "print what is done and what is missing",
+    "forecast": "compute the forecasts that `run` needs",
+    "report": "draw the rows, and mark every forecast and claim",
+    "parts": "list what machines can run independently, one part a line, counted from 0",
+}
 
 
-def _parts(job, number: int | None, *, apart: bool) -> int:
-    """Lists the parts of a study, or works on one; the exit status."""
-    from studies import driver, worker
-    from studies.queue import parts
-
-    if number is None:
-        print(*driver.listed_parts(job, apart=apart), sep="\n")
-        return 0
-    found = parts(job, apart=apart)
-    if not 0 <= number < len(found):
-        raise ValueError(f"no part {number}: {job.study} has parts 0 to {len(found) - 1}")
-    return 0 if worker.work_here(job, found[number]) else 130
-
-
-def main() -> int:
-    """Command line of studies."""
+def make_parser() -> Parser:
+    """Make the parser of the command line."""
     parser = Parser(prog="python -m studies", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, help_text in (
-        ("run", "do what is missing"),
-        ("status", "what is done and what is missing"),
-        ("forecast", "compute what `run` wants to be known before it"),
-        ("report", "draw what the rows say, and mark every forecast and claim"),
-        ("parts", "what many machines can work on, a line each, counted from 0"),
-    ):
+    for name, help_text in _COMMANDS.items():
         command = commands.add_parser(name, help=help_text)
-        command.add_argument("study", help="a folder of studies/")
+        command.add_argument("study", help="a folder of studies/, or the path of another folder")
         command.add_argument("--only", default="", metavar="CARDS", help="some cards, by commas")
         command.add_argument("--seeds", default="0", metavar="N,N", help="default 0")
         command.add_argument("--workdir", metavar="DIR", help="default runs/studies/STUDY")
         command.add_argument("--rows", metavar="DIR", help="default studies/STUDY/rows")
-        command.add_argument("--cores", type=int, metavar="N", help="of `run`; default: all")
-        command.add_argument("--part", type=int, metavar="N", help="of `run`: only this one")
-        command.add_argument("--apart", action="store_true", help="a part is one run, for CPUs")
+        command.add_argument("--cores", type=int, metavar="N", help="for `run`; default: all")
+        command.add_argument("--part", type=int, metavar="N", help="for `run`: only this part")
+        command.add_argument("--apart", action="store_true", help="one run per part, for CPUs")
         command.add_argument("--out", metavar="PAGE", help="default WORKDIR/report/report.html")
+    return parser
+
+
+def main() -> int:
+    """Run the command line; return the exit status, 130 if a signal stopped it."""
+    parser = make_parser()
     arguments = parser.parse_args()
-    # After parsing: --help needs none of JAX.
-    from studies import driver, forecasts, load_cards, report
-    from studies.queue import Queue, make_job, numbers
+    # Late imports: --help needs no JAX.
+    from studies import forecasts, load_cards, report, schedule
+    from studies.jobs import Progress, list_items, make_job, parse_seeds
 
     try:
         only = [name for name in arguments.only.split(",") if name]
         workdir = place(arguments.workdir) if arguments.workdir else None
-        kept = place(arguments.rows) if arguments.rows else None
-        job = make_job(arguments.study, only, numbers(arguments.seeds), workdir, kept)
-        if arguments.command == "parts" or arguments.part is not None:
-            return _parts(job, arguments.part, apart=arguments.apart)
+        rows_folder = place(arguments.rows) if arguments.rows else None
+        job = make_job(arguments.study, only, parse_seeds(arguments.seeds), workdir, rows_folder)
         if arguments.command == "run":
-            return 0 if driver.run(job, num_workers=arguments.cores) else 130
-        if arguments.command == "forecast":
-            cards = load_cards(arguments.study)
-            for line in forecasts.write(job.study, {name: cards[name] for name in job.cards}):
+            if arguments.part is None:
+                is_done = schedule.run(job, num_workers=arguments.cores)
+            else:
+                is_done = schedule.run_part(job, arguments.part, apart=arguments.apart)
+            return 0 if is_done else 130
+        if arguments.command == "status":
+            print(Progress(job).check_rows().describe_cards())
+        elif arguments.command == "parts":
+            schedule.check(job)
+            print(*list_items(job, apart=arguments.apart), sep="\n")
+        elif arguments.command == "forecast":
+            cards = load_cards(job.study)
+            for line in forecasts.write(job.study, [cards[name] for name in job.cards]):
                 print(line)
-            return 0
-        if arguments.command == "report":
+        else:
             out = place(arguments.out or job.workdir / "report" / "report.html")
             report.write(job, out)
             print(out)
-            return 0
-        print(driver.status(Queue(job)))
-    except (ValueError, UnreachableError) as error:
+    except (ValueError, OSError) as error:
         parser.refuse(error)
     return 0
 

@@ -1,7 +1,7 @@
-"""Card: one question, who is trained to answer it, what is measured, and what would refute what.
+"""Cards: a question, the models that answer it, their measurements, and claims that can fail.
 
-A card is data: `sweep.py` trains one by its name, `python -m studies run` trains it in doublings of
-tokens and measures after each, and the study's report marks its claims.
+A card is data. `python -m studies run` trains its members with doubled budgets of tokens and
+measures after each budget; the study's report marks its forecasts and claims.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ class Member:
     """One model of a card.
 
     Attributes:
-      name: within the card, and in file names.
-      overrides: of the card's config, as on a command line.
+      name: unique within the card; part of file names.
+      overrides: changes to the card's config, as on a command line.
     """
 
     name: str
@@ -36,10 +36,10 @@ class Measurement:
     """One way to measure a model.
 
     Attributes:
-      name: within the card.
-      tasks: what is asked, as expressions; none: what the config's `evals` names.
-      lengths: context lengths, tokens; none: the config's, or the trained one.
-      masked_heads: (layer, query head), from 0, of heads that contribute nothing.
+      name: unique within the card; recorded in rows and forecasts.
+      tasks: expressions of tasks; empty: those of the config's `evals`.
+      lengths: context lengths, tokens; empty: the config's, or the trained one.
+      masked_heads: (layer, query head), from 0, of heads without output.
     """
 
     name: str = "whole"
@@ -51,18 +51,18 @@ class Measurement:
         check(self)
 
 
-class Measured(NamedTuple):
-    """What one run came to by one measurement, after its last doubling: what claims read.
+class SeedResult(NamedTuple):
+    """Result of one run by one measurement, after its last budget.
 
     Attributes:
-      seed: of the run.
-      tokens: it was trained on.
-      converged: whether the last doubling moved nothing, by the study's rule.
+      seed: seed of the run.
+      tokens: tokens trained on.
+      converged: whether the last doubling changed little (`studies.budgets`).
       ceiling: accuracy at short distances.
-      l50: tokens; inf: beyond all distances asked, nan: not learned.
+      l50: tokens; inf: beyond all distances measured, nan: not learned.
       worst: accuracy of the worst bin of distances.
-      mean_accuracy: over all distances asked.
-      longest: distance asked, tokens.
+      mean_accuracy: over all distances.
+      longest: longest distance measured, tokens.
     """
 
     seed: int
@@ -76,28 +76,28 @@ class Measured(NamedTuple):
 
 
 class Results(Protocol):
-    """What is known of a card's runs."""
+    """Results of a card's runs, as a claim reads them."""
 
-    def of(self, member: str, measurement: str = "whole", task: str = "kv") -> list[Measured]:
-        """One for each seed that was run, in order; by a task's name, whatever its parameters."""
+    def seeds(self, member: str, measurement: str = "whole", task: str = "kv") -> list[SeedResult]:
+        """Return the result of each seed, in order; `task` is a name without parameters."""
         ...
 
     def forecast(self, member: str) -> float:
-        """L50 as `theory.capability` forecast it, tokens; inf: beyond all distances asked."""
+        """Return the forecast of L50, tokens; inf: beyond all distances measured."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a card holds to be so, and how a machine tells that it is not.
+    """A statement of a card that its results can refute.
 
     Attributes:
       text: one sentence.
-      refuted: from a card's results to whether they refute it; None: they do not say.
+      is_refuted: whether the card's results refute the claim; None: they do not decide it.
     """
 
     text: str
-    refuted: Callable[[Results], bool | None]
+    is_refuted: Callable[[Results], bool | None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,17 +105,16 @@ class Card:
     """One experiment of a study.
 
     Attributes:
-      name: among all cards and configs; also what `sweep.py` calls it.
+      name: unique in the study.
       question: one line.
-      shared: what its members have in common. Its own name, question and members are not looked at.
+      shared: config that all members share, without name, question and members.
       members: at least one.
-      tokens: a first budget for each member, trained in doublings that end at it, before it where
-        nothing moves any more and at twice of it where much does; its learning rate is then "wsd".
-        None: the config's own steps, trained once.
-      measurements: of each member.
-      claims: what the report marks.
-      refuted_if: what would refute the card, in words.
-      source: who found what, and where; may have several paragraphs.
+      tokens: first budget of each member. It trains with doublings that end at this budget, earlier
+        if it has converged, and at twice the budget if it has not; `train.schedule` must be "wsd".
+        None: train once, with the config's own steps.
+      measurements: measurements of each member.
+      claims: statements that the report marks.
+      refuted_if: a result that would refute the card, in words.
     """
 
     name: str
@@ -126,16 +125,15 @@ class Card:
     measurements: tuple[Measurement, ...] = (Measurement(),)
     claims: tuple[Claim, ...] = ()
     refuted_if: str = ""
-    source: str = ""
 
     def __post_init__(self):
         check(self)
-        for kind, named in (("members", self.members), ("measurements", self.measurements)):
-            if not named:
+        for kind, items in (("members", self.members), ("measurements", self.measurements)):
+            if not items:
                 raise ValueError(f"card {self.name} needs {kind}")
-            for one, other in itertools.combinations(named, 2):
-                if one.name == other.name:
-                    raise ValueError(f"card {self.name}: two {kind} are called {one.name}")
+            for first, second in itertools.combinations(items, 2):
+                if first.name == second.name:
+                    raise ValueError(f"card {self.name}: two {kind} are called {first.name}")
         for name in (self.name, *(member.name for member in self.members)):
             if not name or re.search(r"[\s/*?\[\]]", name):
                 raise ValueError(
@@ -149,34 +147,23 @@ class Card:
                 f"{self.shared.train.schedule}"
             )
 
-    @property
-    def config(self) -> ExperimentConfig:
-        """The card as `sweep.py` is given it (one of a single member: `train.py`)."""
-        if len(self.members) == 1:
-            return self.configs()[self.members[0].name]
-        members = tuple(member.overrides for member in self.members)
-        return dataclasses.replace(self._common, members=members)
-
     def configs(self) -> dict[str, ExperimentConfig]:
-        """Each member's config by its name; its steps are those of `tokens`, if there is a budget.
+        """Return each member's config by its name; its steps are those of `tokens`, if set.
 
         Raises:
           ValueError: naming the member, if an override is wrong.
         """
-        found = {}
-        for member in self.members:
-            try:
-                found[member.name] = overrides.apply(self._common, member.overrides)
-            except ValueError as error:
-                raise ValueError(f"card {self.name}, member {member.name}: {error}") from error
-        return found
-
-    @property
-    def _common(self) -> ExperimentConfig:
         train, data = self.shared.train, self.shared.data
         if self.tokens is not None:
             num_steps = math.ceil(self.tokens / (data.batch_size * data.context_length))
             train = dataclasses.replace(train, num_steps=num_steps)
-        return dataclasses.replace(
+        shared = dataclasses.replace(
             self.shared, name=self.name, question=self.question, members=(), train=train
         )
+        configs = {}
+        for member in self.members:
+            try:
+                configs[member.name] = overrides.apply(shared, member.overrides)
+            except ValueError as error:
+                raise ValueError(f"card {self.name}, member {member.name}: {error}") from error
+        return configs

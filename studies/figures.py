@@ -1,4 +1,4 @@
-"""The figures of a study's report."""
+"""Figures of a study's report."""
 
 import itertools
 import math
@@ -10,39 +10,29 @@ from matplotlib.figure import Figure
 from evals.estimate.trials import Trials
 from reporting.looks import FAINT, INK
 from reporting.style import folded, grid, handle, token_axis
-from studies.marks import FAILED, HALF_OCTAVE, HELD, CardResults, Key
+from studies.results import CardResults, Key
+from studies.verdicts import FAILED, HALF_OCTAVE, HELD, Verdict, judge_forecast
 
-# Of measurements, in a card's order.
-_COLORS = "#2563a8", "#c2570c", "#4d8c2b", "#8a3ea8"
-_FEWEST_TRIALS = 30  # bins are joined until they have so many, each seed for itself
+_COLORS = "#2563a8", "#c2570c", "#4d8c2b", "#8a3ea8"  # of measurements, in a card's order
+_VERDICT_COLORS = {HELD: "#2563a8", FAILED: "#c2570c"}
+_MIN_TRIALS = 30  # bins are joined until each has this many in every seed
 _DASHES = (0, (4, 3))
-_OF_MARK = {HELD: "#2563a8", FAILED: "#c2570c"}
 
 
-def forecasts(cards: Sequence[CardResults]) -> Figure:
-    """L50 as measured against what was forecast, a point a member, an arrow if beyond."""
+def draw_forecasts(cards: Sequence[CardResults]) -> Figure:
+    """Draw measured against forecast L50, a point per member; a triangle: beyond all distances."""
     figure = Figure(figsize=(7.2, 5.6), layout="constrained")
     ax = figure.subplots()
     longest = 2.0
     for card in cards:
-        for (member, measurement), forecast in card.forecasts.items():
-            key, mark = card.key(member, measurement), card.forecast_mark(member, measurement)
-            if key is None or mark.word not in _OF_MARK:
-                continue
-            estimate = card.estimates[key]
-            x, y = min(forecast, estimate.longest), 2 ** card.log_l50(key)
-            beyond = all(seed.beyond for seed in estimate.seeds)
-            color = _OF_MARK[mark.word]
-            (point,) = ax.plot(x, y, "^" if beyond else "o", ms=7 if beyond else 5, color=color)
-            point.set_markerfacecolor(color if mark.num_seeds > 1 else "white")
-            # What a reader is shown who points at it (`reporting.style.tag`).
-            point.set_gid(
-                f"{card.card.name} title:{card.card.name} {member}, {measurement}: {mark}"
+        for member, measurement in card.forecasts:
+            key, verdict = (
+                card.find_key(member, measurement),
+                judge_forecast(card, member, measurement),
             )
-            ax.annotate(
-                card.card.name, (x, y), (5, -3), textcoords="offset points", fontsize=7, color=FAINT
-            )
-            longest = max(longest, estimate.longest)
+            if key and verdict.label in _VERDICT_COLORS:
+                _draw_point(ax, card, key, verdict)
+                longest = max(longest, card.estimates[key].longest)
     ends = [1.0, 2 * longest]
     for shift, dashes in ((0.0, "-"), (HALF_OCTAVE, _DASHES), (-HALF_OCTAVE, _DASHES)):
         y = [end * 2**shift for end in ends]
@@ -52,23 +42,37 @@ def forecasts(cards: Sequence[CardResults]) -> Figure:
     for axis in (ax.xaxis, ax.yaxis):
         token_axis(axis)
     ax.set(xlim=ends, ylim=ends)
-    ax.set_xlabel("L50 as forecast (tokens)")
-    ax.set_ylabel("L50 as measured (tokens)")
+    ax.set_xlabel("forecast L50 (tokens)")
+    ax.set_ylabel("measured L50 (tokens)")
     return figure
 
 
-def curves(card: CardResults) -> Figure:
-    """Accuracy by distance, a panel a member: seeds thin, their mean thick."""
-    figure, panels = grid(len(card.last), height=2.6, sharey=True)
+def _draw_point(ax: Axes, card: CardResults, key: Key, verdict: Verdict) -> None:
+    member, measurement, _ = key
+    name, estimate = card.card.name, card.estimates[key]
+    x, y = min(card.forecasts[member, measurement], estimate.longest), 2 ** card.log_l50(key)
+    is_beyond = all(seed.beyond for seed in estimate.seeds)
+    color = _VERDICT_COLORS[verdict.label]
+    face = color if verdict.num_seeds > 1 else "white"
+    marker, size = ("^", 7) if is_beyond else ("o", 5)
+    (point,) = ax.plot(x, y, marker, ms=size, color=color, markerfacecolor=face)
+    # The page shows this text at the point (`reporting.style.tag`).
+    point.set_gid(f"{name} title:{name} {member}, {measurement}: {verdict}")
+    ax.annotate(name, (x, y), (5, -3), textcoords="offset points", fontsize=7, color=FAINT)
+
+
+def draw_curves(card: CardResults) -> Figure:
+    """Draw accuracy by distance, a panel per member: thin lines for seeds, a thick one for all."""
+    figure, panels = grid(len(card.last_rows), height=2.6, sharey=True)
     names = [measurement.name for measurement in card.card.measurements]
-    for ax, member in zip(panels, card.last, strict=True):
+    for ax, member in zip(panels, card.last_rows, strict=True):
         ax.set_xscale("log", base=2)
-        for (of, measurement, _), trials in card.trials.items():
-            if of == member:
-                _curve(ax, trials, _COLORS[names.index(measurement) % len(_COLORS)])
-        ax.set_title(f"{folded(member)}\n{card.forecast_mark(member, names[0])}", fontsize=9)
-        if key := card.key(member, names[0]):
-            _edges(ax, card, key)
+        for (name, measurement, _), trials in card.trials.items():
+            if name == member:
+                _draw_curve(ax, trials, _COLORS[names.index(measurement) % len(_COLORS)])
+        ax.set_title(f"{folded(member)}\n{judge_forecast(card, member, names[0])}", fontsize=9)
+        if key := card.find_key(member, names[0]):
+            _draw_l50(ax, card, key)
         ax.set_ylim(-0.03, 1.03)
         token_axis(ax.xaxis, num_ticks=8)
     figure.supxlabel("distance to the answer (tokens, log scale)", fontsize=10)
@@ -80,16 +84,16 @@ def curves(card: CardResults) -> Figure:
     figure.legend(
         handles=[
             *(lines if len(lines) > 1 else ()),
-            handle("L50 as forecast", color=INK, lw=1.2, ls=_DASHES),
-            handle("L50 as measured", marker="D", mfc="white", mec=_COLORS[0], ls="none"),
+            handle("forecast L50", color=INK, lw=1.2, ls=_DASHES),
+            handle("measured L50", marker="D", mfc="white", mec=_COLORS[0], ls="none"),
         ],
         loc="outside right center",
     )
     return figure
 
 
-def _edges(ax: Axes, card: CardResults, key: Key) -> None:
-    """L50 as forecast and as measured, where it is within the distances asked."""
+def _draw_l50(ax: Axes, card: CardResults, key: Key) -> None:
+    """Draw forecast and measured L50, if they are within the distances measured."""
     estimate, forecast = card.estimates[key], card.forecasts.get(key[:2], math.nan)
     if forecast < estimate.longest:
         ax.axvline(forecast, color=INK, lw=1.2, ls=_DASHES, zorder=2)
@@ -98,8 +102,8 @@ def _edges(ax: Axes, card: CardResults, key: Key) -> None:
         ax.plot(2 ** card.log_l50(key), half, "D", mfc="white", mec=_COLORS[0], zorder=5)
 
 
-def _curve(ax: Axes, trials: Trials, color: str) -> None:
-    joined = trials.of_at_least(_FEWEST_TRIALS)
+def _draw_curve(ax: Axes, trials: Trials, color: str) -> None:
+    joined = trials.of_at_least(_MIN_TRIALS)
     x = 2**joined.x
     asked_SF, right_SF = joined.asked.sum(1), joined.right.sum(1)
     if len(asked_SF) > 1:

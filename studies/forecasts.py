@@ -1,13 +1,13 @@
-"""Forecasts of a study: computed from frequencies, heads and keys, before anything of it is run.
+"""Forecasts of a study, computed from frequencies, heads and keys before any run.
 
-One rule for all cards, nothing fitted: L50 is the longest length up to which the heads of some
-layer, at their best, would get half of the answers right at every distance
-(`theory.capability.forecast`), among as many keys as a document of the task holds. A window and a
-blind stretch end it where they begin. It lies in `studies/STUDY/forecasts.json`.
+All cards use one rule without fitted parameters. The forecast of L50 is the longest length up to
+which the heads of some layer, at their best, would get half of the answers right at every distance
+(`theory.capability.forecast`), among as many keys as a document of the task holds. A window or
+masked distances end it where they start. Forecasts are stored in `studies/STUDY/forecasts.json`.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import evals
@@ -17,14 +17,14 @@ from model import rotary as rotary_lib
 from reporting.forecasts import forecast
 from studies import folder
 from studies.card import Card, Measurement
-from studies.queue import Job, Queue
+from studies.jobs import Run
 
 # By card, member and measurement.
 Forecasts = dict[str, dict[str, dict[str, dict[str, Any]]]]
 
 
 def read(study: str) -> Forecasts:
-    """Those that were made; none where none were.
+    """Read the forecasts of a study; empty if there are none.
 
     Raises:
       ValueError: if the file is damaged.
@@ -36,43 +36,50 @@ def read(study: str) -> Forecasts:
         raise ValueError(f"{path} is not JSON ({error.msg}); restore it") from error
 
 
-def write(study: str, cards: dict[str, Card]) -> Iterator[str]:
-    """Makes the forecasts of cards, each kept as soon as it is made; yields a line for each member.
+def write(study: str, cards: Sequence[Card]) -> Iterator[str]:
+    """Compute and store the forecasts of cards, card by card; yield a line for each member.
 
-    Those of a card that has them already stay if they are of the same inputs.
+    A stored forecast of the same inputs stays as it is.
     """
-    found = read(study)
-    for card in cards.values():
-        before, found[card.name] = found.get(card.name, {}), {}
-        for name, config in card.configs().items():
-            made = {}
+    forecasts = read(study)
+    for card in cards:
+        stored, forecasts[card.name] = forecasts.get(card.name, {}), {}
+        for member, config in card.configs().items():
+            records, texts = {}, []
             for measurement in card.measurements:
-                inputs = _inputs(config, measurement)
-                old = before.get(name, {}).get(measurement.name)
-                same = old is not None and {**old, **inputs} == old
-                made[measurement.name] = old if same else inputs | _forecast(config, measurement)
-            found[card.name][name] = made
-            yield f"{card.name} {name}: " + ", ".join(map(_text, made.items()))
-        write_atomically(folder(study) / "forecasts.json", json.dumps(found, indent=1) + "\n")
+                name, inputs = measurement.name, _inputs(config, measurement)
+                record = stored.get(member, {}).get(name, {})
+                if not _matches(record, inputs):
+                    record = inputs | _forecast(config, measurement, inputs)
+                records[name] = record
+                beyond = "> " if record["beyond"] else ""
+                texts.append(f"{name} {beyond}{record['l50'] or 'nothing'}")
+            forecasts[card.name][member] = records
+            yield f"{card.name} {member}: {', '.join(texts)}"
+        write_atomically(folder(study) / "forecasts.json", json.dumps(forecasts, indent=1) + "\n")
 
 
-def check(job: Job, queue: Queue) -> None:
-    """Raises ValueError if a run would come before its forecast, or after one of something else."""
-    found = read(job.study)
-    for run in queue.runs:
+def check(study: str, runs: Sequence[Run]) -> None:
+    """Raise ValueError if a run with a budget has no forecast, or one of other inputs."""
+    forecasts = read(study)
+    for run in runs:
         for measurement in run.card.measurements if run.card.tokens else ():
-            made = found.get(run.card.name, {}).get(run.member, {}).get(measurement.name)
-            inputs = _inputs(run.levels[-1], measurement)
-            if made is None or {**made, **inputs} != made:
-                kind = "no forecast" if made is None else "a forecast of another model"
+            card, member = run.card.name, run.member
+            record = forecasts.get(card, {}).get(member, {}).get(measurement.name, {})
+            if not _matches(record, _inputs(run.budgets[-1], measurement)):
+                kind = "a forecast of another model" if record else "no forecast"
                 raise ValueError(
-                    f"card {run.card.name}, member {run.member} has {kind}; "
-                    f"first: python -m studies forecast {job.study}"
+                    f"card {card}, member {member} has {kind}; "
+                    f"first run: python -m studies forecast {study}"
                 )
 
 
+def _matches(record: dict[str, Any], inputs: dict[str, Any]) -> bool:
+    return record | inputs == record
+
+
 def _inputs(config: ExperimentConfig, measurement: Measurement) -> dict[str, Any]:
-    """What a forecast is made of; `num_others` is null for a task that it says nothing of."""
+    """Return the inputs of a forecast; `num_others` is None for a task without forecasts."""
     task = evals.parse((measurement.tasks or config.evals.tasks)[0])
     length, *_ = measurement.lengths or config.evals.lengths or (config.data.context_length,)
     return {
@@ -87,23 +94,17 @@ def _inputs(config: ExperimentConfig, measurement: Measurement) -> dict[str, Any
     }
 
 
-def _forecast(config: ExperimentConfig, measurement: Measurement) -> dict[str, Any]:
-    """`l50` in tokens, and whether that is `beyond` all distances asked; null: nothing forecast."""
-    inputs = _inputs(config, measurement)
+def _forecast(
+    config: ExperimentConfig, measurement: Measurement, inputs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return `l50` in tokens, and whether it is `beyond` all distances; None: no forecast."""
     if inputs["num_others"] is None:
         return {"l50": None, "beyond": None}
-    made = forecast(
+    result = forecast(
         config.model,
         config.data.context_length,
         num_others=inputs["num_others"],
         longest=inputs["longest"],
         masked_heads=measurement.masked_heads,
     )
-    return {"l50": made.l50, "beyond": made.beyond}
-
-
-def _text(made: tuple[str, dict[str, Any]]) -> str:
-    name, found = made
-    if found["l50"] is None:
-        return f"{name} nothing"
-    return f"{name} {'> ' * found['beyond']}{found['l50']}"
+    return {"l50": result.l50, "beyond": result.beyond}

@@ -128,13 +128,18 @@ def study_jobs(mode: str, study: str, workdir: str, only: str, seeds: str) -> li
     if mode == "report":
         return [Job(f"{job_name(workdir)}-report", study, [*program, "report", *arguments])]
     # Imported here, because --help and invalid arguments need no JAX.
-    from studies import driver, queue
+    from studies import jobs, schedule
 
     cards = [card for card in only.split(",") if card]
-    study_job = queue.make_job(study, cards, queue.numbers(seeds), Path(workdir))
+    job = jobs.make_job(study, cards, jobs.parse_seeds(seeds), Path(workdir))
+    schedule.check(job)
     return [
-        Job(job_name(workdir, number), name, [*program, "run", "--part", str(number), *arguments])
-        for number, name in enumerate(driver.listed_parts(study_job, apart=False))
+        Job(
+            job_name(workdir, number),
+            str(item),
+            [*program, "run", "--part", str(number), *arguments],
+        )
+        for number, item in enumerate(jobs.list_items(job, apart=False))
     ]
 
 

@@ -1,7 +1,7 @@
-"""C1: at one base, how far does a layer see with one head, and with more?
+"""C1: what is the effective context of one layer with 1, 2, 4 and 8 heads, at one base?
 
 Cost: at 256 tokens one core trains about 70, 50, 39 and 16 thousand tokens a second with 1, 2, 4
-and 8 heads, so that 12M tokens a member are 40 minutes for each seed.
+and 8 heads. 12M tokens per member take 40 minutes for each seed.
 """
 
 from studies.capability.recipe import LONG, heads, octaves, when_run
@@ -9,7 +9,7 @@ from studies.card import Card, Claim, Member
 
 
 def member(base: int, number: int) -> Member:
-    """A base with a number of heads."""
+    """Return a member with a base and a number of heads."""
     rotary = f"model.rotary.base={base}"
     return Member(name=f"base={base},heads={number}", overrides=(rotary, *heads(number)))
 
@@ -17,28 +17,28 @@ def member(base: int, number: int) -> Member:
 cards = [
     Card(
         name="C1",
-        question="How far does one layer see with 1, 2, 4 and 8 heads, at one base?",
+        question="How does effective context grow from 1 to 2, 4 and 8 heads, at one base?",
         shared=LONG,
         members=tuple(member(10, number) for number in (1, 2, 4, 8))
         + tuple(member(30, number) for number in (1, 4)),
         tokens=12_000_000,
         claims=(
             Claim(
-                text="One head of base 10 ends before 29 tokens, half its slowest pair's period.",
-                refuted=when_run(("base=10,heads=1",), lambda one: 2 ** octaves(one) > 29),
+                text="L50 of one head of base 10 is below 29 tokens, half its slowest period.",
+                is_refuted=when_run(("base=10,heads=1",), lambda seeds: 2 ** octaves(seeds) > 29),
             ),
             Claim(
-                text="Eight heads of base 10 see beyond 128 tokens.",
-                refuted=when_run(("base=10,heads=8",), lambda eight: 2 ** octaves(eight) < 128),
+                text="L50 of eight heads of base 10 is above 128 tokens.",
+                is_refuted=when_run(("base=10,heads=8",), lambda seeds: 2 ** octaves(seeds) < 128),
             ),
             Claim(
-                text="Four heads of base 30 see at least twice as far as one.",
-                refuted=when_run(
+                text="L50 of four heads of base 30 is at least twice that of one head.",
+                is_refuted=when_run(
                     ("base=30,heads=1", "base=30,heads=4"),
-                    lambda one, four: octaves(four) - octaves(one) < 1,
+                    lambda h1, h4: octaves(h4) - octaves(h1) < 1,
                 ),
             ),
         ),
-        refuted_if="one head of base 10 passes 29 tokens, or eight stay below 128",
+        refuted_if="one head of base 10 has an L50 above 29 tokens, or eight have one below 128",
     )
 ]

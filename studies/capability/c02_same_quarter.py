@@ -1,10 +1,10 @@
-"""C2: five vectors of frequencies whose slowest pair is the same: do they see equally far?
+"""C2: do five frequency vectors with the same slowest pair have the same effective context?
 
-The quarter period of all is 14.6 tokens. They differ in how many pairs are slow: what a head can
-tell apart at 21 tokens (D_1) is 1.2, 2.6, 2.7, 3.6 and 3.8 for B, A, E, D and C, and the first
+All have a quarter period of 14.6 tokens and differ in their number of slow pairs. For B, A, E, D
+and C the capability of one head at 21 tokens (D_1) is 1.2, 2.6, 2.7, 3.6 and 3.8, and the first
 distance with B_m < 0 is 3, 5, 3, 15 and 15.
 
-Cost: 4M tokens are a minute of one core for each member and seed.
+Cost: 4M tokens take a minute of one core for each member and seed.
 """
 
 import itertools
@@ -12,23 +12,23 @@ import itertools
 import numpy as np
 
 from studies.capability.recipe import SHORT, octaves, when_run
-from studies.card import Card, Claim, Measured, Member
+from studies.card import Card, Claim, Member, SeedResult
 
 SLOWEST = 10 ** (-62 / 64)  # radians per token: the slowest pair of base 10 in a head of 64
 NUM_PAIRS = 32
 
 
 def fast_and_slow(num_fast: int) -> str:
-    """An override: so many pairs from 1 to 0.5 radians per token, all others at the slowest."""
+    """Return an override: `num_fast` pairs from 1 to 0.5 radians per token, the others slowest."""
     fast = np.linspace(1, 0.5, num_fast).round(6).tolist()
     values = [*fast, *[SLOWEST] * (NUM_PAIRS - num_fast)]
     return f"model.rotary=explicit(values=({','.join(map(str, values))}))"
 
 
-def out_of_order(*vectors: list[Measured]) -> bool:
-    """Whether a vector sees less far in every seed than the one before it in any."""
+def is_out_of_order(*vectors: list[SeedResult]) -> bool:
+    """Return whether any vector has a lower L50 in all seeds than the vector before it."""
     return any(
-        max(one.l50 for one in after) < min(one.l50 for one in before)
+        max(seed.l50 for seed in after) < min(seed.l50 for seed in before)
         for before, after in itertools.pairwise(vectors)
     )
 
@@ -38,7 +38,7 @@ ORDER = ("B", "A", "E", "D", "C")
 cards = [
     Card(
         name="C2",
-        question="Do five vectors of frequencies with one quarter period see equally far?",
+        question="Do five frequency vectors with one quarter period have the same L50?",
         shared=SHORT,
         members=(
             Member(name="B", overrides=(fast_and_slow(31),)),
@@ -50,15 +50,15 @@ cards = [
         tokens=4_000_000,
         claims=(
             Claim(
-                text="L50 rises in the order B, A, E, D, C, as far as seeds tell it.",
-                refuted=when_run(ORDER, out_of_order),
+                text="L50 rises in the order B, A, E, D, C, within the spread of the seeds.",
+                is_refuted=when_run(ORDER, is_out_of_order),
             ),
             Claim(
-                text="The quarter period, the same for all, does not decide: C sees at least twice "
-                "as far as B.",
-                refuted=when_run(("B", "C"), lambda b, c: octaves(c) - octaves(b) < 1),
+                text="The quarter period, equal for all, does not decide: L50 of C is at least "
+                "twice that of B.",
+                is_refuted=when_run(("B", "C"), lambda b, c: octaves(c) - octaves(b) < 1),
             ),
         ),
-        refuted_if="the order breaks by more than seeds differ",
+        refuted_if="the order breaks by more than the spread of the seeds",
     )
 ]

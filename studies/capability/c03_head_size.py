@@ -1,8 +1,9 @@
-"""C3: heads of 16 to 128 features whose slowest pair is the same: does more of them see farther?
+"""C3: does a larger head have a longer effective context if its slowest pair stays the same?
 
-Bases differ so that the slowest pair turns as fast in all: base 10's in a head of 64 features.
+Heads have 16 to 128 features. Their bases give all of them the slowest pair of base 10 in a head of
+64 features.
 
-Cost: 4M tokens are one to two minutes of one core for each member and seed.
+Cost: 4M tokens take one to two minutes of one core for each member and seed.
 """
 
 from studies.capability.recipe import SHORT, moves_too_little
@@ -10,7 +11,7 @@ from studies.card import Card, Claim, Member
 
 
 def member(head_dim: int) -> Member:
-    """One head of that many features."""
+    """Return a member with one head of `head_dim` features."""
     base = 10 ** (62 / 64 * head_dim / (head_dim - 2))
     overrides = f"model.head_dim={head_dim}", f"model.rotary.base={base:.6g}"
     return Member(name=f"head_dim={head_dim}", overrides=overrides)
@@ -19,15 +20,15 @@ def member(head_dim: int) -> Member:
 cards = [
     Card(
         name="C3",
-        question="Does a head with more pairs see farther, its slowest pair being the same?",
+        question="Does L50 grow with the pairs of a head if its slowest pair stays the same?",
         shared=SHORT,
         members=tuple(map(member, (16, 32, 64, 128))),
         tokens=4_000_000,
         claims=(
             Claim(
                 text="From 16 to 128 features L50 rises by at least half as many octaves as "
-                "forecast; the quarter period says that it stays.",
-                refuted=moves_too_little("head_dim=16", "head_dim=128"),
+                "forecast. By the quarter period it would stay the same.",
+                is_refuted=moves_too_little("head_dim=16", "head_dim=128"),
             ),
         ),
         refuted_if="L50 is the same for all",

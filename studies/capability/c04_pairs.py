@@ -1,8 +1,8 @@
-"""C4: among more keys, does one head see less far?
+"""C4: does the effective context of one head fall with the number of keys?
 
-Documents of 4, 16 and 32 pairs, four of which are asked in each, so that answers are as many.
+Documents have 4, 16 and 32 pairs and ask for four of them, so the number of answers is equal.
 
-Cost: 4M tokens are a minute of one core for each member and seed.
+Cost: 4M tokens take a minute of one core for each member and seed.
 """
 
 from configs.changes import change
@@ -11,7 +11,7 @@ from studies.card import Card, Claim, Member
 
 
 def member(base: int, pairs: int) -> Member:
-    """A base, and documents of that many pairs."""
+    """Return a member with a base, and documents of `pairs` pairs."""
     task = f"[kv(pairs={pairs},answers=4)]"
     overrides = f"model.rotary.base={base}", f"data.retrieval_tasks={task}", f"evals.tasks={task}"
     return Member(name=f"base={base},pairs={pairs}", overrides=overrides)
@@ -20,8 +20,8 @@ def member(base: int, pairs: int) -> Member:
 cards = [
     Card(
         name="C4",
-        question="Does one head see less far among more keys?",
-        # As many answers as other cards have in a quarter of the documents.
+        question="Does the effective context of one head fall with the number of keys?",
+        # Other cards have as many answers in a quarter of these documents.
         shared=change(SHORT, evals=dict(documents=1024)),
         members=tuple(member(base, pairs) for base in (10, 30) for pairs in (4, 16, 32)),
         tokens=4_000_000,
@@ -29,10 +29,10 @@ cards = [
             Claim(
                 text=f"At base {base}, L50 falls from 4 to 32 pairs by at least half as many "
                 "octaves as forecast.",
-                refuted=moves_too_little(f"base={base},pairs=4", f"base={base},pairs=32"),
+                is_refuted=moves_too_little(f"base={base},pairs=4", f"base={base},pairs=32"),
             )
             for base in (10, 30)
         ),
-        refuted_if="L50 is the same however many pairs there are",
+        refuted_if="L50 is the same for all numbers of pairs",
     )
 ]

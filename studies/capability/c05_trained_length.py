@@ -1,10 +1,10 @@
-"""C5: does a longer trained context cost effective context, if the answers are as many?
+"""C5: does effective context fall with trained length if the number of answers is equal?
 
-Rows, pairs and answers in an octave of distance are equal at all lengths; a longer row only has
-more filler, and one octave more. So tokens are not equal: a member at 128 trains on half as many
-as the card says, one at 512 on twice as many.
+Rows, pairs and answers per octave of distance are equal at all lengths. A longer row only has more
+filler, and one octave more. Tokens are therefore unequal: a member at 128 trains on half of the
+card's tokens, and one at 512 on twice as many.
 
-Cost: 4, 8 and 16M tokens are 1, 2 and 5 minutes of one core for each member and seed.
+Cost: 4, 8 and 16M tokens take 1, 2 and 5 minutes of one core for each member and seed.
 """
 
 from studies.capability.recipe import LONG, octaves, when_run
@@ -13,15 +13,10 @@ from studies.card import Card, Claim, Member
 LENGTHS = 128, 256, 512
 
 
-def name(base: int, length: int) -> str:
-    """Of a member."""
-    return f"base={base},T={length}"
-
-
 def member(base: int, length: int) -> Member:
-    """A base at a trained length, in rows as many as at any other."""
+    """Return a member with a base and a trained length."""
     overrides = f"model.rotary.base={base}", f"data.context_length={length}"
-    return Member(name=name(base, length), overrides=overrides)
+    return Member(name=f"base={base},T={length}", overrides=overrides)
 
 
 cards = [
@@ -34,13 +29,13 @@ cards = [
         claims=tuple(
             Claim(
                 text=f"At base {base}, L50 falls by no more than 0.3 octaves from 128 to 512.",
-                refuted=when_run(
-                    (name(base, 128), name(base, 512)),
+                is_refuted=when_run(
+                    (f"base={base},T=128", f"base={base},T=512"),
                     lambda short, long: octaves(short) - octaves(long) > 0.3,
                 ),
             )
             for base in (10, 30, 100)
         ),
-        refuted_if="L50 still falls by more than 0.3 octaves",
+        refuted_if="L50 falls by more than 0.3 octaves",
     )
 ]

@@ -1,9 +1,9 @@
-"""C7: latent attention (MLA), of whose head a third rotates: does a small base bound it?
+"""C7: does a small base bound latent attention (MLA), which rotates a third of each head?
 
-Two thirds of a head are unrotated, 32 pairs of 48, so theory knows no limit at any base. Without
-the tricks a model of this size learns to retrieve late or not at all: then it says nothing.
+Two thirds of a head, 32 pairs of 48, are unrotated, so theory has no limit at any base. Without the
+tricks a model of this size learns recall late or never; such a member decides nothing.
 
-Cost: 3M tokens are a minute and a half of one core for each member and seed.
+Cost: 3M tokens take a minute and a half of one core for each member and seed.
 """
 
 from configs.changes import change
@@ -12,15 +12,10 @@ from studies.capability.recipe import SHORT, octaves, when_run
 from studies.card import Card, Claim, Member
 
 
-def name(base: str, tricks: str) -> str:
-    """Of a member."""
-    return f"base={base},{tricks}"
-
-
 def member(base: str, tricks: str) -> Member:
-    """One layer, one head; tricks are "aligned", "shifted", both or none."""
+    """Return a member with one layer and one head; `tricks`: "aligned", "shifted", both or none."""
     return Member(
-        name=name(base, tricks),
+        name=f"base={base},{tricks}",
         overrides=(
             f"model.rotary.base={base}",
             f"model.align_query_key={str('aligned' in tricks).lower()}",
@@ -32,7 +27,7 @@ def member(base: str, tricks: str) -> Member:
 cards = [
     Card(
         name="C7",
-        question="Does a small base bound latent attention, of which a third rotates?",
+        question="Does a small base bound latent attention, which rotates a third of each head?",
         shared=change(
             SHORT,
             model=dict(
@@ -50,13 +45,13 @@ cards = [
         tokens=3_000_000,
         claims=(
             Claim(
-                text="With both tricks L50 is the same at base 10 as at 1e4, to half an octave.",
-                refuted=when_run(
-                    (name("10", "aligned+shifted"), name("1e4", "aligned+shifted")),
+                text="With both tricks, L50 at base 10 is within half an octave of that at 1e4.",
+                is_refuted=when_run(
+                    ("base=10,aligned+shifted", "base=1e4,aligned+shifted"),
                     lambda small, large: octaves(large) - octaves(small) > 0.5,
                 ),
             ),
         ),
-        refuted_if="with both tricks there is an edge at base 10 only",
+        refuted_if="with both tricks, only base 10 has an edge",
     )
 ]

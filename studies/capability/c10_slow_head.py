@@ -1,6 +1,6 @@
-"""C10: one slow head among fast ones: does it answer what is far, and the others nothing of it?
+"""C10: does one slow head among fast ones give all answers at long distances?
 
-Cost: 8M tokens are four minutes of one core for each member and seed.
+Cost: 8M tokens take four minutes of one core for each member and seed.
 """
 
 from studies.capability.recipe import LONG, heads, octaves, when_run
@@ -8,7 +8,7 @@ from studies.card import Card, Claim, Measurement, Member
 
 
 def member(name: str, *bases: str) -> Member:
-    """One layer, a base for each head."""
+    """Return a member with one layer and a base for each head."""
     variants = ",".join(f"rope(base={base})" for base in bases)
     return Member(name=name, overrides=(*heads(len(bases)), f"model.rotary=[[{variants}]]"))
 
@@ -16,7 +16,7 @@ def member(name: str, *bases: str) -> Member:
 cards = [
     Card(
         name="C10",
-        question="Does one slow head among fast ones answer what is far?",
+        question="Does one slow head among fast ones give the answers at long distances?",
         shared=LONG,
         members=(
             member("one-slow", "10", "10", "10", "1e4"),
@@ -30,17 +30,17 @@ cards = [
         ),
         claims=(
             Claim(
-                text="Without its slow head the model sees less far, by half an octave or more.",
-                refuted=when_run(
+                text="Masking the slow head lowers L50 by half an octave or more.",
+                is_refuted=when_run(
                     ("one-slow",),
-                    lambda whole, masked: octaves(whole) - octaves(masked) < 0.5,
+                    lambda full, masked: octaves(full) - octaves(masked) < 0.5,
                     measurements=("whole", "last head masked"),
                 ),
             ),
             Claim(
-                text="The slow head answers what is far: L50 falls by more without it than without "
-                "one of four fast heads.",
-                refuted=when_run(
+                text="The slow head gives the far answers: masking it lowers L50 by more octaves "
+                "than masking one of four fast heads.",
+                is_refuted=when_run(
                     ("one-slow", "none-slow"),
                     lambda slow, without_slow, fast, without_fast: (
                         octaves(slow) - octaves(without_slow)
@@ -50,6 +50,6 @@ cards = [
                 ),
             ),
         ),
-        refuted_if="masking the slow head changes nothing far away",
+        refuted_if="masking the slow head changes nothing at long distances",
     )
 ]

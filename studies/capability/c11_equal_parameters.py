@@ -1,8 +1,8 @@
-"""C11: heads against their size, at equal parameters: what decides how far a layer sees?
+"""C11: at equal parameters, does the number of heads or their size decide effective context?
 
-1 x 64, 2 x 32 and 4 x 16 features have as many parameters, and so have 1 x 256 and 4 x 64.
+1 x 64, 2 x 32 and 4 x 16 features have equal numbers of parameters, and so do 1 x 256 and 4 x 64.
 
-Cost: 4M tokens are one to two minutes of one core for each member and seed.
+Cost: 4M tokens take one to two minutes of one core for each member and seed.
 """
 
 import math
@@ -14,35 +14,35 @@ SIZES = (1, 64), (2, 32), (4, 16), (1, 256), (4, 64)
 
 
 def member(number: int, size: int) -> Member:
-    """Heads of base 10."""
+    """Return a member with `number` heads of `size` features and base 10."""
     return Member(name=f"{number}x{size}", overrides=heads(number, size))
 
 
 cards = [
     Card(
         name="C11",
-        question="At equal parameters, do more heads or larger ones see farther?",
+        question="At equal parameters, do more heads or larger heads have the higher L50?",
         shared=SHORT,
         members=tuple(member(*size) for size in SIZES),
         tokens=4_000_000,
         claims=(
             Claim(
-                text="4 heads of 16 features are not right more often than 1 of 64 (by 0.05).",
-                refuted=when_run(
-                    ("1x64", "4x16"), lambda one, four: accuracy(four) > accuracy(one) + 0.05
+                text="4 heads of 16 features gain at most 0.05 mean accuracy over 1 head of 64.",
+                is_refuted=when_run(
+                    ("1x64", "4x16"), lambda h1, h4: accuracy(h4) > accuracy(h1) + 0.05
                 ),
             ),
             Claim(
-                text="1 head of 256 features ends within an octave of 30 tokens.",
-                refuted=when_run(("1x256",), lambda one: octaves(one) > math.log2(60)),
+                text="L50 of 1 head of 256 features is at most an octave above 30 tokens.",
+                is_refuted=when_run(("1x256",), lambda seeds: octaves(seeds) > math.log2(60)),
             ),
             Claim(
-                text="4 heads of 64 features see farther than 1 of 256, by an octave or more.",
-                refuted=when_run(
-                    ("1x256", "4x64"), lambda one, four: octaves(four) - octaves(one) < 1
+                text="L50 of 4 heads of 64 features is an octave or more above 1 head of 256.",
+                is_refuted=when_run(
+                    ("1x256", "4x64"), lambda h1, h4: octaves(h4) - octaves(h1) < 1
                 ),
             ),
         ),
-        refuted_if="4 heads of 16 features see everything, or 1 of 256 does",
+        refuted_if="4 heads of 16 features answer at every distance, or 1 of 256 does",
     )
 ]

@@ -1,13 +1,13 @@
-"""What the cards of this study share: one small model and key-value recall, nothing else.
+"""The model, task and helpers that the cards of this study share.
 
-The model is one layer, 128 wide whatever its heads, so that heads and their size do not change
-what else it can compute. `shift_keys` and `align_query_key` make retrieval learnable in a fraction
-of a million tokens; whether they decide anything is what card C6 asks. Rows are few and steps are
-many: on one core 1,024 tokens a step train faster, by token and by time, than 2,048.
+The model has one layer, 128 wide whatever its heads, so that the number of heads and their size do
+not change what else it can compute. It trains on key-value recall alone. `shift_keys` and
+`align_query_key` make recall learnable in a fraction of a million tokens; card C6 asks whether they
+decide anything. Batches are small and updates are many: on one core 1,024 tokens per update train
+faster than 2,048, by tokens and by time.
 
-On one core of the machine it was made on (x86-64, two cores, float32), 1 layer x 1 head of 64
-features trains 70 to 80 thousand tokens a second at context 128 and reaches a ceiling of .99 within
-.2M tokens.
+On one core (x86-64, float32), 1 layer x 1 head of 64 features trains 70 to 80 thousand tokens a
+second at context 128 and reaches a ceiling of .99 within .2M tokens.
 """
 
 import math
@@ -20,7 +20,7 @@ from data.config import DataConfig
 from experiment.config import EvalConfig, ExperimentConfig, TrainConfig
 from model.config import ModelConfig
 from model.rotary.rope import Rope
-from studies.card import Measured, Results
+from studies.card import Results, SeedResult
 
 LONG = ExperimentConfig(
     name="capability",
@@ -45,7 +45,7 @@ LONG = ExperimentConfig(
         retrieval_tasks=("kv",),
     ),
     train=TrainConfig(
-        num_steps=1000,  # a card's budget says how many
+        num_steps=1000,  # replaced by a card's budget
         learning_rate=5e-3,
         schedule="wsd",
         warmup_steps=40,
@@ -58,19 +58,19 @@ SHORT = change(LONG, data=dict(context_length=128, batch_size=8))
 
 
 def heads(number: int, size: int = 64) -> tuple[str, ...]:
-    """Overrides: as many heads, of that many features each."""
+    """Return overrides for `number` heads of `size` features each."""
     sizes = f"model.num_heads={number}", f"model.num_kv_heads={number}"
     return (*sizes, f"model.head_dim={size}") if size != 64 else sizes
 
 
-def octaves(measured: list[Measured]) -> float:
-    """log2 of L50 in tokens, the mean over seeds; beyond all distances counts as the longest."""
-    return float(np.mean([math.log2(min(one.l50, one.longest)) for one in measured]))
+def octaves(seeds: list[SeedResult]) -> float:
+    """Return log2 of L50 in tokens, the mean over seeds; at most the longest distance measured."""
+    return float(np.mean([math.log2(min(seed.l50, seed.longest)) for seed in seeds]))
 
 
-def accuracy(measured: list[Measured]) -> float:
-    """Mean accuracy over all distances asked, the mean over seeds."""
-    return float(np.mean([one.mean_accuracy for one in measured]))
+def accuracy(seeds: list[SeedResult]) -> float:
+    """Return the mean accuracy over all distances, the mean over seeds."""
+    return float(np.mean([seed.mean_accuracy for seed in seeds]))
 
 
 def when_run(
@@ -80,32 +80,32 @@ def when_run(
     measurements: tuple[str, ...] = ("whole",),
     task: str = "kv",
 ) -> Callable[[Results], bool | None]:
-    """What refutes a claim about some members: `judge`, once all of them have been run.
+    """Return the `Claim.is_refuted` of a claim about some members.
 
     Args:
-      members: whose runs it needs.
-      judge: from what was measured of each member by each measurement, a list each in this order,
-        to whether that refutes the claim.
-      measurements: of the members.
-      task: by its name.
+      members: names. The function returns None until all of them have been run.
+      judge: takes the seeds' results of each member by each measurement, in this order, and returns
+        whether they refute the claim.
+      measurements: names, of each member.
+      task: name of the task.
     """
 
-    def refuted(results: Results) -> bool | None:
-        found = [results.of(member, by, task) for member in members for by in measurements]
-        return judge(*found) if all(found) else None
+    def is_refuted(results: Results) -> bool | None:
+        seeds = [results.seeds(member, name, task) for member in members for name in measurements]
+        return judge(*seeds) if all(seeds) else None
 
-    return refuted
+    return is_refuted
 
 
 def moves_too_little(first: str, last: str) -> Callable[[Results], bool | None]:
-    """Whether L50 moves less than half as many octaves from one member to another as forecast."""
+    """Refute a claim if L50 moves less than half as many octaves between members as forecast."""
 
-    def refuted(results: Results) -> bool | None:
-        before, after = results.of(first), results.of(last)
+    def is_refuted(results: Results) -> bool | None:
+        before, after = results.seeds(first), results.seeds(last)
         if not (before and after):
             return None
         longest = before[0].longest
-        one, other = (math.log2(min(results.forecast(name), longest)) for name in (first, last))
-        return (octaves(after) - octaves(before)) / (other - one) < 0.5
+        start, end = (math.log2(min(results.forecast(name), longest)) for name in (first, last))
+        return (octaves(after) - octaves(before)) / (end - start) < 0.5
 
-    return refuted
+    return is_refuted

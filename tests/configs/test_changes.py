@@ -1,10 +1,10 @@
-"""What `change` changes and what it leaves; members written as one field's values."""
+"""`change` changes the named fields alone; `vary` makes the members of one field."""
 
 import dataclasses
 
 import pytest
 
-from configs.changes import change, each, heads
+from configs.changes import change, heads, vary
 from configs.tiny import configs
 from model.rotary.nope import Nope
 
@@ -34,8 +34,8 @@ def test_heads_fill_a_models_width():
 
 
 def test_members_of_one_field():
-    assert each("seed", (0, "1e1"), "stages=[]", "data.batch_size=4") == (
+    assert vary("seed", (0, "1e1"), "stages=[]", "data.batch_size=4") == (
         ("stages=[]", "data.batch_size=4", "seed=0"),
         ("stages=[]", "data.batch_size=4", "seed=1e1"),
     )
-    assert each("seed", (1,)) == (("seed=1",),)
+    assert vary("seed", (1,)) == (("seed=1",),)

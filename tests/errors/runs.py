@@ -19,8 +19,9 @@ from data.store import TokenStore
 from evals import score
 from experiment import distributed, hosts, load, overrides
 from experiment.run import RunDirectory
-from studies import piece
+from studies import work
 from studies.card import Card, Member
+from studies.jobs import card_runs
 from tests.errors.data import untokenized
 from tests.errors.table import Row
 from tests.errors.texts import TEXTS, config, lines
@@ -122,14 +123,14 @@ def refused_compile(patch):
 
 def diverged(patch):
     """A run of a study that is trained, and comes to nothing."""
-    patch.setattr(piece, "_train", lambda *_, **__: True)
+    patch.setattr(work, "_train", lambda *_, **__: True)
     patch.setattr(RunDirectory, "diverged_at", 3)
 
 
 def measured_card():
-    """The first piece of a card without a budget."""
+    """Train and measure a card without a budget."""
     card = Card(name="one", question="?", shared=TINY, members=(Member(name="ten"),))
-    return piece.work(piece.Piece(piece.runs_of(card, [0]), 0), Path("work"), [[]])
+    return work.train_budget(card_runs(card, 0), 0, Path("work"), [[]])
 
 
 def damaged_after(change):
@@ -372,7 +373,9 @@ ROWS = [
     Row(
         lambda: configs.load_configs(),
         "configs.tiny: a config named tiny exists already",
-        given=lambda patch: patch.setattr(configs, "_modules", lambda: iter(2 * ["configs.tiny"])),
+        given=lambda patch: patch.setattr(
+            configs.pkgutil, "walk_packages", lambda *_: 2 * [SimpleNamespace(name="configs.tiny")]
+        ),
     ),
     Row(
         lambda: damaged_after(flipped),
@@ -417,7 +420,7 @@ ROWS = [
     ),
     Row(
         measured_card,
-        "work/{} diverged at step 3: there is nothing to measure; give the member a lower "
+        "work/{} diverged at step 3 and cannot be measured; give the member a lower "
         "train.learning_rate",
         given=diverged,
     ),

@@ -4,15 +4,14 @@ import contextlib
 import gzip
 import json
 import math
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from configs import find_config
 from configs.changes import change
-from studies import driver, load_cards, rows, worker
+from studies import load_cards, rows, schedule
 from studies.card import Card, Measurement, Member
-from studies.piece import runs_of
+from studies.jobs import card_runs
 from tests.errors.table import Row
 
 WSD = change(find_config("tiny"), train=dict(schedule="wsd", warmup_steps=2))
@@ -59,9 +58,9 @@ def measured(says: str, **changes) -> Row:
     """A row of a study with results of another run."""
 
     def write(_):
-        (run,) = runs_of(load_cards("./study")["one"], [0])
+        (run,) = card_runs(load_cards("./study")["one"], 0)
         fields = dict(
-            card="one", member="ten", seed=0, tokens=run.tokens(0), final="", config=run.levels[0],
+            card="one", member="ten", seed=0, tokens=run.tokens(0), final="", config=run.budgets[0],
             answers=(), l50=math.inf, mean_accuracy=0.5, ceiling=1.0, losses={},
             made_by={"estimator": 2}, core_seconds=1.0,
         )  # fmt: skip
@@ -70,37 +69,13 @@ def measured(says: str, **changes) -> Row:
     return studied("status ./study", says, given=write)
 
 
-def full(patch):
-    """A disk with a MiB left."""
-    left = shutil.disk_usage(".")._replace(free=2**20)
-    patch.setattr(shutil, "disk_usage", lambda path: left)
-
-
-def failing(patch):
-    """Workers that end at once; those of a card without a budget need no forecast."""
-    patch.setattr(driver, "has_accelerator", lambda: False)
-    patch.setattr(driver, "Worker", Dying)
-
-
-class Dying:
-    """A worker that meets an error."""
-
-    def __init__(self, number, job, core, events):
-        self.process, self.log_path = self, "worker.log"
-        events.put((number, {"error": "the disk is gone"}))
-        events.put((number, {"exit": 1}))
-
-    def terminate(self):
-        """Nothing is left to end."""
-
-
 ROWS = [
     Row(
         "-m studies run capability --only C1 --part 99", "no part 99: capability has parts 0 to {}"
     ),
     Row(
         "-m studies status capabilty",
-        "unknown study 'capabilty'; did you mean 'capability'? (valid: capability, papers)",
+        "unknown study 'capabilty'; did you mean 'capability'? (valid: capability)",
     ),
     Row(
         "-m studies status ./empty",
@@ -120,7 +95,7 @@ ROWS = [
     studied("run ./study --cores 0", "--cores 0 must be at least 1"),
     studied(
         "run ./study",
-        "card bases, member ten has no forecast; first: python -m studies forecast ./study",
+        "card bases, member ten has no forecast; first run: python -m studies forecast ./study",
     ),
     studied(
         "run ./study",
@@ -130,12 +105,11 @@ ROWS = [
     ),
     studied(
         "run ./study --only one",
-        "runs/studies/study is being worked on by another run; wait for it",
+        "another process runs ./study in runs/studies/study; wait for it",
         given=lambda patch: patch.setattr(
-            driver, "only_one", lambda path: contextlib.nullcontext(False)
+            schedule, "only_one", lambda path: contextlib.nullcontext(False)
         ),
     ),
-    studied("run ./study --only one", "the disk is gone", given=failing),
     studied("report ./study --out .", "--out . is a folder; write --out report.html"),
     kept(
         "{}/study/rows/one/ten,seed=0.10240.json.gz is damaged (Expecting value); "
@@ -163,26 +137,20 @@ ROWS = [
         gzip.compress(json.dumps({"version": 0}).encode()),
     ),
     measured(
-        "one/ten,seed=0.5.json.gz is of no run of card one as it is now; delete that "
+        "one/ten,seed=0.5.json.gz belongs to no run of card one as it is now; delete that "
         "row, or restore the card's members and budget",
         tokens=5,
     ),
     measured(
-        "one/ten,seed=0.10240.json.gz is of a run with model.rotary.base=10000.0, "
+        "one/ten,seed=0.10240.json.gz has model.rotary.base=10000.0, "
         "and card one now has model.rotary.base=10.0; delete that row, and `run` "
         "measures it anew",
         config=WSD,
     ),
     measured(
-        "one/ten,seed=0.10240.json.gz was judged by estimator 1, and this is "
-        "estimator 2; delete that row, and `run` measures it anew",
+        "one/ten,seed=0.10240.json.gz has estimator 1, and the current "
+        "estimator is 2; delete that row, and `run` measures it anew",
         made_by={"estimator": 1},
-    ),
-    Row(
-        lambda: worker.check_room(Path()),
-        "no room on the disk: . has 1 MiB free, and checkpoints need 256; what is "
-        "finished is kept, free some and run again",
-        given=full,
     ),
     Row(lambda: card(members=(TEN, TEN)), "card echo: two members are called ten"),
     Row(lambda: card(measurements=()), "card echo needs measurements"),
@@ -207,7 +175,7 @@ ROWS = [
         "card echo, member a: unknown field 'model.bas'; did you mean 'qkv_bias'? (valid: {})",
     ),
     Row(
-        lambda: runs_of(card(tokens=5120), [0]),
+        lambda: card_runs(card(tokens=5120), 0),
         "card echo: its budget of 5120 tokens is 10 steps, an eighth of which does "
         "not pass train.warmup_steps=2; change one of them",
     ),

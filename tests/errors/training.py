@@ -13,8 +13,9 @@ from experiment.run import RunDirectory
 from reporting.paths import page_of
 from settings import places
 from settings.buckets import BucketPath
-from studies import piece
+from studies import work
 from studies.card import Card, Measurement, Member
+from studies.jobs import card_runs
 from tests.errors.table import Row
 from training.plan import make_plan
 from training.run_lock import lock_runs
@@ -42,11 +43,11 @@ def _measure_what_diverged() -> None:
     card = Card(
         name="card", question="?", shared=shared, members=(member,), measurements=(measured,)
     )
-    piece.work(piece.Piece(tuple(piece.runs_of(card, [0])), 0), Path("work"), [[]])
+    work.train_budget(card_runs(card, 0), 0, Path("work"), [[]])
 
 
 def _as_if_it_diverged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(piece, "_train", lambda *_, evaluate: True)
+    patch.setattr(work, "_train", lambda *_, evaluate: True)
     patch.setattr(RunDirectory, "diverged_at", 7)
 
 
@@ -131,7 +132,7 @@ ROWS = [
     ),
     Row(
         _measure_what_diverged,
-        "work/card/ten,seed=0/whole-20 diverged at step 7: there is nothing to measure; give the "
+        "work/card/ten,seed=0/decayed-20 diverged at step 7 and cannot be measured; give the "
         "member a lower train.learning_rate",
         given=_as_if_it_diverged,
     ),

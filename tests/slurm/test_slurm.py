@@ -14,11 +14,9 @@ import numpy as np
 import pytest
 
 from experiment.run import RunDirectory
-from studies import load_cards
 from studies import rows as studies_rows
-from studies.piece import Piece
-from studies.piece import work as work_on
-from studies.queue import every_run, make_job
+from studies.jobs import list_runs, make_job
+from studies.work import train_budget
 from tests.slurm.cluster import Cluster, missing, wait_for
 from tests.studies.test_run import CARD
 from tests.tpu.test_docs import SLURM
@@ -270,7 +268,7 @@ def test_a_study_over_many_jobs(cluster, study, tmp_path):
         )
     )
     parts, reported = str(number - 1), str(number)
-    metrics = "echo/ten,seed=0/whole-*/metrics.jsonl"
+    metrics = "echo/ten,seed=0/decayed-*/metrics.jsonl"
     wait_for(lambda: list(work.glob(metrics)), 200, f"training: {log_of(work)}")
     cluster.ask("scancel", "--batch", "--signal=USR1", f"{parts}_1")
     restart(cluster, f"{parts}_1", 1)
@@ -278,11 +276,10 @@ def test_a_study_over_many_jobs(cluster, study, tmp_path):
     assert list(work.rglob("report.html"))
 
     saved_rows = studies_rows.read_all(study / "rows")
-    job = make_job(str(study), workdir=tmp_path / "at once")
-    for run in every_run(job, load_cards(job.study)):
+    for run in list_runs(make_job(str(study))):
         (row,) = (row for row in saved_rows if row.member == run.member)
         assert row.core_seconds > 0
-        alone = work_on(Piece((run,), 0), job.workdir, [[]])
+        alone = train_budget([run], 0, tmp_path / "at once", [[]])
         assert alone
         # As bytes, because unused columns are NaN, which equals nothing.
         ours = studies_rows.write(tmp_path / "ours", dataclasses.replace(row, core_seconds=0.0))

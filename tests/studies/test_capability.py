@@ -1,4 +1,4 @@
-"""The capability study: its vectors and sizes are those it says, its claims mark what they say."""
+"""The capability study: cards have the frequencies and sizes they state; claims can be refuted."""
 
 import math
 
@@ -8,7 +8,7 @@ import pytest
 import studies
 from model.transformer import count_params
 from studies.capability.recipe import octaves
-from studies.card import Measured
+from studies.card import SeedResult
 from theory.decay import first_violation, full_period, quarter_period
 
 CARDS = studies.load_cards("capability")
@@ -19,8 +19,8 @@ def inv_freq(card: str, member: str) -> np.ndarray:
     return config.model.rotary_table(config.data.context_length).inv_freq[0, 0]
 
 
-def test_five_vectors_have_one_quarter_period_and_other_theory_lengths():
-    """What Men et al.'s length says of each, and what no one-number summary of a base can tell."""
+def test_five_vectors_share_a_quarter_period_but_no_theory_length():
+    """C2 compares vectors that only the theory length tells apart."""
     vectors = {name: inv_freq("C2", name) for name in "BAEDC"}
     assert {len(vector) for vector in vectors.values()} == {32}
     for vector in vectors.values():
@@ -30,26 +30,26 @@ def test_five_vectors_have_one_quarter_period_and_other_theory_lengths():
     assert [int(np.isclose(v, v.min()).sum()) for v in vectors.values()] == [1, 1, 8, 16, 32]
 
 
-def test_heads_of_all_sizes_turn_their_slowest_pair_alike():
+def test_heads_of_all_sizes_have_the_same_slowest_pair():
     vectors = [inv_freq("C3", name) for name in CARDS["C3"].configs()]
     assert [2 * len(vector) for vector in vectors] == [16, 32, 64, 128]
     assert [full_period(vector) for vector in vectors] == pytest.approx([58.47] * 4, abs=0.01)
 
 
-def test_parameters_are_equal_where_the_card_says_so():
+def test_members_of_c11_have_equal_parameters():
     sizes = {name: count_params(c.model)["total"] for name, c in CARDS["C11"].configs().items()}
-    # The shifted keys' share is one number a head.
+    # Key smearing has one parameter per head.
     assert sizes["1x64"] + 1 == sizes["2x32"] and sizes["1x64"] + 3 == sizes["4x16"]
     assert sizes["1x256"] + 3 == sizes["4x64"]
 
 
-def test_rows_are_equal_where_lengths_differ():
+def test_members_of_c5_have_equal_rows():
     configs = CARDS["C5"].configs().values()
     assert len({(c.train.num_steps, c.data.batch_size) for c in configs}) == 1
     assert sorted({c.data.context_length for c in configs}) == [128, 256, 512]
 
 
-def test_the_slow_head_is_the_one_that_is_masked():
+def test_c10_masks_its_slow_head():
     config = CARDS["C10"].configs()["one-slow"]
     slow = config.model.rotary_table(256).inv_freq[0].min(axis=1)
     masked, alone = (m.masked_heads for m in CARDS["C10"].measurements[1:])
@@ -57,19 +57,19 @@ def test_the_slow_head_is_the_one_that_is_masked():
     assert sorted((*masked, *alone)) == [(0, 0), (0, 1), (0, 2), (0, 3)]
 
 
-class Found:
+class FakeResults:
     """L50s by member, or by (member, measurement); mean accuracy follows L50."""
 
     def __init__(self, l50s: dict, forecasts: dict | None = None, longest: int = 253):
         self.l50s, self.forecasts, self.longest = l50s, forecasts or {}, longest
 
-    def of(self, member: str, measurement: str = "whole", task: str = "kv") -> list[Measured]:
+    def seeds(self, member: str, measurement: str = "whole", task: str = "kv") -> list[SeedResult]:
         del task
         l50 = self.l50s.get((member, measurement), self.l50s.get(member))
         if l50 is None:
             return []
         accuracy = math.log2(min(l50, self.longest)) / math.log2(self.longest)
-        return [Measured(0, 1, True, 1.0, l50, 0.0, accuracy, self.longest)]
+        return [SeedResult(0, 1, True, 1.0, l50, 0.0, accuracy, self.longest)]
 
     def forecast(self, member: str) -> float:
         return self.forecasts[member]
@@ -79,7 +79,7 @@ INF = math.inf
 SIZES = {f"head_dim={d}": x for d, x in zip((16, 32, 64, 128), (15, 21, 27, 33), strict=True)}
 BOTH = {f"base={b},pairs={n}": x * b for b in (10, 30) for n, x in ((4, 6), (16, 4), (32, 2.5))}
 
-# By card: what every one of its claims stands up to, and what refutes every one.
+# By card: L50s that refute none of its claims, and L50s that refute all of them.
 CASES = {
     "C1": (
         {
@@ -143,15 +143,15 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_claims_stand_and_fall_as_they_say(name):
+def test_claims_can_be_held_and_refuted(name):
     standing, falling = CASES[name]
     forecasts = standing if name in ("C3", "C4") else None
     for claim in CARDS[name].claims:
-        assert claim.refuted(Found(standing, forecasts)) is False, claim.text
-        assert claim.refuted(Found(falling, forecasts)) is True, claim.text
-        assert claim.refuted(Found({}, forecasts)) is None, claim.text
+        assert claim.is_refuted(FakeResults(standing, forecasts)) is False, claim.text
+        assert claim.is_refuted(FakeResults(falling, forecasts)) is True, claim.text
+        assert claim.is_refuted(FakeResults({}, forecasts)) is None, claim.text
 
 
 def test_beyond_all_distances_counts_as_the_longest():
-    measured = Found(dict(a=INF), longest=128).of("a") + Found(dict(a=32), longest=128).of("a")
-    assert octaves(measured) == 6
+    results = FakeResults(dict(a=INF, b=32), longest=128)
+    assert octaves(results.seeds("a") + results.seeds("b")) == 6

@@ -1,4 +1,4 @@
-"""Rows of a study: read as they were written, and refused where they cannot be."""
+"""Rows of a study are read as written; damaged or foreign rows are refused."""
 
 import dataclasses
 import gzip
@@ -14,15 +14,13 @@ from configs.changes import change
 from evals import rows as answer_rows
 from evals.estimate.bins import fine_bin_number
 from studies import rows
-from studies.card import Card, Member
 from studies.rows import Answers, Counts, Row
 
 CONFIG = find_config("tiny")
-CARD = Card(name="card", question="?", shared=CONFIG, members=(Member(name="base=10"),))
 
 
-def answered(seed: int = 1, documents: int = 5, questions: int = 12) -> answer_rows.Rows:
-    """Answers of one seed at distances 1 ... 200."""
+def make_results(seed: int = 1, documents: int = 5, questions: int = 12) -> answer_rows.Rows:
+    """Make result rows of one seed at distances 1 ... 200."""
     random = np.random.default_rng(seed)
     number = documents * questions
     columns: dict[str, Any] = {
@@ -38,7 +36,7 @@ def answered(seed: int = 1, documents: int = 5, questions: int = 12) -> answer_r
 
 
 def row(**changes) -> Row:
-    counts = Counts.of(answered())
+    counts = Counts.from_rows(make_results())
     answers = (
         Answers(measurement="whole", task="kv", length=256, value=0.5, counts=counts),
         Answers(measurement="whole", task="perplexity", length=256, value=3.25, counts=None),
@@ -60,31 +58,31 @@ def test_a_row_is_read_as_it_was_written(tmp_path):
         if field.name not in ("answers", "losses"):
             assert getattr(read, field.name) == getattr(written, field.name), field.name
     assert read.losses["loss"] == 1.5 and math.isnan(read.losses["val_loss"])
-    (one,), (other,) = (each.find("whole", "kv") for each in (written, read))
     assert read.answers[1] == written.answers[1]
-    assert one.counts and other.counts
-    for name, values in one.counts._asdict().items():
-        np.testing.assert_allclose(getattr(other.counts, name), values, atol=1e-4)
+    before, after = written.answers[0].counts, read.answers[0].counts
+    assert before and after
+    for name, values in before._asdict().items():
+        np.testing.assert_allclose(getattr(after, name), values, atol=1e-4)
     assert path.read_bytes() == rows.write(tmp_path, read).read_bytes()
-    # What a writer that was killed has left is no row.
+    # A killed writer leaves a partial file, which is not a row.
     path.with_name(f"{path.name}.0123abcd.part").write_bytes(b"half")
-    assert [each.name for each in rows.read_all(tmp_path)] == [written.name]
+    assert [item.name for item in rows.read_all(tmp_path)] == [written.name]
 
 
-def test_counts_are_what_the_answers_say():
-    found = answered(documents=9, questions=40)
-    columns = Counts.of(found).columns(seed=3)
+def test_counts_are_those_of_the_answers():
+    results = make_results(documents=9, questions=40)
+    columns = Counts.from_rows(results).columns(seed=3)
     assert set(columns["seed"]) == {3}
-    assert columns["asked"].sum() == 360 and columns["right"].sum() == found["exact_match"].sum()
-    by_bin = fine_bin_number(found["distance"])
-    for document, fine, asked, right in zip(*list(columns.values())[1:], strict=True):
-        same = (found["document"] == document) & (by_bin == fine)
-        assert (asked, right) == (same.sum(), found["exact_match"][same].sum())
+    assert columns["asked"].sum() == 360 and columns["right"].sum() == results["exact_match"].sum()
+    by_bin = fine_bin_number(results["distance"])
+    for document, fine, count, right in zip(*list(columns.values())[1:], strict=True):
+        same = (results["document"] == document) & (by_bin == fine)
+        assert (count, right) == (same.sum(), results["exact_match"][same].sum())
 
 
 def test_a_row_of_256_documents_is_small(tmp_path):
-    """Some 750 of them are a whole study: less than 5 MB."""
-    counts = Counts.of(answered(documents=256, questions=24))
+    """A study has about 750 rows, which should take less than 5 MB."""
+    counts = Counts.from_rows(make_results(documents=256, questions=24))
     answers = (Answers(measurement="whole", task="kv", length=256, value=0.5, counts=counts),)
     assert rows.write(tmp_path, row(answers=answers)).stat().st_size < 6500
 
@@ -108,11 +106,13 @@ def test_a_damaged_row_is_one_line_that_names_it(tmp_path, damage):
     assert str(refused.value).startswith(str(path)) and "\n" not in str(refused.value)
 
 
-def test_rows_that_are_not_of_the_card_are_refused():
-    rows.check(row(), CARD, CONFIG, 2)
-    # How a run was kept and watched decides nothing.
-    rows.check(row(config=change(CONFIG, train=dict(save_every=3), question="!")), CARD, CONFIG, 2)
+def test_rows_of_another_config_or_estimator_are_refused():
+    rows.check(row(), "card", CONFIG, 2)
+    # Fields of saving and logging do not matter.
+    rows.check(
+        row(config=change(CONFIG, train=dict(save_every=3), question="!")), "card", CONFIG, 2
+    )
     with pytest.raises(ValueError, match=r"model\.num_layers=3, and card card now has model\.num_"):
-        rows.check(row(config=change(CONFIG, model=dict(num_layers=3))), CARD, CONFIG, 2)
-    with pytest.raises(ValueError, match="judged by estimator 2, and this is estimator 3"):
-        rows.check(row(), CARD, CONFIG, 3)
+        rows.check(row(config=change(CONFIG, model=dict(num_layers=3))), "card", CONFIG, 2)
+    with pytest.raises(ValueError, match="has estimator 2, and the current estimator is 3"):
+        rows.check(row(), "card", CONFIG, 3)

@@ -1,7 +1,7 @@
 r"""Figure 7 of Men et al. 2024 (arXiv 2405.14591): a small base in pretraining, then larger ones.
 
-Question: does a model pretrained at a small base see only the nearest part of its context, and does
-it see farther once the base is raised in continued training?
+Question: does a model pretrained at a small base retrieve only from the nearest part of its
+context, and does it retrieve from farther once continued training raises the base?
 
 Commands: one run of three stages; `--step` names each stage's last checkpoint (gpu: 1500, 1900,
 2300; paper: 238000, 239000, 240000). The control goes on at the long context with base 10.
@@ -23,21 +23,23 @@ Cost: cpu 7.8e12 FLOP, about a minute; gpu 1.5e16 FLOP, about 3 minutes; paper 1
 Confirms: effective context (kv) ends well inside the trained length in the first stage (quarter
 periods: 15 tokens at base 10, 136 at base 100, 1266 at base 1000), grows with each stage, stays
 below 512 in the second, and does not grow in the control.
+
+Refuted if: the first stage retrieves over all of its 128 tokens, or the control's effective context
+equals the second stage's.
+
+Published: a 2B model, pretrained at 4096 tokens with base 100, retrieves from about 500 tokens only
+(Figure 7, first row). Fine-tuned at 32768 tokens, it retrieves from farther with base 1e4, but from
+far less than 32768, and from farther still with base 1e6 (second and third row). The paper
+fine-tunes "the base 2B model" for each row. Here the third stage continues the second, so that one
+run shows all.
 """
 
 from configs.changes import change
-from studies.papers import scales
+from configs.papers import scales
 
-cards = scales.at_each_scale(
+configs = scales.at_each_scale(
     "figure7_pretrain",
     "Does a base bound what is retrieved, and a larger one later undo it?",
-    source="A 2B model, pretrained at 4096 tokens with base 100, retrieves from some 500 "
-    "tokens only (Figure 7, first row). Fine-tuned at 32768 tokens with base 1e4 it "
-    "sees farther but far less than 32768, with base 1e6 farther still (second and "
-    'third row). The paper fine-tunes "the base 2B model" for each row; here the '
-    "third row goes on from the second, so that one run shows all.",
-    refuted_if="The first stage retrieves over all of its 128 tokens, or the control sees as far "
-    "as the second stage.",
     cpu=change(
         scales.CPU,
         model=dict(rotary=dict(base=10.0)),

@@ -1,10 +1,10 @@
-"""Figure 6 of Men et al. 2024 (arXiv 2405.14591) as they did it: Llama 2 7B, taken in and tuned.
+"""Figure 6 of Men et al. 2024 (arXiv 2405.14591) at its own scale: Llama 2 7B, fine-tuned.
 
 Question: is there a base below which Llama 2 7B, fine-tuned for 32k tokens, cannot retrieve over
-them? (The same at sizes that anybody can train: `figure6_finetune_bases`.)
+them? (`figure6_finetune_bases` asks the same at smaller scales.)
 
-Commands: the published weights become a run; each base goes on from it by itself, 1000 steps of
-4 million tokens; one goes out again.
+Commands: import the published weights as a run; fine-tune it once per base, with 1000 steps of 4
+million tokens; export one run.
 
     python -m interop import DOWNLOADED/Llama-2-7b-hf runs/llama2_7b
     python train.py figure6_llama2_7b --workdir runs/figure6_llama2_7b/1e4 model.rotary.base=1e4
@@ -27,21 +27,24 @@ Cost: 1.6e21 FLOP for the six. A step takes 13.9 s on those 64 chips if compute 
 18.7 s if not: 4 to 5 hours a base, 1500 to 2000 chip hours in all. On eight H100 at 40% MFU a base
 takes 24 hours, 1160 GPU hours in all. Nothing of this was run.
 
-Confirms: LongEval's lines are read over all of the 32k tokens with bases above the bound (6.3e5 by
-`python -m theory bound --length 32k`) and not with those below, at perplexities within 2%.
+Confirms: LongEval's lines are retrieved over all of the 32k tokens with bases above the bound
+(6.3e5 by `python -m theory bound --length 32k`) and not with bases below it, at perplexities within
+2%.
+
+Refuted if: a base below the bound retrieves over the whole length, or a base above it does not,
+having learned the task at short distances.
+
+Published: Llama 2 7B was fine-tuned at 32768 tokens with bases around the bound of 6.4e5 (Figure 6
+and Table 2). Perplexity hardly differs. LongEval's accuracy falls below the bound.
 """
 
 from configs.changes import change
-from studies.papers import scales
-from studies.papers.figure6_finetune_bases import PAPER
+from configs.papers import scales
+from configs.papers.figure6_finetune_bases import PAPER
 
-cards = scales.at_each_scale(
+configs = scales.at_each_scale(
     "figure6",
     "Below which base does Llama 2 7B, fine-tuned for 32k tokens, not retrieve over them?",
-    source="Llama 2 7B fine-tuned at 32768 tokens with bases around the bound of 6.4e5 (Figure 6 "
-    "and Table 2): perplexity hardly differs, LongEval's accuracy falls off below the bound.",
-    refuted_if="A base below the bound retrieves over the whole length, or one above it does not, "
-    "having learned the task at short distances.",
     llama2_7b=change(
         PAPER,
         # A chip has one row's half at a time.

@@ -1,10 +1,10 @@
 r"""YaRN's sliding-window perplexities (Peng et al., arXiv 2309.00071 and their blog post).
 
 Question: which stretch of the frequencies keeps perplexity falling with the window beyond the
-trained context, without training and after a little of it?
+trained context, without training there and after a little of it?
 
-Commands: a parent, measured as it is under every variant, then continued at four times its length
-under each. (YaRN's own fine-tuning took 400 steps, 0.1% of the pretraining data.)
+Commands: train a parent and evaluate it with every variant; then continue it at four times its
+length with each variant. (YaRN's own fine-tuning took 400 steps, 0.1% of the pretraining data.)
 
     python train.py yarn_sliding_window_cpu --workdir runs/yarn_sliding_window_cpu/parent
     python evaluate.py runs/yarn_sliding_window_cpu/parent \
@@ -20,16 +20,24 @@ under each. (YaRN's own fine-tuning took 400 steps, 0.1% of the pretraining data
 Cost: cpu 1.1e13 FLOP, about 2 minutes; gpu 1.7e16 FLOP, about 3 minutes; paper 1.6e20 FLOP, about
 4.8 days of one H100.
 
-Confirms: untrained at four times the length, NTK-aware and dynamic NTK below interpolation and
-below nothing done; trained there, YaRN below interpolation below NTK-aware.
+Confirms: untrained at four times the length, NTK-aware and dynamic NTK have a lower loss than
+interpolation and than the unchanged base. Trained there, YaRN has a lower loss than interpolation,
+and interpolation a lower one than NTK-aware.
+
+Refuted if: the order differs by more than the paired intervals.
+
+Published: perplexity over windows of long documents, stride 256. Without fine-tuning, NTK-aware
+scaling keeps a lower perplexity than position interpolation. After fine-tuning, interpolation is
+ahead of NTK-aware, and YaRN of both, on Llama models and on Mistral 7B. Dynamic NTK works
+exceptionally well on models without fine-tuning. (The post shows charts without numbers.)
 """
 
-from configs.changes import change, each
-from studies.papers import scales
+from configs.changes import change, vary
+from configs.papers import scales
 
 
 def stretched(base: str, length: int, ramp: str = "") -> tuple[str, ...]:
-    """A base and each way to stretch it from `length` tokens to four times as many."""
+    """Return a base and each way to stretch it from `length` tokens to four times as many."""
     ramp = f"base={base},factor=4,original_context_length={length}{ramp}"
     return (
         f"rope(base={base})",
@@ -40,15 +48,9 @@ def stretched(base: str, length: int, ramp: str = "") -> tuple[str, ...]:
     )
 
 
-cards = scales.at_each_scale(
+configs = scales.at_each_scale(
     "yarn_sliding_window",
     "Which stretch keeps perplexity falling with the window?",
-    source="Over windows of long documents, stride 256: without fine-tuning, NTK-aware "
-    "scaling keeps a lower perplexity than position interpolation; after fine-tuning "
-    "interpolation is ahead of NTK-aware, and YaRN of both, on Llama models and on "
-    "Mistral 7B. Dynamic NTK works exceptionally well on models that were not fine- "
-    "tuned at all. (The post shows charts, no numbers.)",
-    refuted_if="Another order by more than the paired intervals.",
     cpu=change(
         scales.CPU,
         model=dict(rotary=dict(base=1000.0)),
@@ -58,7 +60,7 @@ cards = scales.at_each_scale(
             lengths=(128, 256, 512, 1024),
             documents=32,
         ),
-        members=each(
+        members=vary(
             "model.rotary",
             # A third of Llama 2's pairs complete more than 32 cycles in its context, YaRN's
             # default; a third of these complete more than 4 in 256 tokens.
@@ -73,7 +75,7 @@ cards = scales.at_each_scale(
         model=dict(rotary=dict(base=1e4)),
         data=dict(retrieval_fraction=0.1),
         evals=dict(tasks=("sliding_window", "kv", "needle"), lengths=(512, 1024, 2048, 4096)),
-        members=each(
+        members=vary(
             "model.rotary",
             stretched("1e4", 1024),
             "start_from=runs/yarn_sliding_window_gpu/parent",
@@ -86,7 +88,7 @@ cards = scales.at_each_scale(
         data=dict(batch_size=64),
         train=dict(num_steps=400, warmup_steps=20),
         evals=dict(tasks=("pg19", "lines"), lengths=(4096, 8192, 16_384, 32_768)),
-        members=each(
+        members=vary(
             "model.rotary",
             (
                 "position_interpolation(base=1e4,factor=8)",

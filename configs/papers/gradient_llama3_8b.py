@@ -1,9 +1,10 @@
-"""Gradient's curriculum (blog, May 2024) as they did it: Llama 3 8B to a million tokens.
+"""Gradient's curriculum (blog, May 2024) at its own scale: Llama 3 8B to 1M tokens.
 
-Question: does the base that the scaling law asks for take Llama 3 8B from 8k to 1M tokens in three
-stages? (The same at sizes that anybody can train: `gradient_curriculum`.)
+Question: does the scaling law's base extend Llama 3 8B from 8k to 1M tokens in three stages?
+(`gradient_curriculum` asks the same at smaller scales.)
 
-Commands: the published weights become a run; another has all three stages, 20 steps each.
+Commands: import the published weights as a run; train another run with all three stages of 20
+steps.
 
     python -m interop import DOWNLOADED/Meta-Llama-3-8B runs/llama3_8b
     python train.py gradient_llama3_8b --workdir runs/gradient_llama3_8b
@@ -29,26 +30,28 @@ chips if compute and network overlap, 235 s if not: 1.3 hours of that stage's 20
 tokens. About 120 chip hours in all. On 64 H200 at 40% MFU 66 minutes, 70 GPU hours.
 Nothing of this was run.
 
-Confirms: no stage's loss on text of its own length is above that of the stage before on text of
-that one's, and the perplexity of a book falls up to the million tokens.
+Confirms: no stage has a higher loss on text of its own length than the stage before has on text of
+its length, and the perplexity of a book falls up to a million tokens.
+
+Refuted if: a stage predicts text of its length no better than the stage before it, having trained
+on as many tokens.
+
+Published: Llama 3 8B (8192 tokens, base 5e5) was extended to 65k, 262k and 1048k tokens in stages,
+each with the law's base (Liu et al., arXiv 2310.05209). The post does not state its steps per
+stage; the steps here are ours.
 """
 
 from configs.changes import change
+from configs.papers import scales
+from configs.papers.gradient_curriculum import PAPER
 from experiment.config import EvalConfig
-from studies.papers import scales
-from studies.papers.gradient_curriculum import PAPER
 
 # Four million tokens a step at every length: a chip has a sixteenth of one row at a time.
 _ACCUMULATE = (4, 1)
 
-cards = scales.at_each_scale(
+configs = scales.at_each_scale(
     "gradient",
     "Does the scaling law's base take Llama 3 8B from 8k to 1M tokens in three stages?",
-    source="Llama 3 8B (8192 tokens, base 5e5) taken to 65k, 262k and 1048k tokens in stages, each "
-    "base by the law (Liu et al., arXiv 2310.05209). The post states no steps per stage; those "
-    "here are ours.",
-    refuted_if="A stage after which text of its length is predicted no better than text of the "
-    "stage before it, having trained on as many tokens.",
     llama3_8b=change(
         PAPER,
         members=(),

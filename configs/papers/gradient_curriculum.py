@@ -1,12 +1,12 @@
 r"""Gradient's curriculum (blog, May 2024): length and base raised together, by step-1 perplexity.
 
-Question: does the base whose loss on the first batch is lowest, before any update, also train best
-at the longer length; and is it what the scaling law asks for (`scaled_base`, Liu et al., arXiv
-2310.05209)?
+Question: is the base with the lowest loss on the first batch, before any update, also the best base
+after training at the longer length, and is it the base of the scaling law (`scaled_base`, Liu et
+al., arXiv 2310.05209)?
 
-Commands: one run of three stages; then its last stage with five other variants, from the same
-checkpoint, whose first-batch losses are scanned (gpu: step 1800, length 8192, bases from 2e4;
-paper: step 40, length 1048576, bases from 1e7).
+Commands: train one run of three stages; scan the first-batch loss of other bases at its second
+stage; then train its last stage with five variants from the same checkpoint. (gpu: step 1800,
+length 8192, bases from 2e4; paper: step 40, length 1048576, bases from 1e7.)
 
     python train.py gradient_curriculum_cpu --workdir runs/gradient_curriculum_cpu/curriculum
     python evaluate.py runs/gradient_curriculum_cpu/curriculum --step 700 --lengths 1024 \
@@ -19,26 +19,35 @@ paper: step 40, length 1048576, bases from 1e7).
 Cost: cpu 1.8e13 FLOP, about 3 minutes; gpu 2.5e16 FLOP, about 4 minutes; paper 3.9e20 FLOP, about
 12 days of one H100. (The members start from the run of stages, which is counted once.)
 
-Confirms: the order of the members by first-batch loss is their order by perplexity after training
-at the full length, and the law's base is within the intervals of the best.
+Confirms: the members have the same order by first-batch loss as by perplexity after training at the
+full length, and the law's base is within the intervals of the best.
+
+Refuted if: the orders differ, or the law's base trains worse than an unchanged one. By Men et al.
+one expects different orders by effective context (kv) and by perplexity.
+
+Published: Llama 3 8B (8192 tokens, base 5e5) was extended to 65k, 262k and 1048k tokens in stages,
+each with the law's base. At 262k to 1048k, NTK's base and the law's had lower step-1 perplexities
+(first batch of 4M tokens) than bases chosen by hand like LWM's, and needed fewer tokens to reach a
+low perplexity. The post gives no table and does not state its steps per stage; the steps here are
+ours.
 """
 
-from configs.changes import change, each
+from configs.changes import change, vary
+from configs.papers import scales
 from experiment.config import EvalConfig
 from model.rotary.scaled_base import ScaledBase
-from studies.papers import scales
 
 
 def law(original: int, target: int, base: str) -> str:
-    """The base of a stage, as the scaling law has it."""
+    """Return the scaling law's variant for a stage."""
     lengths = f"original_context_length={original},target_context_length={target}"
     return f"scaled_base(base={base},{lengths})"
 
 
 def last_stage(start: str, stage: tuple[str, ...], *variants: str) -> tuple[tuple[str, ...], ...]:
-    """Members: the last stage as a run of its own, with each variant."""
+    """Return members that train the last stage as a separate run, one for each variant."""
     start = f"start_from=runs/gradient_curriculum_{start}"
-    return each("model.rotary", variants, start, "stages=[]", *stage)
+    return vary("model.rotary", variants, start, "stages=[]", *stage)
 
 
 CPU_CONTINUED = ("data.retrieval_fraction=0.75", *scales.CPU_CONTINUED)
@@ -49,8 +58,7 @@ GPU_LAST = scales.extent(context_length=8192, batch_size=8, num_steps=200)
 PAPER_MIDDLE = ("data.context_length=262144", "data.batch_size=16")
 PAPER_LAST = scales.extent(context_length=1048576, batch_size=4, num_steps=20)
 
-# Llama 3 8B, whose own pretraining nobody repeats: `gradient_llama3_8b` has how
-# `runs/llama3_8b` comes by its parameters.
+# Llama 3 8B; `gradient_llama3_8b` imports the parameters of `runs/llama3_8b`.
 PAPER = change(
     scales.LLAMA2_7B,
     start_from="runs/llama3_8b",
@@ -68,7 +76,7 @@ PAPER = change(
         batch_size=64,  # 4M tokens, as in the post
     ),
     train=dict(num_steps=20),
-    # Llama 3's tokenizer joins digits: nothing that asks for numbers can be asked.
+    # Llama 3's tokenizer joins digits, so tasks with numbers cannot be evaluated.
     evals=EvalConfig(tasks=("perplexity",), lengths=(1_048_576,)),
     stages=(
         (*PAPER_MIDDLE, f"model.rotary={law(8192, 262_144, '5e5')}"),
@@ -84,17 +92,9 @@ PAPER = change(
     ),
 )
 
-cards = scales.at_each_scale(
+configs = scales.at_each_scale(
     "gradient_curriculum",
     "Does the first batch's loss choose the base of a longer context?",
-    source="Llama 3 8B (8192 tokens, base 5e5) taken to 65k, 262k and 1048k tokens in "
-    "stages, each base by the law. At 262k to 1048k, NTK's base or the law's had "
-    "lower step-1 perplexities (first batch of 4M tokens) than bases chosen by hand "
-    "in the manner of LWM, and needed fewer tokens to reach a low one. No table is "
-    "given; the post does not state its steps per stage either; those here are ours.",
-    refuted_if="Another order; or the law's base trains worse than an unchanged one. Men et al. "
-    "lead one to expect that the order by effective context (kv) is another than by "
-    "perplexity.",
     cpu=change(
         scales.CPU,
         # Half of the pairs complete a cycle in 64 tokens, as 56% do in Llama 3's 8192.

@@ -1,13 +1,14 @@
-"""The models that the cards start from, at three scales. No experiment of its own.
+"""Models and helpers that the papers' experiments share, at three scales.
 
 CPU is `configs/small.py`: two layers that learn to retrieve within a million tokens. GPU has ten
 million parameters and the same aids (`shift_keys`, `align_query_key`, half of the rows retrieval).
-The papers' own have none. Heads keep 64 features (128 in the papers'): the bound depends on it.
+The papers' own models have no aids. Heads have 64 features (128 in the papers), because the bound
+depends on them.
 
 Extended contexts are eight times the pretrained one, as from Llama 2's 4096 tokens to 32768, and
-bases shrink with them. Llama 2's slowest pair rotates by 27 degrees within 4096 tokens, that of
-base 100 and 64 features by 42 degrees within 64; 32768 tokens at base 500 are 46 quarter periods of
-that pair, 512 tokens at base 10 are 35.
+bases shrink with them. Llama 2's slowest pair rotates by 27 degrees within 4096 tokens; that of
+base 100 and 64 features rotates by 42 degrees within 64. 32768 tokens at base 500 are 46 quarter
+periods of that pair, and 512 tokens at base 10 are 35.
 """
 
 from configs.base_30m import configs as base_30m
@@ -16,9 +17,7 @@ from configs.paper_2b import configs as paper_2b
 from configs.scaling import scale_7b
 from configs.small import configs as small
 from data.config import DataConfig
-from experiment import overrides
 from experiment.config import ExperimentConfig, TrainConfig
-from studies.card import Card, Member
 
 (CPU,) = small
 GPU = change(
@@ -42,7 +41,7 @@ GPU = change(
 PAPER_2B = change(*paper_2b, evals=dict(tasks=("lines", "needle", "perplexity")))
 
 # Llama 2 7B as Men et al. fine-tune it (Section 5.1 and Table 5, whose "2e5" must be 2e-5).
-# `figure6_llama2_7b` has how `runs/llama2_7b` comes by its parameters.
+# `figure6_llama2_7b` imports the parameters of `runs/llama2_7b`.
 LLAMA2_7B = change(
     scale_7b,
     start_from="runs/llama2_7b",
@@ -58,7 +57,7 @@ LLAMA2_7B = change(
     evals=dict(tasks=("lines", "needle", "perplexity")),
 )
 
-# The parents of what is continued at a longer context.
+# Parents that are continued at a longer context.
 CPU_SHORT = change(
     CPU,
     model=dict(rotary=dict(base=100.0)),
@@ -71,7 +70,7 @@ GPU_SHORT = change(
 
 
 def extent(*, context_length: int, batch_size: int, num_steps: int) -> tuple[str, ...]:
-    """Overrides: how much a stage reads."""
+    """Return overrides for the data of a stage."""
     return (
         f"data.context_length={context_length}",
         f"data.batch_size={batch_size}",
@@ -79,8 +78,7 @@ def extent(*, context_length: int, batch_size: int, num_steps: int) -> tuple[str
     )
 
 
-# Overrides of what continues a run: of its training, and of all but its frequencies where it goes
-# on at eight times the length.
+# Overrides of a run or stage that continues another one: at the same length, and at eight times it.
 CONTINUED = ("train.schedule=constant", "train.warmup_steps=10", "train.weight_decay=0")
 CPU_CONTINUED = ("train.learning_rate=1e-3", *CONTINUED)
 GPU_CONTINUED = ("train.learning_rate=5e-4", *CONTINUED)
@@ -94,36 +92,35 @@ CPU_LONGER = (
 GPU_LONGER = (*extent(context_length=4096, batch_size=16, num_steps=400), *GPU_CONTINUED)
 
 
-def at_each_scale(
-    name: str, question: str, *, source: str, refuted_if: str, **scales: ExperimentConfig
-) -> list[Card]:
-    """The cards `NAME_cpu`, `NAME_gpu` and `NAME_paper`, of configs with their members."""
+def at_each_scale(name: str, question: str, **scales: ExperimentConfig) -> list[ExperimentConfig]:
+    """Return the configs `NAME_SCALE` of an experiment, by scale."""
     return [
-        Card(
-            name=f"{name}_{scale}",
-            question=question,
-            shared=change(config, members=()),
-            members=tuple(
-                Member(name=member, overrides=tuple(own))
-                for member, own in overrides.named(config.members)
-            )
-            or (Member(name="alone"),),
-            source=source,
-            refuted_if=refuted_if,
-        )
+        change(config, name=f"{name}_{scale}", question=question)
         for scale, config in scales.items()
     ]
 
 
-def continued(name: str, question: str, *, source: str, refuted_if: str, **scales) -> list[Card]:
-    """Cards whose members go on from the parent they train, at eight times the parent's length.
+def continued(
+    name: str,
+    question: str,
+    *,
+    cpu: ExperimentConfig,
+    gpu: ExperimentConfig,
+    paper: ExperimentConfig,
+) -> list[ExperimentConfig]:
+    """Return configs whose members continue the parent they train, at eight times its length.
 
-    The paper's scale trains no parent: its members are what they are.
+    The paper's scale trains no parent.
     """
-    longer = {"cpu": CPU_LONGER, "gpu": GPU_LONGER, "paper": ()}
-    for scale, config in scales.items():
-        if changes := longer[scale]:
-            start = (f"start_from=runs/{name}_{scale}/parent", *changes)
-            members = tuple((*start, *own) for own in config.members)
-            scales[scale] = change(config, members=members)
-    return at_each_scale(name, question, source=source, refuted_if=refuted_if, **scales)
+
+    def with_parent(config: ExperimentConfig, scale: str, *longer: str) -> ExperimentConfig:
+        start = (f"start_from=runs/{name}_{scale}/parent", *longer)
+        return change(config, members=tuple((*start, *member) for member in config.members))
+
+    return at_each_scale(
+        name,
+        question,
+        cpu=with_parent(cpu, "cpu", *CPU_LONGER),
+        gpu=with_parent(gpu, "gpu", *GPU_LONGER),
+        paper=paper,
+    )

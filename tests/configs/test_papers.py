@@ -1,0 +1,165 @@
+"""The papers' experiments: their members, stages, commands and costs are right at all scales."""
+
+import fnmatch
+import importlib
+import pkgutil
+import re
+import shlex
+
+import pytest
+
+import configs.papers
+import evals
+from configs import find_config
+from experiment import overrides
+from experiment.checkpoint import shape_difference
+from experiment.config import ExperimentConfig
+from experiment.mesh import mesh_sizes
+from experiment.metrics import flops_per_token
+from experiment.overrides import make_members
+from experiment.stages import split
+from model import rotary
+from model.transformer import abstract_params
+from settings.expressions import split_commas
+from training.sweep import shared_part
+
+# Experiments on published weights have only the papers' own scale.
+IMPORTED = ("figure6_llama2_7b", "gradient_llama3_8b")
+MODULES = {name for _, name, _ in pkgutil.iter_modules(configs.papers.__path__)}
+PAPERS = sorted(MODULES - {"scales", *IMPORTED})
+SCALES = ("cpu", "gpu", "paper")
+
+
+def doc(name: str) -> str:
+    return importlib.import_module(f"configs.papers.{name}").__doc__ or ""
+
+
+def load(name: str) -> list[ExperimentConfig]:
+    return importlib.import_module(f"configs.papers.{name}").configs
+
+
+def members_of(config: ExperimentConfig) -> list[ExperimentConfig]:
+    return [member for _, _, member in make_members(config, [])] if config.members else []
+
+
+def run_flops(config: ExperimentConfig) -> float:
+    return sum(
+        (stage.end - stage.start)
+        * stage.config.data.batch_size
+        * stage.config.data.context_length
+        * flops_per_token(stage.config)
+        for stage in split(config)
+    )
+
+
+def flops(config: ExperimentConfig) -> float:
+    """Count the FLOPs of all members, and of their parent if the experiment trains it."""
+    members = members_of(config)
+    start = f"runs/{config.name}/"
+    trains_parent = any((member.start_from or "").startswith(start) for member in members)
+    runs = [config] * (trains_parent or not members) + members
+    return sum(map(run_flops, runs))
+
+
+def commands(name: str) -> list[list[str]]:
+    """Return the command lines of a docstring, split into arguments."""
+    text = doc(name).replace("\\\n", "")
+    return [shlex.split(line) for line in re.findall(r"^    (python .*)$", text, re.MULTILINE)]
+
+
+def split_options(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Split the arguments of a command into paths and options."""
+    first = next((i for i, text in enumerate(arguments) if text.startswith("--")), len(arguments))
+    options = zip(arguments[first::2], arguments[first + 1 :: 2], strict=True)
+    return arguments[:first], dict(options)
+
+
+def check_option(option: str, value: str, config: ExperimentConfig | None) -> None:
+    """Check an option of evaluate.py; `config`: of the evaluated run."""
+    if option == "--tasks":
+        assert [evals.parse(task) for task in split_commas(value)]
+    elif option == "--rotary":
+        for text in split_commas(value):
+            if text.strip() != "trained":
+                rotary.parse_pattern(text, {"base": 10.0, "original_context_length": 64})
+    elif option == "--step":
+        assert config and int(value) in [stage.end for stage in split(config)]
+    elif option == "--step1":
+        assert [float(base) for base in value.removeprefix("base=").split(",")]
+    else:
+        assert option == "--lengths" and [int(length) for length in value.split(",")]
+
+
+def check_headings(name: str, *more: str) -> None:
+    for heading in ("Question", "Commands", "Cost", "Confirms", "Refuted if", "Published", *more):
+        assert len(re.findall(rf"^{heading}: ", doc(name), re.MULTILINE)) == 1, heading
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAPERS)
+def test_each_scale_can_be_trained_at_the_stated_cost(name):
+    """Stages and members have one shape, tasks exist, and members train in one program."""
+    check_headings(name)
+    scales = load(name)
+    assert [config.name for config in scales] == [f"{name}_{scale}" for scale in SCALES]
+    costs = re.findall(r"([\d.]+e\d+) FLOP", doc(name))
+    for config, cost in zip(scales, costs, strict=True):
+        assert float(cost) == pytest.approx(flops(config), rel=0.06), config.name
+        members, shapes = members_of(config), abstract_params(config.model)
+        for stage in (stage for run in [config, *members] for stage in split(run)):
+            assert not shape_difference(abstract_params(stage.config.model), shapes)
+            for task in stage.config.evals.tasks:
+                evals.parse(task)
+        assert len(set(map(shared_part, members))) <= 1
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_commands_can_be_typed(name):
+    """Scripts, configs, overrides, tasks, variants and steps exist; evaluated runs are trained."""
+    lines = commands(name)
+    assert {"evaluate.py", "report.py"} < {line[1] for line in lines}
+    trained: dict[str, ExperimentConfig] = {}
+    for _, script, *arguments in lines:
+        if script in ("train.py", "sweep.py"):
+            config_name, workdir_flag, workdir, *changes = arguments
+            assert workdir_flag == "--workdir"
+            trained[workdir] = overrides.apply(find_config(config_name), changes)
+            members = make_members(trained[workdir], changes) if script == "sweep.py" else []
+            for member_name, _, member in members:
+                trained[f"{workdir}/{member_name}"] = member
+                if member.start_from:  # a run of an earlier command, at the end of a stage
+                    parent, _, step = member.start_from.partition("@")
+                    ends = [stage.end for stage in split(trained[parent])]
+                    assert int(step or ends[-1]) in ends
+            continue
+        assert script in ("evaluate.py", "report.py")
+        paths, options = split_options(arguments)
+        assert trained.keys() >= set(paths)
+        for option, value in options.items():
+            check_option(option, value, trained[paths[0]])
+
+
+@pytest.mark.parametrize("name", IMPORTED)
+def test_published_weights_are_imported_and_trained(name):
+    (config,) = load(name)
+    check_headings(name, "Memory")
+    (cost,) = re.findall(r"([\d.]+e\d+) FLOP", doc(name))
+    assert config.name == name and float(cost) == pytest.approx(flops(config), rel=0.06)
+    (_, _, _, command, _, imported), *lines = commands(name)
+    assert command == "import" and config.start_from == imported
+    assert str(config.data.tokenizer).startswith(f"{imported}/tokenizer.")
+    trained = {}
+    for _, script, *arguments in lines:
+        if script == "train.py":
+            assert arguments[0] == name
+            trained[arguments[2]] = overrides.apply(config, arguments[3:])
+            for stage in split(trained[arguments[2]]):
+                assert mesh_sizes(stage.config, 1, 64)
+        elif script == "-m":
+            assert arguments[1] in ("lm_eval", "export") and arguments[2] in trained
+        else:
+            paths, options = split_options(arguments)
+            assert all(fnmatch.filter(trained, path) for path in paths)
+            for option, value in options.items():
+                check_option(option, value, trained.get(paths[0]))
+    assert len({run.model.rotary for run in trained.values()}) == max(1, len(config.members))

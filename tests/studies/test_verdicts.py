@@ -1,0 +1,189 @@
+"""Verdicts: a forecast is held within half an octave, a claim unless it is refuted."""
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from configs import find_config
+from configs.changes import change
+from evals.estimate.bins import fine_bin_number
+from studies import report, rows
+from studies.card import Card, Claim, Measurement, Member, Results
+from studies.forecasts import Forecasts
+from studies.jobs import make_job
+from studies.results import CardResults
+from studies.verdicts import judge_claim, judge_forecast
+
+LONGEST = 125
+SHARED = change(find_config("tiny"), train=dict(schedule="wsd"))
+
+
+def any_below_ten(results: Results) -> bool | None:
+    seeds = results.seeds("a")
+    return any(seed.l50 < 10 for seed in seeds) if seeds else None
+
+
+CARD = Card(
+    name="card",
+    question="?",
+    shared=SHARED,
+    members=(Member(name="a"), Member(name="b")),
+    tokens=1000,
+    claims=(Claim(text="L50 of a is 10 tokens.", is_refuted=any_below_ten),),
+)
+
+
+def counts(edge: float, ceiling: float = 1.0) -> rows.Counts:
+    """Make counts that are right up to distance `edge` and wrong beyond it."""
+    distance = np.arange(1, LONGEST + 1)
+    fine, bin_index = np.unique(fine_bin_number(distance), return_inverse=True)
+    questions = np.full((64, len(fine)), 2)
+    near = np.bincount(bin_index, distance <= edge) / np.bincount(bin_index)
+    right = np.zeros_like(questions)
+    right[: round(64 * ceiling)] = np.round(2 * near).astype(int)
+    return rows.Counts(0.0, 1, LONGEST, fine, questions, right)
+
+
+def row(edge: float, seed: int = 0, *, ceiling: float = 1.0, **fields) -> rows.Row:
+    answers = rows.Answers(
+        measurement="whole", task="kv(pairs=8)", length=128, value=0.0, counts=counts(edge, ceiling)
+    )
+    defaults: dict[str, Any] = dict(member="a", tokens=1000, final="converged", made_by={})
+    return rows.Row(
+        card="card",
+        seed=seed,
+        config=SHARED,
+        answers=(answers,),
+        mean_accuracy=0.0,
+        ceiling=ceiling,
+        l50=edge,
+        losses={},
+        core_seconds=1.0,
+        **defaults | fields,
+    )
+
+
+def forecasts(l50: float) -> Forecasts:
+    beyond = math.isinf(l50)
+    return {"card": {"a": {"whole": {"l50": LONGEST if beyond else l50, "beyond": beyond}}}}
+
+
+def verdict(card_rows: list[rows.Row], forecast: float = 32.0) -> str:
+    results = CardResults(CARD, card_rows, forecasts(forecast))
+    return str(judge_forecast(results, "a", "whole"))
+
+
+@pytest.mark.parametrize(
+    ("forecast", "label"), [(16 / 1.45, "failed"), (16 / 1.3, "held"), (21, "held"), (25, "failed")]
+)
+def test_half_an_octave_decides(forecast, label):
+    assert verdict([row(16)], forecast) == f"{label} (seen, 1 seed)"
+
+
+def test_the_mean_over_seeds_of_the_logarithm_decides():
+    assert verdict([row(8, 0), row(32, 1), row(16, 2)], 16.0) == "held (3 seeds)"
+    assert verdict([row(8, 0), row(8, 1), row(32, 2)], 20.0) == "failed (3 seeds)"
+
+
+def test_beyond_all_distances_counts_as_the_longest():
+    assert verdict([row(LONGEST)], math.inf).startswith("held")
+    assert verdict([row(LONGEST)], 100.0).startswith("held")
+    assert verdict([row(100)], math.inf).startswith("held")
+    assert verdict([row(LONGEST)], 32.0).startswith("failed")
+    assert verdict([row(32)], math.inf).startswith("failed")
+
+
+def test_a_verdict_names_its_obstacle():
+    assert verdict([]) == "not run"
+    assert verdict([row(32, final="")]) == "not finished (1 seed)"
+    assert verdict([row(32, ceiling=0.4)]) == "not learned (seen, 1 seed)"
+    assert (
+        verdict([row(32, 0), row(32, 1, final="not converged")]) == "not converged (seen, 2 seeds)"
+    )
+    assert str(judge_forecast(CardResults(CARD, [row(32)], {}), "a", "whole")) == "no forecast"
+
+
+def test_a_masked_model_that_answers_nothing_has_the_shortest_l50():
+    """NaN would hide that the masked head gave all answers."""
+    masked = Measurement(name="masked", masked_heads=((0, 1),))
+
+    def in_octaves(results: Results) -> bool | None:
+        seeds = results.seeds("a", "masked")
+        return math.log2(seeds[0].l50) > 1 if seeds else None
+
+    card = dataclasses.replace(
+        CARD,
+        measurements=(Measurement(), masked),
+        claims=(Claim(text="All answers need the masked head.", is_refuted=in_octaves),),
+    )
+
+    def labels(*, ceiling: float) -> tuple[str, str]:
+        """Return the labels of claim and forecast, by the ceiling of the model with all heads."""
+        card_row = row(32, ceiling=ceiling)
+        (answers,) = card_row.answers
+        nothing = dataclasses.replace(answers, measurement="masked", counts=counts(32, 0.0))
+        records = {"a": {"masked": {"l50": 100, "beyond": False}}}
+        both = dataclasses.replace(card_row, answers=(answers, nothing))
+        results = CardResults(card, [both], {"card": records})
+        on_claim = judge_claim(results, card.claims[0])
+        return on_claim.label, judge_forecast(results, "a", "masked").label
+
+    assert labels(ceiling=1.0) == ("held", "failed")
+    assert labels(ceiling=0.4) == ("not learned", "not learned")
+
+
+def test_the_last_budget_of_finished_seeds_counts():
+    assert verdict([row(32, tokens=2000), row(4, final="")]) == "held (seen, 1 seed)"
+    assert verdict([row(32, 0), row(4, 1, final=""), row(4, 2, final="")]) == "held (seen, 1 seed)"
+
+
+def test_a_claim_is_judged_by_the_members_it_reads():
+    def claimed(*card_rows: rows.Row) -> str:
+        return str(judge_claim(CardResults(CARD, card_rows, {}), CARD.claims[0]))
+
+    other = dataclasses.replace(row(32), member="b", final="not converged")
+    assert claimed() == claimed(other) == "not run"
+    assert claimed(row(32), other) == "held (seen, 1 seed)"
+    assert claimed(row(4), other) == "refuted (seen, 1 seed)"
+    assert claimed(row(4, final="not converged")) == "not converged (seen, 1 seed)"
+
+
+def test_a_claim_reads_each_seeds_own_result():
+    results = CardResults(CARD, [row(8, 0), row(LONGEST, 1)], {})
+    eight, all_ = results.seeds("a", task="kv")
+    assert (eight.seed, all_.seed) == (0, 1)
+    assert eight.l50 == pytest.approx(8, rel=0.1) and all_.l50 == math.inf
+    assert (eight.worst, all_.worst) == (0, 1)
+    assert eight.longest == LONGEST and eight.converged
+    assert results.seeds("b") == []
+
+
+def test_a_report_needs_only_the_rows(tmp_path):
+    (tmp_path / "__init__.py").write_text('"""Which L50 is ten tokens?"""\n')
+    (tmp_path / "mine.py").write_text(
+        "from configs import find_config\n"
+        "from configs.changes import change\n"
+        "from studies.card import Card, Claim, Member\n"
+        "shared = change(find_config('tiny'), train=dict(schedule='wsd'))\n"
+        "claim = Claim(text='10 tokens.', is_refuted=lambda r: r.seeds('a')[0].l50 < 10)\n"
+        "members = Member(name='a'), Member(name='b')\n"
+        "cards = [Card(name='card', question='Does it?', shared=shared, members=members,"
+        " tokens=1000, claims=(claim,))]\n"
+    )
+    rows.write(tmp_path / "rows", row(16))
+    (tmp_path / "forecasts.json").write_text(json.dumps(forecasts(20.0)))
+    out = tmp_path / "report" / "page.html"
+    report.write(make_job(f"{tmp_path}/"), out)
+    page = out.read_text()
+    for text in (
+        "Which L50 is ten tokens?",
+        "Forecasts: 1 held. Claims: 1 held.",
+        "10 tokens.",
+        "held (seen, 1 seed)",
+    ):
+        assert text in page, text
+    assert {path.name for path in out.parent.glob("*.png")} == {"forecasts.png", "curves_card.png"}
