@@ -132,7 +132,7 @@ def _nowhere(config: ModelConfig) -> Iterator[tuple[str, bool, str]]:
     dynamic = [type(v).__name__ for v in variants if type(v).at_length is not Rotary.at_length]
     again = "train without it"
     yield "shifted keys (model.shift_keys)", config.shift_keys, "train with model.shift_keys=false"
-    yield "blind distances (model.blind)", config.blind is not None, again
+    yield "masked distances (model.masked_distances)", config.masked_distances is not None, again
     log_n = any(variant.log_n != "off" for variant in variants)
     yield "log-n scaling of queries (log_n)", log_n, again
     yield (

@@ -61,10 +61,10 @@ def attend(
     q_BTNH, k_BSKH = checkpoint_name(q_BTNH, "query"), checkpoint_name(k_BSKH, "key")
     v_BSKU = checkpoint_name(v_BSKU, "value")
     with jax.named_scope("attention"):
-        if config.blind is not None:
+        if config.masked_distances is not None:
             # No kernel knows of holes: a control is worth neither a mask in each of them nor speed.
             return kernels.reference(
-                q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, table.window, config.blind
+                q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, table.window, config.masked_distances
             ).astype(v_BSKU.dtype)
         return kernels.attention(
             q_BTNH,

@@ -48,9 +48,10 @@ class ModelConfig:
         several repeated over those. No default: a run that does not say its base does not start.
       window: tokens a query sees, itself included (None: all before it); one, or several repeated
         over the layers. In one layer, a control whose effective context is known.
-      blind: the first and the last of the distances, in tokens back from a query, at which it
-        sees nothing: a control whose hole is known. One layer only, since two could relay; it runs
-        as plain float32 XLA over whole rows on every device, whatever `attention` says.
+      masked_distances: first and last of the distances, in tokens back from a query, that attention
+        masks: a control whose hole is known. It needs num_layers=1, since two layers could relay
+        masked tokens. It runs as plain float32 XLA over full rows on every device, whatever
+        `attention` is.
       mla: makes attention multi-head latent attention; its sizes then stand in for head_dim
         (their sum, qk_nope_head_dim + qk_rope_head_dim) and num_kv_heads (num_heads).
       tie_embeddings: use the embedding matrix for the output too.
@@ -86,7 +87,7 @@ class ModelConfig:
     mlp_dim: Count
     rotary: Pattern
     window: Count | tuple[Count | None, ...] | None = None
-    blind: tuple[Count, Count] | None = None
+    masked_distances: tuple[Count, Count] | None = None
     mla: MlaConfig | None = None
     tie_embeddings: bool = True
     qk_norm: bool = False
@@ -105,14 +106,17 @@ class ModelConfig:
             raise ValueError(
                 f"num_heads={self.num_heads} must be a multiple of num_kv_heads={self.num_kv_heads}"
             )
-        if self.blind is not None:
-            low, high = self.blind
+        if self.masked_distances is not None:
+            low, high = self.masked_distances
             if low > high:
-                raise ValueError(f"blind={self.blind} must be the first and the last distance")
+                raise ValueError(
+                    f"masked_distances={self.masked_distances} must be the first and the last "
+                    "distance"
+                )
             if self.num_layers > 1:
                 raise ValueError(
-                    f"blind needs num_layers=1, got {self.num_layers}: two layers relay what one "
-                    "cannot see"
+                    f"masked_distances needs num_layers=1, got {self.num_layers}: two layers could "
+                    "relay masked tokens"
                 )
         if self.mla is not None:
             query_key = self.mla.qk_nope_head_dim + self.mla.qk_rope_head_dim

@@ -308,12 +308,12 @@ class Rotation(NamedTuple):
         new_E = self.token.step - jnp.arange(recent)
         return jnp.concatenate([old_BS, jnp.broadcast_to(new_E, (len(old_BS), recent))], axis=1)
 
-    def weights(self, logits: jax.Array, distances: jax.Array, blind) -> jax.Array:
+    def weights(self, logits: jax.Array, distances: jax.Array, masked_distances) -> jax.Array:
         """Softmax of logits `[B, ..., S + E]` over the slots whose tokens are seen."""
         seen = (distances >= 0) & (distances <= self.place)
         seen &= distances < self.table.window
-        if blind is not None:
-            seen &= (distances < blind[0]) | (distances > blind[1])
+        if masked_distances is not None:
+            seen &= (distances < masked_distances[0]) | (distances > masked_distances[1])
         seen = seen.reshape(len(seen), *[1] * (logits.ndim - 2), -1)
         return jax.nn.softmax(jnp.where(seen, logits, -jnp.inf), axis=-1)
 
@@ -432,7 +432,9 @@ def _attend(
         return jnp.einsum("BKGH,BKHS->BKGS", q_BKGH, k_BKHS, preferred_element_type=jnp.float32)
 
     both = [logits(old.k_BKHS, distances[:, :S]), logits(recent.k_BKHS, distances[:, S:])]
-    weights = rotation.weights(jnp.concatenate(both, -1), distances, attention.config.blind)
+    weights = rotation.weights(
+        jnp.concatenate(both, -1), distances, attention.config.masked_distances
+    )
     weights = weights.astype(dtype)
     out_BKGU = jnp.einsum("BKGS,BKSU->BKGU", weights[..., :S], old.v_BKSU)
     out_BKGU += jnp.einsum("BKGE,BKEU->BKGU", weights[..., S:], recent.v_BKSU)
@@ -490,7 +492,9 @@ def _attend_latents(
         rope_logits(old.k_rope_BSP, distances[:, :S]),
         rope_logits(recent.k_rope_BSP, distances[:, S:]),
     ]
-    weights = rotation.weights(logits + jnp.concatenate(rope, -1), distances, config.blind)
+    weights = rotation.weights(
+        logits + jnp.concatenate(rope, -1), distances, config.masked_distances
+    )
     weights = weights.astype(dtype)
     found_BNC = jnp.einsum("BNS,BSC->BNC", weights[..., :S], old.latent_BSC)
     found_BNC += jnp.einsum("BNE,BEC->BNC", weights[..., S:], recent.latent_BSC)

@@ -123,8 +123,8 @@ class Capture:
         """Whether a query of the layer sees keys so many tokens before it; bool, as `distances`."""
         window = position_table(self.config, self.context_length).window[layer]
         sees = (distances >= 0) & (distances < window)
-        if self.config.blind is not None:
-            low, high = self.config.blind
+        if self.config.masked_distances is not None:
+            low, high = self.config.masked_distances
             sees &= (distances < low) | (distances > high)
         return sees
 

@@ -21,7 +21,7 @@ def forecast(
     """`theory.capability.forecast` of the layer that sees farthest.
 
     Layers count one by one: what one could make of another's output is not looked at. A window
-    and a blind stretch end what they begin.
+    and masked distances end the reach of a layer.
 
     Args:
       model: trained at `context_length` tokens.
@@ -44,7 +44,7 @@ def forecast(
         for (_, end), heads_NR in layers.items()
     ]
     l50 = max((each.l50 for each in made), default=0)
-    if model.blind:
-        l50 = min(l50, model.blind[0] - 1)
+    if model.masked_distances:
+        l50 = min(l50, model.masked_distances[0] - 1)
     needed = capability.needed(num_others)
     return Forecast(l50=l50, beyond=l50 == longest, needed=needed)

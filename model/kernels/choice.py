@@ -42,8 +42,8 @@ def of_model(config: ModelConfig, batch_size: int, context_length: int) -> Choic
       batch_size: rows of a microbatch, over all devices.
       context_length: tokens of a row.
     """
-    if config.blind is not None:
-        return Choice("reference", xla.reference, axes.platform(), "model.blind")
+    if config.masked_distances is not None:
+        return Choice("reference", xla.reference, axes.platform(), "model.masked_distances")
     H = config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
     B, dtype = _rows_of_a_device(batch_size), config.compute_dtype

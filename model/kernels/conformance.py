@@ -26,7 +26,7 @@ def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
       ValueError: if they differ by more than rounding, or the kernel refuses such heads.
     """
     chosen = choice.of_model(config, batch_size, context_length)
-    if config.blind is not None:
+    if config.masked_distances is not None:
         return chosen.describe()
     N, K, H = config.num_heads, config.kv_heads, config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim

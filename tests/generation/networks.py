@@ -35,7 +35,7 @@ STATIC: dict[str, dict[str, Any]] = {
     "qk-norm": dict(qk_norm=True),
     "biases": dict(qkv_bias=True),
     "per head": dict(rotary="[[rope(base=10),rope(base=1e3)],rope(base=500)]"),
-    "hole": dict(num_layers=1, blind=(3, 9)),
+    "hole": dict(num_layers=1, masked_distances=(3, 9)),
     "latent": LATENT,
     "latent, yarn": LATENT | dict(rotary="yarn(base=500,factor=4,original_context_length=64)"),
     "latent, window, shifted keys": LATENT | dict(window=(7, None), shift_keys=True),

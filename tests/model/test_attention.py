@@ -104,7 +104,7 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
         return (1 - share) * key(s, head) + share * previous
 
     out_TD = np.zeros((len(x_TD), D))
-    blind = config.blind or (-1, -1)
+    masked_distances = config.masked_distances or (-1, -1)
     for t in range(len(x_TD)):
         for head in range(N):
             group = head // (N // config.num_kv_heads)
@@ -121,7 +121,7 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
                 for s in range(t + 1)
                 if segment_ids_T[s] == segment_ids_T[t]
                 and (config.window is None or t - s < config.window)
-                and not blind[0] <= t - s <= blind[1]
+                and not masked_distances[0] <= t - s <= masked_distances[1]
             ]
             q = turned(q, positions_T[t]) * np.where(turns, warm, cool)
             logits = [scale * (q @ turned(mixed_key(s, group), positions_T[s])) for s in seen]
@@ -152,8 +152,8 @@ LATE = [*range(9, 9 + T)], [1] * T  # around the trained context, where log-n st
         {"rotary": Warm(base=50.0, rotary_fraction=0.5)},
         {"rotary": Recorded(name="", values=(1.0, 0.1, 0.0, 0.0), scale=1.7, unrotated_scale=0.6)},
         {"window": 3},
-        {"blind": (3, 4)},
-        {"blind": (1, 1), "window": 4},
+        {"masked_distances": (3, 4)},
+        {"masked_distances": (1, 1), "window": 4},
         {"qk_norm": True},
         {"qkv_bias": True},
         {"qkv_bias": True, "qk_norm": True, "shift_keys": True},

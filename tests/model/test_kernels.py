@@ -520,8 +520,8 @@ def test_the_check_announces_plain_xla():
 
 
 def test_the_control_with_a_hole_runs_the_reference():
-    blind = dataclasses.replace(CONFIG, blind=(5, 9))
-    assert kernels.check(blind, 2, 32) == "attention: reference (model.blind)"
+    config = dataclasses.replace(CONFIG, masked_distances=(5, 9))
+    assert kernels.check(config, 2, 32) == "attention: reference (model.masked_distances)"
 
 
 def test_a_kernel_that_jax_no_longer_has_is_refused(monkeypatch):
