@@ -187,7 +187,7 @@ def chosen_rotary(text: str, config: ExperimentConfig) -> Pattern:
     trained = config.model.rotary
     if text == TRAINED:
         return trained
-    given = rotary_lib.inherited(trained, config.data.context_length)
+    given = rotary_lib.inherited_parameters(trained, config.data.context_length)
     variant = rotary_lib.parse_pattern(text, given)
     return dataclasses.replace(config.model, rotary=variant).rotary
 

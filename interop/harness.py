@@ -84,7 +84,7 @@ class Asked:
             raise ValueError(f"max_length must be at least 2, got {max_length}")
         config, model = run.config, run.config.model
         if rotary != TRAINED:
-            given = rotary_lib.inherited(model.rotary, config.data.context_length)
+            given = rotary_lib.inherited_parameters(model.rotary, config.data.context_length)
             model = dataclasses.replace(model, rotary=rotary_lib.parse_pattern(rotary, given))
         self.run = dataclasses.replace(run, config=dataclasses.replace(config, model=model))
         self.tokenizer, self.bos = run.tokenizer, bos

@@ -19,13 +19,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from model.attention import Attention, project, shift_keys
-from model.axes import over_tokens
+from model.attention import Attention, project, smear_keys
+from model.axes import shard_tokens
 from model.config import ModelConfig
 from model.layers import RMSNorm
 from model.mla import LatentAttention
 from model.positions import PositionTable, cos_sin, rotate
-from model.rotary import Rotary, repeated
+from model.rotary import Rotary, repeat_pattern
 from model.rotary.nope import Nope
 from model.transformer import Block, Params
 
@@ -80,14 +80,14 @@ def changing(config: ModelConfig) -> tuple[bool, ...]:
     """Of each layer, whether its frequencies change with the row's length."""
     heads = (
         layer if isinstance(layer, tuple) else (layer,)
-        for layer in repeated(config.rotary, config.num_layers, "num_layers")
+        for layer in repeat_pattern(config.rotary, config.num_layers, "num_layers")
     )
     return tuple(any(type(h).at_length is not Rotary.at_length for h in each) for each in heads)
 
 
 def layout(config: ModelConfig, room: int) -> Layout:
     """Caches for rows of up to `room` tokens. A layer with a window keeps that many at most."""
-    windows = repeated(config.window, config.num_layers, "num_layers")
+    windows = repeat_pattern(config.window, config.num_layers, "num_layers")
     # With latents the last key in sight is mixed with one that is not, on its logits.
     more = int(config.mla is not None and config.shift_keys)
     sizes = tuple(min(window + more, room) if window else room for window in windows)
@@ -148,7 +148,7 @@ def prefill(
     B, T = tokens_BT.shape
     positions_BT = jnp.broadcast_to(jnp.arange(T), (B, T))
     segment_ids_BT = (positions_BT < lengths_B[:, None]).astype(jnp.int32)
-    x_BTD = over_tokens(weights["embedding"][tokens_BT])
+    x_BTD = shard_tokens(weights["embedding"][tokens_BT])
     caches = []
     layers = zip(weights["blocks"], *layout, _tables(table, positions_BT), strict=True)
     for params, size, unrotated, (layer_table, layer_cos_sin) in layers:
@@ -356,12 +356,12 @@ def _kept(attention, x_BTD, turn, positions_BT) -> tuple[jax.Array, jax.Array, j
     Of latents the shared key comes first.
     """
     if isinstance(attention, LatentAttention):
-        _, kept_BT, plain_BSKH = attention.projected(x_BTD)
+        _, kept_BT, plain_BSKH = attention.project_qkv(x_BTD)
     else:
-        _, plain_BSKH, kept_BT = attention.projected(x_BTD)
+        _, plain_BSKH, kept_BT = attention.project_qkv(x_BTD)
     k_BSKH, last = plain_BSKH, None
     if attention.config.shift_keys:
-        k_BSKH, last = shift_keys(plain_BSKH, _share(attention), positions_BT), plain_BSKH
+        k_BSKH, last = smear_keys(plain_BSKH, _share(attention), positions_BT), plain_BSKH
     if turn is not None:
         k_BSKH = rotate(k_BSKH, *turn).astype(x_BTD.dtype)
     return k_BSKH, kept_BT, last
@@ -399,7 +399,7 @@ def _new_key(attention, k_B1KH, last_BKH, rotation: Rotation) -> tuple[jax.Array
     new_last = None
     if attention.config.shift_keys:
         new_last = k_B1KH[:, 0]
-        k_B1KH = shift_keys(k_B1KH, _share(attention), rotation.place, last_BKH)
+        k_B1KH = smear_keys(k_B1KH, _share(attention), rotation.place, last_BKH)
     if not rotation.unrotated:
         k_B1KH = rotate(k_B1KH, *rotation.cos_sin).astype(k_B1KH.dtype)
     return k_B1KH[:, 0], new_last
@@ -414,13 +414,13 @@ def _attend(
     """What the new token finds, `[B, 1, D]`, and the recent cache with it."""
     dtype, step = x_B1D.dtype, rotation.token.step
     old, recent = caches
-    q_B1NH, k_B1KH, v_B1KU = attention.projected(x_B1D)
+    q_B1NH, k_B1KH, v_B1KU = attention.project_qkv(x_B1D)
     k_BKH, last_BKH = _new_key(attention, k_B1KH, recent.last_BKH, rotation)
     put = jax.lax.dynamic_update_index_in_dim
     recent = KeyValues(
         put(recent.k_BKHS, k_BKH, step, 3), put(recent.v_BKSU, v_B1KU[:, 0], step, 2), last_BKH
     )
-    q_B1NH = attention.rotated_queries(q_B1NH, rotation.table, rotation.cos_sin, rotation.place)
+    q_B1NH = attention.rotate_queries(q_B1NH, rotation.table, rotation.cos_sin, rotation.place)
     B, K, H, S = old.k_BKHS.shape
     q_BKGH = q_B1NH.astype(dtype).reshape(B, K, -1, H)
     distances = rotation.distances(S, recent.k_BKHS.shape[3])
@@ -456,7 +456,7 @@ def _attend_latents(
     assert mla is not None
     dtype, step = x_B1D.dtype, rotation.token.step
     old, recent = caches
-    q_B1NX, latent_B1C, k_rope_B11P = attention.projected(x_B1D)
+    q_B1NX, latent_B1C, k_rope_B11P = attention.project_qkv(x_B1D)
     k_rope_B1P, last_B1P = _new_key(attention, k_rope_B11P, recent.last_B1P, rotation)
     put = jax.lax.dynamic_update_index_in_dim
     recent = Latents(
@@ -464,7 +464,7 @@ def _attend_latents(
         put(recent.k_rope_BSP, k_rope_B1P[:, 0], step, 1),
         last_B1P,
     )
-    q_B1NX = attention.rotated_queries(q_B1NX, rotation.table, rotation.cos_sin, rotation.place)
+    q_B1NX = attention.rotate_queries(q_B1NX, rotation.table, rotation.cos_sin, rotation.place)
     q_nope_BNH, q_rope_BNP = jnp.split(q_B1NX[:, 0].astype(dtype), [mla.qk_nope_head_dim], axis=-1)
     q_latent_BNC = jnp.einsum("BNH,CNH->BNC", q_nope_BNH, attention.key_up[...].astype(dtype))
     S = old.latent_BSC.shape[1]

@@ -17,9 +17,9 @@ from experiment.loaded import LoadedRun
 from model import transformer
 from model.attention import query_scale
 from model.config import ModelConfig
-from model.positions import PositionTable, cos_sin, for_heads, position_table, rotate
+from model.positions import PositionTable, cos_sin, position_table, repeat_heads, rotate
 from model.rotary import Pattern, RotaryTable
-from model.transformer import Inside, Params
+from model.transformer import Activations, Params
 
 # Logits that exist at once where they are made chunk by chunk: 64 MiB in float32.
 _CHUNK = 2**24
@@ -45,7 +45,7 @@ class Capture:
     tokens_BT: np.ndarray
     positions_BT: np.ndarray
     segment_ids_BT: np.ndarray
-    inside: Inside
+    inside: Activations
     hidden_BTD: jax.Array
     params: Params
 
@@ -198,7 +198,7 @@ def capture(
     )
 
 
-_forward = jax.jit(transformer.look_inside, static_argnums=0)
+_forward = jax.jit(transformer.return_activations, static_argnums=0)
 
 
 def _with(config: ModelConfig, rotary: Pattern | None) -> ModelConfig:
@@ -218,7 +218,7 @@ def _rotated(table: PositionTable, q_BTNH, k_BSKH, positions_BT) -> tuple[jax.Ar
     scale_KR = jnp.where(own_KR, table.logit_scale[:, None], table.unrotated_logit_scale[:, None])
     scale_BTKR = query_scale(table, positions_BT)[..., None] * scale_KR / math.sqrt(2 * R)
     scale_BTKH = jnp.tile(scale_BTKR, 2)
-    q_BTNH = rotate(q_BTNH, cos_BTKR, sin_BTKR) * for_heads(scale_BTKH, q_BTNH.shape[2])
+    q_BTNH = rotate(q_BTNH, cos_BTKR, sin_BTKR) * repeat_heads(scale_BTKH, q_BTNH.shape[2])
     return q_BTNH, rotate(k_BSKH, cos_BTKR, sin_BTKR)
 
 

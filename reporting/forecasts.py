@@ -31,7 +31,7 @@ def forecast(
     """
     inv_freq_LKR = model.rotary_table(context_length).inv_freq
     inv_freq_LNR = capability.of_heads(inv_freq_LKR, model.num_heads)
-    windows = rotary_lib.repeated(model.window, model.num_layers, "num_layers")
+    windows = rotary_lib.repeat_pattern(model.window, model.num_layers, "num_layers")
     layers = {}  # equal ones are computed once
     for layer, (inv_freq_NR, window) in enumerate(zip(inv_freq_LNR, windows, strict=True)):
         masked = [head for of, head in masked_heads if of == layer]

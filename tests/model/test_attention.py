@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from model.attention import Attention, shift_keys
+from model.attention import Attention, smear_keys
 from model.config import ModelConfig
 from model.positions import cos_sin, position_table
 from model.rotary.nope import Nope
@@ -192,7 +192,7 @@ def test_shift_keys_starts_at_half():
     """sigmoid(0): each key is the mean of its token's and the one before."""
     layer = Attention(dataclasses.replace(BASIC, shift_keys=True), rngs=nnx.Rngs(params=0))
     k_BSKH = jnp.arange(4 * K * H, dtype=jnp.float32).reshape(1, 4, K, H)
-    shifted = shift_keys(k_BSKH, layer.shift, jnp.array([[0, 1, 0, 1]]))
+    shifted = smear_keys(k_BSKH, layer.shift, jnp.array([[0, 1, 0, 1]]))
     np.testing.assert_allclose(shifted[0, 0], k_BSKH[0, 0] / 2)
     np.testing.assert_allclose(shifted[0, 1], (k_BSKH[0, 0] + k_BSKH[0, 1]) / 2)
     np.testing.assert_allclose(shifted[0, 2], k_BSKH[0, 2] / 2)  # a new document: nothing before

@@ -57,7 +57,7 @@ def results(attend, row, window):
 
 def ring_of(parts):
     attend = functools.partial(ring.attention, parts=parts, axis="sequence")
-    return lambda *row: choice.over_mesh(choice.Choice("ring", attend, "cpu"))(*row)
+    return lambda *row: choice.map_devices(choice.Choice("ring", attend, "cpu"))(*row)
 
 def chosen(q, k, v, ids, window):
     return kernels.attention(q, k, v, segment_ids_BT=ids, window=window)

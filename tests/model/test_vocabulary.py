@@ -27,10 +27,10 @@ tokens_BT, targets_BT = random.integers(0, V, size=(2, B, T)).astype(np.int32)
 
 def value(config, embedding_VD, output_VD):
     def look_up(matrix_VD, tokens_BT):
-        matrix_VD = vocabulary.gathered(matrix_VD, config.compute_dtype)
+        matrix_VD = vocabulary.gather_features(matrix_VD, config.compute_dtype)
         return vocabulary.look_up(matrix_VD, tokens_BT, config.compute_dtype)
 
-    x_BTD = jnp.sin(3 * vocabulary.on_parts(look_up)(embedding_VD, tokens_BT))
+    x_BTD = jnp.sin(3 * vocabulary.map_shards(look_up)(embedding_VD, tokens_BT))
     params = {"embedding": embedding_VD, "output": output_VD}
     scores = loss.token_scores(config, params, x_BTD, targets_BT)
     nll_BT = loss.token_nll(config, params, x_BTD, targets_BT)

@@ -171,7 +171,7 @@ def test_looking_leaves_what_is_computed_as_it_is(model):
     given = transformer.abstract_params(config), table, tokens_BT, tokens_BT, tokens_BT
     plain, looked = (
         jax.make_jaxpr(functools.partial(of, config))(*given).jaxpr
-        for of in (transformer.hidden, transformer.look_inside)
+        for of in (transformer.hidden, transformer.return_activations)
     )
     assert str(looked) != str(plain)
     bare, _ = dce_jaxpr(looked, [True] + [False] * (len(looked.outvars) - 1), instantiate=True)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from model.rotary import parse
-from model.rotary.show import Head, report
+from model.rotary.show import Head, make_report
 from theory import decay
 from theory import show as command
 
 
 def look(text: str, dim: int, length: int, num_unrotated: int = 0):
     head = Head(dim=dim, length=length, num_unrotated=num_unrotated)
-    return report(parse(text), head, decay.first_violation)
+    return make_report(parse(text), head, decay.first_violation)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_what_does_not_turn(show):
 @pytest.mark.parametrize(
     "text, head_dim, length, warning",
     [
-        ("rope(base=10,rotary_fraction=0.3)", 10, 8, "of head_dim=10 is 3 features, not whole pa"),
+        ("rope(base=10,rotary_fraction=0.3)", 10, 8, "of head_dim=10 is 3 features, not full pai"),
         (
             "rope(base=1e9)",
             64,
