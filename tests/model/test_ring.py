@@ -149,7 +149,7 @@ print(json.dumps(report))
 
 @pytest.fixture(scope="module")
 def report() -> dict:
-    """What eight virtual devices found, in a process of their own."""
+    """Results of eight virtual devices in a separate process."""
     environment = {
         **os.environ,
         "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
