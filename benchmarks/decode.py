@@ -20,8 +20,8 @@ import numpy as np
 
 from benchmarks import torch_peer
 from benchmarks.timing import alternate
-from generation.engine import Engine, Prompts
-from generation.options import Options
+from inference.engine import Engine, Prompts
+from inference.options import Options
 from interop.architectures import Facts, choose, config_json
 from model import rotary, transformer
 from model.config import ModelConfig
@@ -67,7 +67,7 @@ def ours(config: ModelConfig, params: Params) -> Writer:
     engine = Engine(config, max(PROMPTS), params)
 
     def write(prompt: Sequence[int], count: int) -> list[int]:
-        parts = engine.continued(Prompts([prompt], [0]), Options(max_new_tokens=count), -1)
+        parts = engine.generate(Prompts([prompt], [0]), Options(max_new_tokens=count), -1)
         return np.concatenate(list(parts), axis=1)[0].tolist()
 
     return write

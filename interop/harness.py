@@ -39,7 +39,7 @@ class Wish(NamedTuple):
     Attributes:
       until: strings before which the text ends.
       max_new_tokens: at most, unless the prompt and these do not fit `max_length`: see `generate`.
-      drawn: temperature, top_k, top_p and seed, of `generation.generate`; empty: the likeliest.
+      drawn: temperature, top_k, top_p and seed, of `inference.generate`; empty: the likeliest.
     """
 
     until: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ class Asked:
         fit, the prompt keeps half of `max_length` and what is written is cut to the rest.
         """
         # Late: who asks for likelihoods needs none of it.
-        from generation import generate
+        from inference import generate
 
         groups = defaultdict(list)
         rows = []
