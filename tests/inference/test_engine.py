@@ -71,9 +71,7 @@ def test_batch_equals_its_rows_one_by_one(name):
     assert together == [generate(engine, [prompt], 60)[0] for prompt in prompts]
     options = dict(temperature=1.0, top_p=0.9, seed=4)
     drawn = generate(engine, prompts, 60, **options)
-    alone = [
-        generate(engine, [prompt], 60, temperature=1.0, top_p=0.9, seed=4) for prompt in prompts
-    ]
+    alone = [generate(engine, [prompt], 60, **options) for prompt in prompts]
     assert drawn == [row for [row] in alone]
     assert drawn != together
 
