@@ -1,24 +1,24 @@
-"""Writes on from prompts with a trained model.
+"""Generate text with a trained model.
 
 usage: generate.py RUN [--prompt TEXT ...] [options]
 
-RUN is a run directory as train.py leaves it (of a sweep: a member's). Without --prompt and
---prompts the prompt is read from standard input.
+RUN is a run directory of train.py, or that of one member of a sweep. Without --prompt and --prompts
+the prompt is read from standard input.
 
 options:
-  -h, --help            show this
-  --prompt TEXT         what to go on from; may be given again; "" begins a document
-  --prompts FILE        one prompt a line; empty lines are left out
-  --max-new-tokens N    where a text ends at the latest (default: 64)
-  --temperature X       draw tokens, from logits divided by X (default: 0, take the likeliest)
-  --top-k N             draw among the N likeliest
-  --top-p P             of those, among the fewest likeliest whose probabilities reach P
-  --seed N              of what is drawn (default: 0)
-  --stop TEXT           end before this text; may be given again; a newline is $'\\n' in bash
-  --rotary EXPR         write with another rotary variant than the trained one, as in evaluate.py
-  --own FILE.py         a file of your code that may be executed; one that EXPR names may anyway
+  -h, --help            show this help
+  --prompt TEXT         a prompt; may be repeated; "" begins a document
+  --prompts FILE        one prompt per line; empty lines are ignored
+  --max-new-tokens N    maximum number of new tokens (default: 64)
+  --temperature X       sample from logits divided by X (default: 0, take the most likely token)
+  --top-k N             sample among the N most likely tokens
+  --top-p P             of those, sample among the fewest whose probabilities sum to at least P
+  --seed N              seed of sampling (default: 0)
+  --stop TEXT           end before this text; may be repeated; a newline is $'\\n' in bash
+  --rotary EXPR         use another rotary variant than the trained one, as in evaluate.py
+  --own FILE.py         a file of your code that may run; files that EXPR names may run anyway
   --step N              checkpoint (default: the newest)
-  --dtype TYPE          float32 or bfloat16, of matrix products (default: float32, as evaluate.py)
+  --dtype TYPE          dtype of matrix products, float32 or bfloat16 (default: float32)
   --json                print one JSON object, with ids, and nothing else
 
 examples:
@@ -26,11 +26,11 @@ examples:
   python generate.py RUN --prompt "def " --temperature 0.8 --top-p 0.95 --stop $'\\n\\n'
   python generate.py RUN --prompts FILE --rotary dynamic_yarn --json
 
-Of a variant whose frequencies change with a row's length (dynamic_...) a cache holds up to the
-trained length, unless just the last layer has it: from there on rows are read anew for each token.
+Text is printed as it is generated. With several prompts, each is printed after "> " before its
+text. The text of a prompt does not depend on the other prompts.
 
-Text is printed as it comes. Of several prompts each is printed, after "> ", before its text. Texts
-do not hang on each other: a prompt is answered alike alone and among others.
+If a layer below the last has a dynamic variant (dynamic_...), rows longer than the trained length
+are recomputed for each token, which is slower.
 """
 
 import argparse
@@ -41,13 +41,13 @@ from pathlib import Path
 from typing import Any
 
 from experiment.run import find_run
-from generation.options import Options
+from inference.options import Options
 from settings.commands import Parser, expression
 from settings.places import UnreachableError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     parser = _parser()
     args = parser.parse_args(arguments)
     try:
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
     try:
-        _write(args, prompts, options)
+        _generate(args, prompts, options)
     except (ValueError, UnreachableError) as error:
         parser.refuse(error)
     except KeyboardInterrupt:
@@ -73,12 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _write(args: argparse.Namespace, prompts: list[str], options: Options) -> None:
-    # Help, and a slip of the hand, do not need it: it takes seconds, and an accelerator.
+def _generate(args: argparse.Namespace, prompts: list[str], options: Options) -> None:
+    # Import late: this takes seconds, and help and invalid arguments do not need it.
     from experiment import load
     from experiment.compiled import keep_programs
     from experiment.devices import check_platform
-    from generation import generate
+    from inference import generate
 
     keep_programs()
     check_platform()
@@ -88,78 +88,77 @@ def _write(args: argparse.Namespace, prompts: list[str], options: Options) -> No
     trained = run.config.data.context_length
     longest = max(run.as_tokens(prompt).shape[1] for prompt in prompts) + options.max_new_tokens
     if longest > trained:
-        note = f"note: {longest} tokens at most, and the model was trained at {trained}"
+        note = f"note: rows of up to {longest} tokens; the model was trained at {trained}"
         print(note, file=sys.stderr)
     stream = None if args.json else _Printer(prompts)
-    found = generate(run, prompts, stream=stream, **vars(options))
+    generated = generate(run, prompts, stream=stream, **vars(options))
     if not args.json:
         return
     results = [
-        {"prompt": prompt, **vars(generated)}
-        for prompt, generated in zip(prompts, found, strict=True)
+        {"prompt": prompt, **vars(text)} for prompt, text in zip(prompts, generated, strict=True)
     ]
-    described: dict[str, Any] = {"run": args.run, "step": run.step, "rotary": run.rotary_label}
-    print(json.dumps(described | {"results": results}, ensure_ascii=False))
+    header: dict[str, Any] = {"run": args.run, "step": run.step, "rotary": run.rotary_label}
+    print(json.dumps(header | {"results": results}, ensure_ascii=False))
 
 
 class _Printer:
-    """Prints texts in the order of their prompts, each as soon as those before are done."""
+    """Print texts in the order of their prompts, each as soon as those before it have ended."""
 
     def __init__(self, prompts: Sequence[str]):
-        self._prompts, self._now = prompts, 0
-        self._waiting = ["" for _ in prompts]
+        self._prompts, self._current = prompts, 0
+        self._buffers = ["" for _ in prompts]
         self._ended = [False for _ in prompts]
-        self._open()
+        self._print_prompt()
 
-    def __call__(self, number: int, text: str) -> None:
-        """Takes new text of a prompt; empty: it was the last."""
-        if text and number == self._now:
+    def __call__(self, index: int, text: str) -> None:
+        """Add new text of a prompt; an empty string ends it."""
+        if text and index == self._current:
             print(text, end="", flush=True)
         elif text:
-            self._waiting[number] += text
+            self._buffers[index] += text
         else:
-            self._ended[number] = True
-        while self._now < len(self._prompts) and self._ended[self._now]:
+            self._ended[index] = True
+        while self._current < len(self._prompts) and self._ended[self._current]:
             print(flush=True)
-            self._now += 1
-            self._open()
+            self._current += 1
+            self._print_prompt()
 
-    def _open(self) -> None:
-        if self._now < len(self._prompts):
+    def _print_prompt(self) -> None:
+        if self._current < len(self._prompts):
             if len(self._prompts) > 1:
-                print(f"> {self._prompts[self._now]}")
-            print(self._waiting[self._now], end="", flush=True)
+                print(f"> {self._prompts[self._current]}")
+            print(self._buffers[self._current], end="", flush=True)
 
 
 def _prompts(args: argparse.Namespace) -> list[str]:
-    """What is asked.
+    """Return the prompts of the command line, or of standard input.
 
     Raises:
-      ValueError: if there is nothing, or a file cannot be read.
+      ValueError: if there is no prompt, or a file cannot be read.
     """
     prompts = list(args.prompt)
     if args.prompts is not None:
         try:
             text = Path(args.prompts).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "no UTF-8"
+            reason = getattr(error, "strerror", None) or "not UTF-8"
             raise ValueError(f"--prompts {args.prompts}: cannot be read ({reason})") from None
         lines = [line for line in text.split("\n") if line.strip()]
         if not lines:
-            raise ValueError(f"--prompts {args.prompts}: holds no prompt, one a line")
+            raise ValueError(f"--prompts {args.prompts}: has no prompt; write one per line")
         prompts += lines
     if prompts:
         return prompts
     if sys.stdin.isatty():
-        raise ValueError('nothing to go on from: give --prompt TEXT ("" begins a document)')
+        raise ValueError('no prompt: give --prompt TEXT ("" begins a document)')
     return [sys.stdin.read().removesuffix("\n")]
 
 
 class _Parser(Parser):
-    """Its help is the docstring of this file."""
+    """A parser whose help is the docstring of this file."""
 
     def format_help(self) -> str:
-        """What `--help` prints."""
+        """Return the text of `--help`."""
         return f"{__doc__}\n"
 
 

@@ -20,8 +20,8 @@ from benchmarks.peer import require_torch
 from benchmarks.record import Result
 from benchmarks.suite import Setting
 from benchmarks.timing import alternate
-from generation.engine import Engine, Prompts
-from generation.options import Options
+from inference.engine import Engine, Prompts
+from inference.options import Options
 from interop.architectures import Facts, choose, config_json
 from model import rotary, transformer
 from model.config import ModelConfig
@@ -97,7 +97,7 @@ def our_generate(config: ModelConfig, params: Params) -> Generate:
     engine = Engine(config, max(PROMPTS), params)
 
     def generate(prompt: Sequence[int], count: int) -> list[int]:
-        parts = engine.continued(Prompts([prompt], [0]), Options(max_new_tokens=count), -1)
+        parts = engine.generate(Prompts([prompt], [0]), Options(max_new_tokens=count), -1)
         return np.concatenate(list(parts), axis=1)[0].tolist()
 
     return generate

@@ -7,7 +7,7 @@ A forward pass of B rows of T tokens is estimated, for each candidate that share
     tokens     B T (2 L K R + 2 D + max(3 F, 2 N H + 3 K H + N U)): cosines and sines of all
                layers, the residual stream, and the widest part of one layer
     logits     2 V C + V D + 2 B T D, where C tokens have their logits at once (`model.loss`)
-    attention  3 x 4 B N T^2 where `model.blind` needs whole rows; all kernels avoid T x T
+    attention  3 x 4 B N T^2 where `model.masked_distances` needs whole rows; all kernels avoid T x T
 
 with the letters of `model` and F for mlp_dim. XLA's own analysis of the compiled program lies
 within a factor of two (`tests/evals/test_cost.py`), so `check_length` rejects only what cannot fit
@@ -76,7 +76,7 @@ def pass_bytes(config: ModelConfig, table: PositionTable, B: int, T: int) -> int
     tokens = B * T * (2 * L * pairs + 2 * D + max(3 * config.mlp_dim, attention))
     at_once = config.loss_chunk or loss.tokens_at_once(V, axes.device_kind()) // B
     logits = 2 * V * B * min(T, max(1, at_once)) + V * D + 2 * B * T * D
-    weights = 3 * B * N * T * T if config.blind else 0
+    weights = 3 * B * N * T * T if config.masked_distances else 0
     return 4 * (count_params(config)["total"] + max(tokens, logits) + weights)
 
 

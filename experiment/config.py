@@ -15,6 +15,9 @@ from settings.messages import one_line, quoted
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
 
+# Fields of older config.json files, by class: their names then and now.
+_RENAMED = {"model.config.ModelConfig": {"blind": "masked_distances"}}
+
 TRAINED = "trained"  # as a variant to evaluate with: the one that a run was trained with
 
 Steps = Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]  # counted in int32 on devices
@@ -186,7 +189,7 @@ def chosen_rotary(text: str, config: ExperimentConfig) -> Pattern:
     trained = config.model.rotary
     if text == TRAINED:
         return trained
-    given = rotary_lib.inherited(trained, config.data.context_length)
+    given = rotary_lib.inherited_parameters(trained, config.data.context_length)
     variant = rotary_lib.parse_pattern(text, given)
     return dataclasses.replace(config.model, rotary=variant).rotary
 
@@ -235,7 +238,8 @@ def from_dict(value: Any) -> Any:
         ) from error
     if not dataclasses.is_dataclass(cls):
         raise ValueError(f"config names {quoted(path)}, which is not a config class")
-    fields = {name: from_dict(item) for name, item in value.items() if name != "class"}
+    renamed = _RENAMED.get(path, {})
+    fields = {renamed.get(k, k): from_dict(item) for k, item in value.items() if k != "class"}
     unknown = set(fields) - {field.name for field in dataclasses.fields(cls)}
     if unknown:
         raise ValueError(f"{path} has no field {sorted(unknown)[0]!r} (a newer ropewalk's config?)")

@@ -12,7 +12,7 @@ from interop import rotary_config
 from interop.rotary_config import Head
 from interop.weights import Entry, Layout, entries
 from model.config import ModelConfig
-from model.rotary import repeated
+from model.rotary import repeat_pattern
 from model.rotary.base import Rotary
 from model.rotary.nope import Nope
 from settings.messages import nearest
@@ -132,7 +132,7 @@ def _nowhere(config: ModelConfig) -> Iterator[tuple[str, bool, str]]:
     dynamic = [type(v).__name__ for v in variants if type(v).at_length is not Rotary.at_length]
     again = "train without it"
     yield "shifted keys (model.shift_keys)", config.shift_keys, "train with model.shift_keys=false"
-    yield "blind distances (model.blind)", config.blind is not None, again
+    yield "masked distances (model.masked_distances)", config.masked_distances is not None, again
     log_n = any(variant.log_n != "off" for variant in variants)
     yield "log-n scaling of queries (log_n)", log_n, again
     yield (
@@ -146,7 +146,7 @@ def _nowhere(config: ModelConfig) -> Iterator[tuple[str, bool, str]]:
 
 def _layers(pattern: Any, num_layers: int) -> list[tuple[Rotary, ...]]:
     """The variants of each layer's heads."""
-    layers = repeated(pattern, num_layers, "num_layers")
+    layers = repeat_pattern(pattern, num_layers, "num_layers")
     return [layer if isinstance(layer, tuple) else (layer,) for layer in layers]
 
 
@@ -157,7 +157,7 @@ def variants_by_layer(config: ModelConfig) -> list[Rotary]:
 
 def windows_by_layer(config: ModelConfig) -> tuple[int | None, ...]:
     """Each layer's window."""
-    return repeated(config.window, config.num_layers, "num_layers")
+    return repeat_pattern(config.window, config.num_layers, "num_layers")
 
 
 def _lacks(architecture: Architecture, config: ModelConfig) -> Iterator[str]:

@@ -39,7 +39,7 @@ class Wish(NamedTuple):
     Attributes:
       until: strings before which the text ends.
       max_new_tokens: at most, unless the prompt and these do not fit `max_length`: see `generate`.
-      drawn: temperature, top_k, top_p and seed, of `generation.generate`; empty: the likeliest.
+      drawn: temperature, top_k, top_p and seed, of `inference.generate`; empty: the likeliest.
     """
 
     until: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Asked:
             raise ValueError(f"max_length must be at least 2, got {max_length}")
         config, model = run.config, run.config.model
         if rotary != TRAINED:
-            given = rotary_lib.inherited(model.rotary, config.data.context_length)
+            given = rotary_lib.inherited_parameters(model.rotary, config.data.context_length)
             model = dataclasses.replace(model, rotary=rotary_lib.parse_pattern(rotary, given))
         self.run = dataclasses.replace(run, config=dataclasses.replace(config, model=model))
         self.tokenizer, self.bos = run.tokenizer, bos
@@ -166,7 +166,7 @@ class Asked:
         fit, the prompt keeps half of `max_length` and what is written is cut to the rest.
         """
         # Late: who asks for likelihoods needs none of it.
-        from generation import generate
+        from inference import generate
 
         groups = defaultdict(list)
         rows = []

@@ -1,4 +1,4 @@
-"""WHAT is computed. Shapes live in names, with one alphabet for names, einsums and shardings.
+"""The model. Names of arrays end in their shapes; names, einsums, and shardings share one alphabet.
 
 | letter | size                        | letter | size                                  |
 |--------|-----------------------------|--------|---------------------------------------|
@@ -8,5 +8,5 @@
 | D      | embed_dim                   | L      | num_layers (stacked parameters)       |
 | N      | num_heads (query heads)     | H      | head_dim                              |
 | K      | num_kv_heads                | M      | members of a sweep                    |
-| G      | N // K, queries per key     | Q      | answers asked of a document           |
+| G      | N // K, queries per key     | Q      | answers of a document                 |
 """

@@ -1,4 +1,4 @@
-"""Grouped-query attention. It reads a layer's position table and never a variant's name."""
+"""Grouped-query attention. It reads a layer's position table, never the name of a variant."""
 
 import math
 
@@ -10,19 +10,20 @@ from jax.ad_checkpoint import checkpoint_name
 from model import kernels
 from model.config import ModelConfig
 from model.layers import RMSNorm, linear, normal_param
-from model.positions import PositionTable, for_heads, rotate
+from model.positions import PositionTable, repeat_heads, rotate
 
 
 def query_scale(table: PositionTable, positions_BT: jax.Array) -> jax.Array:
-    """Log-n scaling of a query at each position, float32 `[B, T, K]`; 1 where it is off."""
+    """Return the log-n scale of queries at these positions, float32 `[B, T, K]`; 1 if it is off."""
     log_position_BT1 = jnp.log(positions_BT.astype(jnp.float32) + 1)[..., None]
     return jnp.maximum(table.query_floor, table.query_slope * log_position_BT1)
 
 
 def feature_scale(table: PositionTable) -> jax.Array:
-    """What multiplies each feature's part of q·k, float32 `[K, H]`: pairs that stay have their own.
+    """Return the scale of each feature's part of q·k, float32 `[K, H]`.
 
-    Phi-4-mini rotates, and warms, three quarters of a head.
+    Unrotated pairs have a scale of their own: Phi-4-mini rotates three quarters of a head, and its
+    attention temperature applies to those only.
     """
     rotates_KR = (table.cycles_hi | table.cycles_lo) != 0
     scale_KR = jnp.where(
@@ -31,19 +32,19 @@ def feature_scale(table: PositionTable) -> jax.Array:
     return jnp.tile(scale_KR, 2)
 
 
-def shift_keys(
+def smear_keys(
     k_BSKH: jax.Array,
     shift: nnx.Param,
     positions_BT: jax.Array,
     before_BKH: jax.Array | None = None,
 ) -> jax.Array:
-    """Mixes into each key the previous token's, within the document.
+    """Smear keys: mix into each key the previous token's key, within the document.
 
     Args:
-      k_BSKH: keys before rotation; the two that are mixed turn alike, as one key.
-      shift: `[K]`; the previous token's share of a head's keys is its sigmoid.
-      positions_BT: int32, place within the document: its first token has none before it.
-      before_BKH: the key before the first of these, itself unmixed; None: rows start here.
+      k_BSKH: keys before rotation. The mixed key rotates as one key, at its token's position.
+      shift: `[K]`; its sigmoid is the previous token's share of a head's keys.
+      positions_BT: int32, position within the document. The first token has no previous key.
+      before_BKH: unsmeared key of the token before `k_BSKH`; None if rows start here.
     """
     if before_BKH is None:
         previous_BSKH = jnp.pad(k_BSKH, ((0, 0), (1, 0), (0, 0), (0, 0)))[:, :-1]
@@ -57,14 +58,14 @@ def shift_keys(
 def attend(
     config: ModelConfig, q_BTNH, k_BSKH, v_BSKU, table: PositionTable, segment_ids_BT
 ) -> jax.Array:
-    """What each query finds, `[B, T, N, U]`; queries come rotated and scaled."""
+    """Compute attention, `[B, T, N, U]`, of rotated and scaled queries."""
     q_BTNH, k_BSKH = checkpoint_name(q_BTNH, "query"), checkpoint_name(k_BSKH, "key")
     v_BSKU = checkpoint_name(v_BSKU, "value")
     with jax.named_scope("attention"):
-        if config.blind is not None:
-            # No kernel knows of holes: a control is worth neither a mask in each of them nor speed.
+        if config.masked_distances is not None:
+            # A control needs no speed, so only the reference implements masked distances.
             return kernels.reference(
-                q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, table.window, config.blind
+                q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, table.window, config.masked_distances
             ).astype(v_BSKU.dtype)
         return kernels.attention(
             q_BTNH,
@@ -77,7 +78,7 @@ def attend(
 
 
 def project(out_BTNU: jax.Array, weight: nnx.Param) -> jax.Array:
-    """What the heads found, back in the residual stream: `[B, T, D]`, by a weight `[N, U, D]`."""
+    """Project the heads' outputs to the residual stream, `[B, T, D]`; `weight` is `[N, U, D]`."""
     N, U, D = weight.shape
     return linear(out_BTNU.reshape(*out_BTNU.shape[:2], N * U), weight[...].reshape(N * U, D))
 
@@ -94,7 +95,7 @@ class Attention(nnx.Module):
             rngs, (N, H, D), ("heads", None, "embed"), fan_in=2 * config.num_layers * N * H
         )
         if config.align_query_key:
-            # Of the queries that share a key the first: k = q + noise needs one to start from.
+            # Start from the first of the queries that share a key: k = q + noise needs one query.
             self.key = nnx.Param(self.query[:, :: N // K], axes=("embed", "kv_heads", None))
         if config.qkv_bias:
             self.query_bias = nnx.Param(jnp.zeros((N, H)), axes=("heads", None))
@@ -107,8 +108,8 @@ class Attention(nnx.Module):
             self.shift = nnx.Param(jnp.zeros(K), axes=("kv_heads",))
         self.config = config
 
-    def projected(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """As `unrotated`, of keys that are not mixed yet: what a token has of itself alone."""
+    def project_qkv(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Return queries, keys, and values before key smearing, each a function of one token."""
         q_BTNH = linear(x_BTD, self.query[...])
         k_BSKH = linear(x_BTD, self.key[...])
         v_BSKH = linear(x_BTD, self.value[...])
@@ -120,22 +121,22 @@ class Attention(nnx.Module):
             q_BTNH, k_BSKH = self.query_norm(q_BTNH), self.key_norm(k_BSKH)
         return q_BTNH, k_BSKH, v_BSKH
 
-    def unrotated(
+    def compute_qkv(
         self, x_BTD: jax.Array, positions_BT: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Queries, keys and values before rotation, `[B, T, N, H]` and `[B, S, K, H]` twice."""
-        q_BTNH, k_BSKH, v_BSKH = self.projected(x_BTD)
+        """Return queries `[B, T, N, H]`, keys, and values `[B, S, K, H]`, before rotation."""
+        q_BTNH, k_BSKH, v_BSKH = self.project_qkv(x_BTD)
         if self.config.shift_keys:
-            k_BSKH = shift_keys(k_BSKH, self.shift, positions_BT)
+            k_BSKH = smear_keys(k_BSKH, self.shift, positions_BT)
         return q_BTNH, k_BSKH, v_BSKH
 
-    def rotated_queries(
+    def rotate_queries(
         self, q_BTNH: jax.Array, table: PositionTable, cos_sin, positions_BT: jax.Array
     ) -> jax.Array:
-        """Float32 queries, rotated. All scales go into them, so that every kernel handles them."""
+        """Return rotated float32 queries, times all logit scales, so that kernels need no scale."""
         scale_BTKH = query_scale(table, positions_BT)[..., None] * feature_scale(table)
         scale_BTKH /= math.sqrt(self.config.head_dim)
-        return rotate(q_BTNH, *cos_sin) * for_heads(scale_BTKH, q_BTNH.shape[2])
+        return rotate(q_BTNH, *cos_sin) * repeat_heads(scale_BTKH, q_BTNH.shape[2])
 
     def __call__(
         self,
@@ -145,22 +146,22 @@ class Attention(nnx.Module):
         positions_BT: jax.Array,
         segment_ids_BT: jax.Array,
     ) -> jax.Array:
-        """Attends within documents.
+        """Compute attention within documents.
 
         Args:
           x_BTD: normalized residual stream.
           table: this layer's row of the position table.
           cos_sin: cosines and sines of this layer, `[B, T, K, R]`.
-          positions_BT: int32, place within the document.
+          positions_BT: int32, position within the document.
           segment_ids_BT: int32, document of each token.
 
         Returns:
           `[B, T, D]`.
         """
         dtype = x_BTD.dtype
-        q_BTNH, k_BSKH, v_BSKH = self.unrotated(x_BTD, positions_BT)
+        q_BTNH, k_BSKH, v_BSKH = self.compute_qkv(x_BTD, positions_BT)
         with jax.named_scope("rope"):
-            q_BTNH = self.rotated_queries(q_BTNH, table, cos_sin, positions_BT)
+            q_BTNH = self.rotate_queries(q_BTNH, table, cos_sin, positions_BT)
             k_BSKH = rotate(k_BSKH, *cos_sin)
 
         q_BTNH, k_BSKH = q_BTNH.astype(dtype), k_BSKH.astype(dtype)

@@ -1,4 +1,4 @@
-"""One table: what lies over which axis of the mesh."""
+"""Logical axes, mesh axes, and the layout of activations."""
 
 import jax
 from jax.sharding import PartitionSpec
@@ -19,30 +19,30 @@ RULES: dict[str | None, str | None] = {
 # A batch, and every activation that follows it: `[B, T, ...]`, and `[B, T, N, H]`.
 TOKENS = PartitionSpec(("data", "fsdp"), "sequence")
 HEADS = PartitionSpec(*TOKENS, "tensor")
-# Between the products of a block, whose features `tensor` splits, it splits tokens instead: the
-# residual stream, its norms and what is kept of them are each device's part (2205.05198).
+# `tensor` splits the features of a block's matrix products. Between those products it splits tokens
+# instead, so that each device stores a part of the residual stream and its norms (2205.05198).
 STREAM = PartitionSpec(TOKENS[0], (TOKENS[1], "tensor"))
 
 
-def over_tokens(x_BT: jax.Array) -> jax.Array:
-    """Says where an activation `[B, T, ...]` lies; nothing where there is one device."""
-    return _laid_out(x_BT, TOKENS)
+def shard_tokens(x_BT: jax.Array) -> jax.Array:
+    """Constrain the layout of an activation `[B, T, ...]`; a no-op on one device."""
+    return _constrain(x_BT, TOKENS)
 
 
-def over_stream(x_BTD: jax.Array) -> jax.Array:
-    """Says where the residual stream lies."""
-    return _laid_out(x_BTD, STREAM if _stream_is_split(x_BTD) else TOKENS)
+def shard_stream(x_BTD: jax.Array) -> jax.Array:
+    """Constrain the layout of the residual stream."""
+    return _constrain(x_BTD, STREAM if _stream_is_split(x_BTD) else TOKENS)
 
 
-def from_stream(x_BTD: jax.Array) -> jax.Array:
-    """All tokens of a stretch of the stream, for products; its gradients add up where they lie."""
-    # Both layouts are said, here and below: one alone leaves XLA to move features over devices.
-    return _laid_out(_laid_out(x_BTD, STREAM), TOKENS) if _stream_is_split(x_BTD) else x_BTD
+def gather_stream(x_BTD: jax.Array) -> jax.Array:
+    """Gather the tokens that `tensor` splits, before a matrix product; reduce-scatter gradients."""
+    # State both layouts, here and below: with one of them XLA moves features between devices.
+    return _constrain(_constrain(x_BTD, STREAM), TOKENS) if _stream_is_split(x_BTD) else x_BTD
 
 
-def to_stream(x_BTD: jax.Array) -> jax.Array:
-    """What products found, added up over `tensor` where it lies in the stream."""
-    return _laid_out(_laid_out(x_BTD, TOKENS), STREAM) if _stream_is_split(x_BTD) else x_BTD
+def scatter_stream(x_BTD: jax.Array) -> jax.Array:
+    """Sum the output of a matrix product over `tensor`, and split its tokens again."""
+    return _constrain(_constrain(x_BTD, TOKENS), STREAM) if _stream_is_split(x_BTD) else x_BTD
 
 
 def _stream_is_split(x_BTD: jax.Array) -> bool:
@@ -51,55 +51,56 @@ def _stream_is_split(x_BTD: jax.Array) -> bool:
     return mesh.get("tensor", 1) > 1 and x_BTD.shape[1] % parts == 0
 
 
-def whole(weight: jax.Array) -> jax.Array:
-    """A weight that each device has all of, for both passes: or XLA gathers it for each product.
+def gather_weight(weight: jax.Array) -> jax.Array:
+    """Gather a weight to every device, once for both passes; else XLA gathers it for each product.
 
-    Where `tensor` splits some, and where there is one device, as it is.
+    Where `tensor` splits weights, and on one device, return the weight unchanged.
     """
     if not weights_are_gathered():
         return weight
-    gather = jax.custom_vjp(lambda weight: _laid_out(weight, PartitionSpec()))
-    # Of its gradient a device needs its part only.
+    gather = jax.custom_vjp(lambda weight: _constrain(weight, PartitionSpec()))
+    # The gradient needs no gather: a device needs only its part.
     gather.defvjp(lambda weight: (gather(weight), None), lambda _, g: (g,))
     return gather(weight)
 
 
 def weights_are_gathered() -> bool:
-    """Whether `whole` does something."""
+    """Return whether `gather_weight` gathers anything."""
     mesh = jax.sharding.get_abstract_mesh()
     return mesh.size > 1 and mesh.shape.get("tensor", 1) == 1
 
 
-def all_but_gathered(primitive, *_, **params) -> bool:
-    """A policy of `jax.checkpoint`: what `whole` gave is gathered again, not kept, going back.
+def save_all_but_gathered(primitive, *_, **params) -> bool:
+    """Save everything but the results of `gather_weight`: a policy of `jax.checkpoint`.
 
-    Kept it would be the weights of all layers, on every device.
+    Saved, the gathered weights of all layers would fill every device. The backward pass gathers
+    them again.
     """
-    inside = params["call_jaxpr"].eqns if primitive.name == "custom_vjp_call" else ()
-    return not any(each.primitive.name == "sharding_constraint" for each in inside)
+    equations = params["call_jaxpr"].eqns if primitive.name == "custom_vjp_call" else ()
+    return not any(eqn.primitive.name == "sharding_constraint" for eqn in equations)
 
 
 def platform() -> str:
-    """What the program being traced is for, as JAX calls it, under the mesh that is set."""
+    """Return JAX's name of the platform that the traced program is for, under the current mesh."""
     return getattr(_abstract_device(), "platform", jax.default_backend())
 
 
 def device_kind() -> str:
-    """Of what the program being traced is for; empty where the mesh does not say."""
+    """Return the device kind that the traced program is for; empty if the mesh does not say."""
     return getattr(_abstract_device(), "device_kind", "")
 
 
 def _abstract_device():
-    # Also of a chip that is only compiled for; jax 0.7's devices have none.
+    # It also describes a chip that is only compiled for. jax 0.7 does not have it.
     return getattr(jax.sharding.get_abstract_mesh(), "abstract_device", None)
 
 
 def on_one_cpu() -> bool:
-    """Whether the program being traced is for one CPU device."""
+    """Return whether the traced program is for a single CPU device."""
     return jax.sharding.get_abstract_mesh().size <= 1 and platform() == "cpu"
 
 
-def _laid_out(x: jax.Array, spec: PartitionSpec) -> jax.Array:
+def _constrain(x: jax.Array, spec: PartitionSpec) -> jax.Array:
     if jax.sharding.get_abstract_mesh().size <= 1:  # 0 where no mesh is set
         return x
     return jax.lax.with_sharding_constraint(x, spec)

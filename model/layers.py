@@ -1,4 +1,4 @@
-"""The small parts: parameters with named axes, RMSNorm, the gated MLP."""
+"""Small parts: parameters with named axes, RMSNorm, the gated MLP."""
 
 import functools
 import math
@@ -7,23 +7,23 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from model.axes import whole
+from model.axes import gather_weight
 from model.config import ModelConfig
 from model.kernels.matmul import matmul
 
 
 def normal_param(rngs: nnx.Rngs, shape: tuple, axes: tuple, *, fan_in: int) -> nnx.Param:
-    """A parameter drawn from N(0, 1 / fan_in); `axes` names its dims for `model.sharding`."""
+    """Draw a parameter from N(0, 1 / fan_in); `axes` names its dimensions for `model.sharding`."""
     return nnx.Param(jax.random.normal(rngs.params(), shape) / math.sqrt(fan_in), axes=axes)
 
 
 def linear(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """`x` times `weight` in x's dtype: `[..., D]` and `[D, ...]` (any axes) give `[..., ...]`."""
-    w = whole(weight.astype(x.dtype).reshape(weight.shape[0], -1))
+    """Multiply `x` by `weight` in x's dtype: `[..., D]` and `[D, ...]` give `[..., ...]`."""
+    w = gather_weight(weight.astype(x.dtype).reshape(weight.shape[0], -1))
     return matmul(x, w).reshape(*x.shape[:-1], *weight.shape[1:])
 
 
-# Elementwise work is done again in the backward pass, which costs less than keeping what it made.
+# The backward pass recomputes elementwise operations, which costs less than storing their results.
 recomputed = functools.partial(jax.checkpoint, prevent_cse=False)
 
 
@@ -35,7 +35,7 @@ class RMSNorm(nnx.Module):
         self.epsilon = epsilon
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Normalizes over the last axis; keeps dtype."""
+        """Normalize over the last axis, in the dtype of `x`."""
 
         @recomputed
         def normalize(x, scale):
@@ -53,11 +53,11 @@ class Mlp(nnx.Module):
         D, F = config.embed_dim, config.mlp_dim
         self.gate = normal_param(rngs, (D, F), ("embed", "mlp"), fan_in=D)
         self.up = normal_param(rngs, (D, F), ("embed", "mlp"), fan_in=D)
-        # Every block adds to the residual stream twice: keep its variance flat in depth.
+        # Every block adds to the residual stream twice: keep the variance constant in depth.
         self.down = normal_param(rngs, (F, D), ("mlp", "embed"), fan_in=2 * config.num_layers * F)
 
     def __call__(self, x_BTD: jax.Array) -> jax.Array:
-        """Maps `[B, T, D]` to `[B, T, D]`."""
+        """Map `[B, T, D]` to `[B, T, D]`."""
         gate_BTF = linear(x_BTD, self.gate[...])
         up_BTF = linear(x_BTD, self.up[...])
         hidden_BTF = recomputed(lambda gate, up: jax.nn.silu(gate) * up)(gate_BTF, up_BTF)

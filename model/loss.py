@@ -1,4 +1,4 @@
-"""Next-token loss and scores, without ever holding `[B, T, V]` in float32 when V is large."""
+"""Next-token loss and scores, without a float32 array `[B, T, V]` when V is large."""
 
 import functools
 from typing import NamedTuple
@@ -10,21 +10,21 @@ from model import axes, vocabulary
 from model.config import ModelConfig
 from model.transformer import Params, logits, output_matrix
 
-# Float32 logits that may exist at once on a device where `loss_chunk` is not given: 256 MiB.
+# Maximum number of float32 logits on a device if `loss_chunk` is None: 256 MiB.
 MAX_LOGITS = 2**26
-# On a TPU, some 1/32 of its memory: with each chunk the output matrix is read from there, and its
-# gradient read and written, so short chunks take longer; with some thousand tokens that is little.
+# The same on a TPU, about 1/32 of its memory. Each chunk reads the output matrix, and reads and
+# writes its gradient, so short chunks are slower; from a few thousand tokens on that is negligible.
 MAX_LOGITS_OF = {"TPU v4": 2**28, "TPU v5 lite": 2**27, "TPU v5": 2**29, "TPU v6 lite": 2**28}
 MAX_TOKENS = 4096
 
 
 class TokenScores(NamedTuple):
-    """How the model does on each target, `[B, T]`.
+    """Scores of each target, `[B, T]`.
 
     Attributes:
       nll_BT: float32, negative log likelihood in nats.
       correct_BT: bool, the target is the argmax; ties go to the lowest id.
-      rank_BT: int32, how many ids come before the target; 0 is best.
+      rank_BT: int32, number of ids before the target; 0 is best.
     """
 
     nll_BT: jax.Array
@@ -33,18 +33,18 @@ class TokenScores(NamedTuple):
 
 
 def tokens_at_once(vocab_size: int, device_kind: str) -> int:
-    """Of a device, of which JAX says `device_kind`: how many may have their logits at once."""
+    """Return the number of tokens whose logits may exist at once on a device of this kind."""
     if device_kind not in MAX_LOGITS_OF:
         return MAX_LOGITS // vocab_size
     return min(MAX_TOKENS, MAX_LOGITS_OF[device_kind] // vocab_size)
 
 
 def _chunk_length(config: ModelConfig, B: int, T: int) -> int:
-    """Tokens of a chunk of a device's T: as many as may be at once, or nearly.
+    """Return the number of tokens of a chunk: the maximum, or somewhat fewer.
 
-    A divisor of T where one lies in the upper half of what fits; else the last chunk is filled up.
+    It is a divisor of T if one is at least half the maximum; else the last chunk is padded.
     """
-    # Ids that `tensor` leaves a device.
+    # Number of ids on a device.
     vocab_size = config.vocab_size // jax.sharding.get_abstract_mesh().shape.get("tensor", 1)
     num_tokens = tokens_at_once(vocab_size, axes.device_kind())
     limit = min(T, max(1, config.loss_chunk or num_tokens // B))
@@ -55,12 +55,12 @@ def _chunk_length(config: ModelConfig, B: int, T: int) -> int:
 def _over_chunks(
     config: ModelConfig, function, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ):
-    """`function(output_VD, hidden, targets)` on chunks of T, recomputed in the backward pass."""
+    """Apply `function(output_VD, hidden, targets)` to chunks of T, under `jax.checkpoint`."""
 
     def in_chunks(output_VD, hidden_BTD, targets_BT):
         B, T = targets_BT.shape
-        # Here, or each chunk would do it anew.
-        output_VD = vocabulary.gathered(output_VD, config.compute_dtype)
+        # Gather once, not once per chunk.
+        output_VD = vocabulary.gather_features(output_VD, config.compute_dtype)
         length = _chunk_length(config, B, T)
         if length == T:
             return function(output_VD, hidden_BTD, targets_BT)
@@ -69,21 +69,21 @@ def _over_chunks(
             x = jnp.pad(x, [(0, -T % length if i == 1 else 0) for i in range(x.ndim)])
             return jnp.moveaxis(x.reshape(B, -1, length, *x.shape[2:]), 1, 0)
 
-        again = jax.checkpoint(functools.partial(function, output_VD))
-        out = jax.lax.map(lambda chunk: again(*chunk), (chunks(hidden_BTD), chunks(targets_BT)))
+        score = jax.checkpoint(functools.partial(function, output_VD))
+        out = jax.lax.map(lambda chunk: score(*chunk), (chunks(hidden_BTD), chunks(targets_BT)))
         return jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1).reshape(B, -1)[:, :T], out)
 
-    return vocabulary.on_parts(in_chunks)(output_matrix(config, params), hidden_BTD, targets_BT)
+    return vocabulary.map_shards(in_chunks)(output_matrix(config, params), hidden_BTD, targets_BT)
 
 
 def token_nll(
     config: ModelConfig, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ) -> jax.Array:
-    """Negative log likelihood of each target, float32 `[B, T]`, in nats."""
+    """Return the negative log likelihood of each target, float32 `[B, T]`, in nats."""
 
     def nll(output_VD, x_BTD, targets_BT):
         logits_BTV = logits(output_VD, x_BTD)
-        target_BT = vocabulary.of_targets(logits_BTV, targets_BT)[..., 0]
+        target_BT = vocabulary.target_logits(logits_BTV, targets_BT)[..., 0]
         return vocabulary.log_sum_exp(logits_BTV) - target_BT
 
     with jax.named_scope("loss"):
@@ -93,16 +93,16 @@ def token_nll(
 def token_scores(
     config: ModelConfig, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ) -> TokenScores:
-    """Loss, correctness and rank of each target."""
+    """Return the loss, correctness, and rank of each target."""
 
     def scores(output_VD, x_BTD, targets_BT):
         logits_BTV = logits(output_VD, x_BTD)
-        target_BT1 = vocabulary.of_targets(logits_BTV, targets_BT)
-        lower_V = vocabulary.ids(logits_BTV) < targets_BT[..., None]
+        target_BT1 = vocabulary.target_logits(logits_BTV, targets_BT)
+        lower_V = vocabulary.local_ids(logits_BTV) < targets_BT[..., None]
         before_BTV = (logits_BTV > target_BT1) | ((logits_BTV == target_BT1) & lower_V)
-        rank_BT = vocabulary.count(before_BTV)
+        rank_BT = vocabulary.count_ids(before_BTV)
         nll_BT = vocabulary.log_sum_exp(logits_BTV) - target_BT1[..., 0]
-        # A NaN logit compares as false with everything: it must not count as the best.
+        # Comparisons with NaN are false, so a NaN logit would rank first: require a finite loss.
         return TokenScores(nll_BT, (rank_BT == 0) & jnp.isfinite(nll_BT), rank_BT)
 
     return _over_chunks(config, scores, params, hidden_BTD, targets_BT)

@@ -1,7 +1,7 @@
 """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, Section 2.1).
 
-Keys and values are made from one narrow latent, and only a part of each head is rotated: its own
-features of the query, and one key shared by all heads.
+Keys and values are projections of one narrow latent. Only a part of each head is rotated; all heads
+share the key of that part.
 """
 
 import math
@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from model.attention import attend, project, query_scale, shift_keys
+from model.attention import attend, project, query_scale, smear_keys
 from model.config import ModelConfig
 from model.layers import RMSNorm, linear, normal_param
 from model.positions import PositionTable, rotate
 
 
 class LatentAttention(nnx.Module):
-    """softmax(q_nope · k_nope + rotate(q_rope) · rotate(k_rope)) v, by way of latents.
+    """softmax(q_nope · k_nope + rotate(q_rope) · rotate(k_rope)) v, through latents.
 
-    Letters beside those of `model`: A is q_lora_rank, C kv_lora_rank, H qk_nope_head_dim,
+    Additional shape letters: A is q_lora_rank, C kv_lora_rank, H qk_nope_head_dim,
     P qk_rope_head_dim, U v_head_dim.
     """
 
@@ -43,7 +43,7 @@ class LatentAttention(nnx.Module):
             rngs, (N, U, D), ("heads", None, "embed"), fan_in=2 * config.num_layers * N * U
         )
         if config.align_query_key:
-            # The latent's norm comes in between, and is left out: it scales a key as a whole.
+            # Leave out the latent's norm: it scales all features of a key alike.
             nope_DNH = jnp.einsum("DC,CNH->DNH", self.latent_down[...], self.key_up[...])
             rope_DNP = jnp.broadcast_to(self.key_rope[...][:, None], (D, N, P))
             query_DNX = jnp.concatenate([nope_DNH, rope_DNP], axis=-1)
@@ -53,10 +53,10 @@ class LatentAttention(nnx.Module):
             self.shift_rope = nnx.Param(jnp.zeros(1), axes=(None,))
         self.config = config
 
-    def projected(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Queries `[B, T, N, H + P]`, the latent and the key that rotates, `[B, S, 1, P]`.
+    def project_qkv(self, x_BTD: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Return queries `[B, T, N, H + P]`, the latent, and the shared key `[B, S, 1, P]`.
 
-        Of queries the unrotated part comes first. Nothing is rotated or mixed yet.
+        The unrotated part of queries comes first. Nothing is rotated or smeared yet.
         """
         mla = self.config.mla
         assert mla is not None
@@ -69,25 +69,25 @@ class LatentAttention(nnx.Module):
         return q_BTNX, latent_BSC, linear(x_BTD, self.key_rope[...])[:, :, None, :]
 
     def _parts(self, x_BTD: jax.Array, positions_BT: jax.Array) -> tuple[jax.Array, ...]:
-        """Queries, both parts of the keys and values before rotation.
+        """Return queries, both parts of the keys, and values, before rotation.
 
-        Of queries the unrotated part comes first; all heads share one rotated key.
+        The unrotated part of queries comes first; all heads share one rotated key.
         """
-        q_BTNX, latent_BSC, k_rope_BS1P = self.projected(x_BTD)
+        q_BTNX, latent_BSC, k_rope_BS1P = self.project_qkv(x_BTD)
         k_BSNH = linear(latent_BSC, self.key_up[...])
         v_BSNU = linear(latent_BSC, self.value_up[...])
         if self.config.shift_keys:
-            k_BSNH = shift_keys(k_BSNH, self.shift, positions_BT)
-            k_rope_BS1P = shift_keys(k_rope_BS1P, self.shift_rope, positions_BT)
+            k_BSNH = smear_keys(k_BSNH, self.shift, positions_BT)
+            k_rope_BS1P = smear_keys(k_rope_BS1P, self.shift_rope, positions_BT)
         return q_BTNX, k_BSNH, k_rope_BS1P, v_BSNU
 
-    def unrotated(
+    def compute_qkv(
         self, x_BTD: jax.Array, positions_BT: jax.Array
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """As of `model.attention.Attention`, each head with a key of its own.
+        """Return queries, keys, and values as `model.attention.Attention` does, one key per head.
 
-        Features are put in the order of the rotary table's pairs, i with i + (H + P) / 2: those
-        that rotate, then those that do not.
+        Features are in the order of the rotary table's pairs, i with i + (H + P) / 2: first those
+        that rotate, then the others.
         """
         mla = self.config.mla
         assert mla is not None
@@ -101,15 +101,15 @@ class LatentAttention(nnx.Module):
         q_nope_BTNH, q_rope_BTNP = jnp.split(q_BTNX, [mla.qk_nope_head_dim], axis=-1)
         return in_pairs(q_nope_BTNH, q_rope_BTNP), in_pairs(k_BSNH, k_rope_BSNP), v_BSNU
 
-    def rotated_queries(
+    def rotate_queries(
         self, q_BTNX: jax.Array, table: PositionTable, cos_sin, positions_BT: jax.Array
     ) -> jax.Array:
-        """As of `model.attention.Attention`; the unrotated part stays in front."""
+        """Return rotated queries; see `model.attention.Attention`. The unrotated part is first."""
         mla = self.config.mla
         assert mla is not None
         H = mla.qk_nope_head_dim
-        # Unlike DeepSeek's code, the two parts of a head may have scales of their own (YaRN's
-        # temperature on rotated features only), so the query carries both.
+        # Unlike in DeepSeek's code, the two parts of a head may have different scales (YaRN's
+        # temperature on rotated features only), so multiply the query by both.
         # All heads share the rotated key, so the table has one row for them (K = 1).
         scale_BT11 = query_scale(table, positions_BT)[..., None]
         scale_BT11 /= math.sqrt(H + mla.qk_rope_head_dim)
@@ -125,11 +125,11 @@ class LatentAttention(nnx.Module):
         positions_BT: jax.Array,
         segment_ids_BT: jax.Array,
     ) -> jax.Array:
-        """Attends within documents; arguments as `model.attention.Attention`, R = P / 2."""
+        """Compute attention within documents; see `model.attention.Attention`; R is P / 2."""
         dtype = x_BTD.dtype
         q_BTNX, k_BSNH, k_rope_BS1P, v_BSNU = self._parts(x_BTD, positions_BT)
         with jax.named_scope("rope"):
-            q_BTNX = self.rotated_queries(q_BTNX, table, cos_sin, positions_BT)
+            q_BTNX = self.rotate_queries(q_BTNX, table, cos_sin, positions_BT)
             k_rope_BS1P = rotate(k_rope_BS1P, *cos_sin).astype(dtype)
             k_rope_BSNP = jnp.broadcast_to(k_rope_BS1P, (*k_BSNH.shape[:3], k_rope_BS1P.shape[3]))
             k_BSNX = jnp.concatenate([k_BSNH, k_rope_BSNP], axis=-1)

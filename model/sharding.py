@@ -1,4 +1,4 @@
-"""Shardings of parameters, optimizer states and batches, from the table in `model.axes`."""
+"""Shardings of parameters, optimizer states, and batches, from the table in `model.axes`."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from model.transformer import Params, parameter_axes
 
 
 def parameter_shardings(config: ModelConfig, mesh: Mesh, *, members: bool) -> Params:
-    """The sharding of every parameter; `members` adds the sweep's leading axis."""
+    """Return the sharding of every parameter; `members` adds the leading axis of a sweep."""
     leading = ("sweep",) if members else ()
 
     def sharding(axes: tuple[str | None, ...]) -> NamedSharding:
@@ -21,19 +21,22 @@ def parameter_shardings(config: ModelConfig, mesh: Mesh, *, members: bool) -> Pa
 
 
 def like_parameters(shardings: Params, tree: Any, mesh: Mesh, *, members: bool) -> Any:
-    """Shardings for `tree` (an optimizer state): subtrees shaped like the parameters take theirs,
-    other leaves are copied to every device of a member."""
+    """Return shardings of `tree` (an optimizer state).
+
+    Subtrees with the structure of the parameters get their shardings. Other leaves are replicated
+    on every device of a member.
+    """
     structure = jax.tree.structure(shardings)
-    copied = NamedSharding(mesh, PartitionSpec(*(("sweep",) if members else ())))
+    replicated = NamedSharding(mesh, PartitionSpec(*(("sweep",) if members else ())))
 
     def is_params(node) -> bool:
         return jax.tree.structure(node) == structure
 
     return jax.tree.map(
-        lambda node: shardings if is_params(node) else copied, tree, is_leaf=is_params
+        lambda node: shardings if is_params(node) else replicated, tree, is_leaf=is_params
     )
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Rows over every axis that splits the batch, tokens over `sequence`; each member sees all."""
+    """Return the sharding of a batch: rows over `data` and `fsdp`, tokens over `sequence`."""
     return NamedSharding(mesh, TOKENS)

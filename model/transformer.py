@@ -1,7 +1,7 @@
 """The Llama-like decoder: embed, a scan over one block, norm, unembed.
 
-Parameters are nested dicts of arrays, blocks stacked in front (`[L, ...]`), so that compile time
-does not grow with depth and a sweep can `vmap` over members.
+Parameters are nested dicts of arrays. Blocks are stacked along a leading axis (`[L, ...]`), so that
+compile time does not grow with depth and a sweep can `vmap` over members.
 """
 
 import dataclasses
@@ -18,11 +18,11 @@ from jax.ad_checkpoint import checkpoint_name
 from model import vocabulary
 from model.attention import Attention
 from model.axes import (
-    all_but_gathered,
-    from_stream,
+    gather_stream,
     on_one_cpu,
-    over_stream,
-    to_stream,
+    save_all_but_gathered,
+    scatter_stream,
+    shard_stream,
     weights_are_gathered,
 )
 from model.config import ModelConfig
@@ -32,7 +32,7 @@ from model.positions import PositionTable, cos_sin
 
 Params = dict[str, Any]
 
-# Names by `checkpoint_name`. The MLP's output is not among them: nothing going back reads it.
+# Names by `checkpoint_name`. The backward pass does not read the MLP's output.
 _ATTENTION = ["query", "key", "value", "attention_out"]
 
 
@@ -46,7 +46,7 @@ def _offload(*names: str) -> Callable:
 
 
 REMAT_POLICIES = {
-    "none": all_but_gathered,
+    "none": save_all_but_gathered,
     "dots": jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
     "qkv": jax.checkpoint_policies.save_only_these_names(*_ATTENTION),
     "full": jax.checkpoint_policies.nothing_saveable,
@@ -68,21 +68,21 @@ class Block(nnx.Module):
     def __call__(
         self, x_BTD, table: PositionTable, cos_sin, positions_BT, segment_ids_BT
     ) -> jax.Array:
-        """One layer; `table` and `cos_sin` are as in `Attention`."""
-        normed_BTD = from_stream(self.attention_norm(x_BTD))
-        found_BTD = self.attention(normed_BTD, table, cos_sin, positions_BT, segment_ids_BT)
-        x_BTD = x_BTD + checkpoint_name(to_stream(found_BTD), "attention_out")
-        return x_BTD + to_stream(self.mlp(from_stream(self.mlp_norm(x_BTD))))
+        """Apply one layer; see `Attention` for `table` and `cos_sin`."""
+        normed_BTD = gather_stream(self.attention_norm(x_BTD))
+        out_BTD = self.attention(normed_BTD, table, cos_sin, positions_BT, segment_ids_BT)
+        x_BTD = x_BTD + checkpoint_name(scatter_stream(out_BTD), "attention_out")
+        return x_BTD + scatter_stream(self.mlp(gather_stream(self.mlp_norm(x_BTD))))
 
 
-class Inside(NamedTuple):
-    """What every layer computes on the way; the layers stand in front.
+class Activations(NamedTuple):
+    """Activations of all layers.
 
     Attributes:
       q_LBTNH, k_LBSKH, v_LBSKU: queries and keys before rotation and scales, and values. A pair is
-        the features i and i + H / 2, in the order of `model.rotary.table`; with MLA, whose rotated
-        pairs come first, K is N.
-      stream_LBTD: the residual stream that enters the layer.
+        the features i and i + H / 2, in the order of `model.rotary.table`. With MLA rotated pairs
+        come first, and K is N.
+      stream_LBTD: input of the layer, the residual stream.
     """
 
     q_LBTNH: Any
@@ -92,7 +92,7 @@ class Inside(NamedTuple):
 
 
 class Transformer(nnx.Module):
-    """Holds the parameters; `hidden` and `unembed` below are what the rest of the code calls."""
+    """The module that holds the parameters. Other files call `hidden` and `unembed` below."""
 
     def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.embed_dim
@@ -116,79 +116,81 @@ class Transformer(nnx.Module):
         positions_BT,
         segment_ids_BT,
         *,
-        look_inside: bool = False,
-    ) -> tuple[jax.Array, Inside | None]:
-        """Maps token ids to normalized hidden states `[B, T, D]`, and what is inside if asked."""
+        return_activations: bool = False,
+    ) -> tuple[jax.Array, Activations | None]:
+        """Map token ids to normalized hidden states `[B, T, D]`, and to activations on request."""
         dtype = self.config.compute_dtype
 
         def look_up(embedding_VD, tokens_BT):
-            return vocabulary.look_up(vocabulary.gathered(embedding_VD, dtype), tokens_BT, dtype)
+            return vocabulary.look_up(
+                vocabulary.gather_features(embedding_VD, dtype), tokens_BT, dtype
+            )
 
-        x_BTD = over_stream(vocabulary.on_parts(look_up)(self.embedding[...], tokens_BT))
+        x_BTD = shard_stream(vocabulary.map_shards(look_up)(self.embedding[...], tokens_BT))
         layers_cos_sin = _cos_sin_of_layers(table, positions_BT)
-        # NNX modules cannot be scanned over, their parameters can: each step puts a block together.
+        # `scan` cannot scan over NNX modules, only over their parameters: merge one block per step.
         block_graph, block_params = nnx.split(self.blocks)
 
         def layer(x_BTD, layer_inputs):
             params, layer_table, layer_cos_sin = layer_inputs
             x_BTD = checkpoint_name(x_BTD, "block_input")
             block = nnx.merge(block_graph, params)
-            inside = None
-            if look_inside:
-                # The block computes these itself, once more in words and once in all: XLA sees it.
-                q_k_v = block.attention.unrotated(block.attention_norm(x_BTD), positions_BT)
-                inside = Inside(*q_k_v, x_BTD)
+            activations = None
+            if return_activations:
+                # The block computes these too; XLA merges equal computations.
+                q_k_v = block.attention.compute_qkv(block.attention_norm(x_BTD), positions_BT)
+                activations = Activations(*q_k_v, x_BTD)
             x_BTD = block(x_BTD, layer_table, layer_cos_sin, positions_BT, segment_ids_BT)
-            return over_stream(x_BTD), inside
+            return shard_stream(x_BTD), activations
 
         if self.config.remat != "none" or weights_are_gathered():
             policy = REMAT_POLICIES[self.config.remat]
             layer = jax.checkpoint(layer, policy=policy, prevent_cse=False)
-        x_BTD, inside = jax.lax.scan(layer, x_BTD, (block_params, table, layers_cos_sin))
-        return self.final_norm(x_BTD), inside
+        x_BTD, activations = jax.lax.scan(layer, x_BTD, (block_params, table, layers_cos_sin))
+        return self.final_norm(x_BTD), activations
 
 
 def _cos_sin_of_layers(table: PositionTable, positions_BT: jax.Array):
-    """Cosines and sines of all layers, `[L, B, T, K, R]`, before any layer reads them."""
+    """Return cosines and sines of all layers, `[L, B, T, K, R]`, before any layer reads them."""
     if not on_one_cpu():
         return jax.vmap(cos_sin, in_axes=(0, 0, None))(
             table.cycles_hi, table.cycles_lo, positions_BT
         )
-    # XLA on a CPU would compute them anew for every head that reads them, forwards and backwards:
-    # into a loop it does not reach. (A loop of one turn it takes apart, hence rows of layers.)
+    # XLA on a CPU would compute them again for every head that reads them, forward and backward.
+    # It does not fuse into a loop. It unrolls a loop of one iteration, so loop over rows of layers.
     L, B = len(table.cycles_hi), len(positions_BT)
-    cycles = (jnp.repeat(words, B, axis=0) for words in (table.cycles_hi, table.cycles_lo))
+    cycles = (jnp.repeat(words_LKR, B, axis=0) for words_LKR in (table.cycles_hi, table.cycles_lo))
     rows = jax.lax.map(lambda row: cos_sin(*row), (*cycles, jnp.tile(positions_BT, (L, 1))))
     return jax.tree.map(lambda x: x.reshape(L, B, *x.shape[1:]), rows)
 
 
 def init(config: ModelConfig, seed: jax.Array | int) -> Params:
-    """Fresh float32 parameters; `seed` may be traced."""
+    """Draw float32 parameters; `seed` may be traced."""
     model = Transformer(config, rngs=nnx.Rngs(params=jax.random.key(seed)))
     return nnx.to_pure_dict(nnx.state(model, nnx.Param))
 
 
 @functools.cache
 def _skeleton(config: ModelConfig):
-    """The module's structure, without arrays."""
+    """Return the structure of the module, without arrays."""
     return nnx.split(nnx.eval_shape(lambda: Transformer(config, rngs=nnx.Rngs(params=0))))
 
 
 def _module(config: ModelConfig, params: Params) -> Transformer:
-    """The network that holds `params`: the one place where a tree of arrays becomes a module."""
+    """Build the module that holds `params`."""
     graph, state = _skeleton(config)
-    state = nnx.clone(state)  # the skeleton is shared by all who ask for this config
+    state = nnx.clone(state)  # all callers share the cached skeleton
     nnx.replace_by_pure_dict(state, params)
     return nnx.merge(graph, state)
 
 
 def abstract_params(config: ModelConfig) -> Params:
-    """Shapes and dtypes of `init`, without computing anything."""
+    """Return the shapes and dtypes of `init`, without computing anything."""
     return nnx.to_pure_dict(_skeleton(config)[1])
 
 
 def parameter_axes(config: ModelConfig) -> Params:
-    """The logical axes of every parameter, as a tree of tuples; "layers" leads in blocks."""
+    """Return the logical axes of every parameter, a tree of tuples; "layers" is first in blocks."""
     _, state = _skeleton(config)
 
     def axes(path, variable):
@@ -207,46 +209,48 @@ def hidden(
     positions_BT: jax.Array,
     segment_ids_BT: jax.Array,
 ) -> jax.Array:
-    """Hidden states after the last norm, `[B, T, D]` in the compute dtype.
+    """Return hidden states after the last norm, `[B, T, D]` in the compute dtype.
 
     Args:
-      config: the network; its `rotary` is not read, `table` is.
-      params: as `init` makes them.
+      config: sizes; `rotary` and `window` are not read, `table` is.
+      params: parameters; see `init`.
       table: `model.positions.position_table(config, trained context)`.
       tokens_BT: int32 ids.
-      positions_BT: int32, place within the document.
+      positions_BT: int32, position within the document.
       segment_ids_BT: int32, document of each token; attention never crosses documents.
     """
     return _module(config, params)(table, tokens_BT, positions_BT, segment_ids_BT)[0]
 
 
-def look_inside(
+def return_activations(
     config: ModelConfig,
     params: Params,
     table: PositionTable,
     tokens_BT: jax.Array,
     positions_BT: jax.Array,
     segment_ids_BT: jax.Array,
-) -> tuple[jax.Array, Inside]:
-    """As `hidden`, with what every layer computes on the way."""
+) -> tuple[jax.Array, Activations]:
+    """Return `hidden` and the activations of every layer."""
     module = _module(config, params)
-    hidden_BTD, inside = module(table, tokens_BT, positions_BT, segment_ids_BT, look_inside=True)
-    assert inside is not None  # it was asked for
-    return hidden_BTD, inside
+    hidden_BTD, activations = module(
+        table, tokens_BT, positions_BT, segment_ids_BT, return_activations=True
+    )
+    assert activations is not None
+    return hidden_BTD, activations
 
 
 def without_heads(params: Params, heads: Iterable[tuple[int, int]]) -> Params:
-    """The network with some of its attention heads taken out: what they find goes nowhere.
+    """Remove attention heads: return parameters without their output.
 
     Args:
-      params: of one member; left as they are.
+      params: of one member; not modified.
       heads: (layer, query head) pairs, from 0.
 
     Returns:
-      Parameters that differ in the heads' rows of the output projection, which are 0.
+      Parameters whose output projection is 0 in the rows of these heads.
 
     Raises:
-      ValueError: if there is no such head.
+      ValueError: if a head does not exist.
     """
     attention = params["blocks"]["attention"]
     out_LNUD = attention["out"]
@@ -262,25 +266,25 @@ def without_heads(params: Params, heads: Iterable[tuple[int, int]]) -> Params:
 
 
 def without_pairs(config: ModelConfig, params: Params, pairs_LNR: np.ndarray) -> Params:
-    """The network with some pairs of its heads' features taken out: logits are made of the rest.
+    """Remove pairs of features from heads: return parameters without their part of the logits.
 
     Args:
-      config: the network.
-      params: of one member; left as they are.
-      pairs_LNR: bool, which pairs of each query head, in the order of `Inside`.
+      config: the model.
+      params: of one member; not modified.
+      pairs_LNR: bool, which pairs of each query head, in the order of `Activations`.
 
     Returns:
-      Parameters that differ in these features of the queries, which are 0.
+      Parameters whose queries are 0 in these features.
 
     Raises:
-      ValueError: if heads of a layer lose different pairs, and one norm scales the queries of all.
+      ValueError: if heads of a layer lose different pairs and qk_norm scales the queries of all.
     """
     attention = params["blocks"]["attention"]
     if config.qk_norm:
-        # Before the norm a missing feature would change the others.
+        # Remove features after the norm: before it, a zero would change the other features.
         if (pairs_LNR != pairs_LNR[:, :1]).any():
             raise ValueError(
-                "qk_norm scales the queries of all heads alike: take the same pairs out of every "
+                "qk_norm scales the queries of all heads alike: remove the same pairs from every "
                 "head of a layer"
             )
         scale_LH = jnp.where(np.tile(pairs_LNR[:, 0], 2), 0, attention["query_norm"]["scale"])
@@ -300,33 +304,33 @@ def without_pairs(config: ModelConfig, params: Params, pairs_LNR: np.ndarray) ->
 
 
 def output_matrix(config: ModelConfig, params: Params) -> jax.Array:
-    """The matrix `[V, D]` that makes logits."""
+    """Return the output matrix, `[V, D]`."""
     return params["embedding" if config.tie_embeddings else "output"]
 
 
 def logits(output_VD: jax.Array, x_BTD: jax.Array) -> jax.Array:
-    """Float32 vocabulary logits `[B, T, V]` of hidden states."""
+    """Return float32 logits `[B, T, V]` of hidden states."""
     return jnp.einsum(
         "BTD,VD->BTV", x_BTD, output_VD.astype(x_BTD.dtype), preferred_element_type=jnp.float32
     )
 
 
 def unembed(config: ModelConfig, params: Params, x_BTD: jax.Array) -> jax.Array:
-    """As `logits`, with the model's own matrix."""
+    """Return the logits of hidden states, with the output matrix of `params`."""
     return logits(output_matrix(config, params), x_BTD)
 
 
 def count_params(config: ModelConfig) -> dict[str, int]:
-    """Parameters in all, and those that take part in matrix products (input embedding left out)."""
+    """Count all parameters, and those in matrix products (without the input embedding)."""
     total = sum(leaf.size for leaf in jax.tree.leaves(abstract_params(config)))
     embedding = config.vocab_size * config.embed_dim
     return {"total": total, "matmul": total if config.tie_embeddings else total - embedding}
 
 
 def count_cached(config: ModelConfig) -> int:
-    """Numbers a generation cache keeps of each token, over all layers.
+    """Count the numbers that a generation cache stores per token, over all layers.
 
-    Keys and values of every key head; for MLA the latent and the one rotated key.
+    These are keys and values of every key head, or with MLA the latent and the shared rotated key.
     """
     if config.mla is not None:
         return config.num_layers * (config.mla.kv_lora_rank + config.mla.qk_rope_head_dim)
@@ -334,7 +338,7 @@ def count_cached(config: ModelConfig) -> int:
 
 
 def describe_size(config: ModelConfig) -> str:
-    """Parameters and cache in words; for MLA beside plain attention with the same heads."""
+    """Describe the size of parameters and cache; for MLA also that of plain attention."""
     size = (
         f"{count_params(config)['total']:,} parameters, {count_cached(config):,} cached per token"
     )

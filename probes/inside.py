@@ -20,9 +20,9 @@ from experiment.memory import free_device_memory
 from model import transformer
 from model.attention import query_scale
 from model.config import ModelConfig
-from model.positions import PositionTable, cos_sin, for_heads, position_table, rotate
+from model.positions import PositionTable, cos_sin, position_table, repeat_heads, rotate
 from model.rotary import Pattern, RotaryTable
-from model.transformer import Inside, Params
+from model.transformer import Activations, Params
 
 # Logits that exist at once where they are made chunk by chunk: 64 MiB in float32.
 _CHUNK = 2**24
@@ -48,7 +48,7 @@ class Capture:
     tokens_BT: np.ndarray
     positions_BT: np.ndarray
     segment_ids_BT: np.ndarray
-    inside: Inside
+    inside: Activations
     hidden_BTD: jax.Array
     params: Params
 
@@ -126,8 +126,8 @@ class Capture:
         """Whether a query of the layer sees keys so many tokens before it; bool, as `distances`."""
         window = position_table(self.config, self.context_length).window[layer]
         sees = (distances >= 0) & (distances < window)
-        if self.config.blind is not None:
-            low, high = self.config.blind
+        if self.config.masked_distances is not None:
+            low, high = self.config.masked_distances
             sees &= (distances < low) | (distances > high)
         return sees
 
@@ -224,7 +224,7 @@ def capture(
     )
 
 
-_forward = jax.jit(transformer.look_inside, static_argnums=0)
+_forward = jax.jit(transformer.return_activations, static_argnums=0)
 
 
 def _with(config: ModelConfig, rotary: Pattern | None) -> ModelConfig:
@@ -244,7 +244,7 @@ def _rotated(table: PositionTable, q_BTNH, k_BSKH, positions_BT) -> tuple[jax.Ar
     scale_KR = jnp.where(own_KR, table.logit_scale[:, None], table.unrotated_logit_scale[:, None])
     scale_BTKR = query_scale(table, positions_BT)[..., None] * scale_KR / math.sqrt(2 * R)
     scale_BTKH = jnp.tile(scale_BTKR, 2)
-    q_BTNH = rotate(q_BTNH, cos_BTKR, sin_BTKR) * for_heads(scale_BTKH, q_BTNH.shape[2])
+    q_BTNH = rotate(q_BTNH, cos_BTKR, sin_BTKR) * repeat_heads(scale_BTKH, q_BTNH.shape[2])
     return q_BTNH, rotate(k_BSKH, cos_BTKR, sin_BTKR)
 
 

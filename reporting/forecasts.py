@@ -21,7 +21,7 @@ def forecast(
     """`theory.capability.forecast` of the layer that sees farthest.
 
     Layers count one by one: what one could make of another's output is not looked at. A window
-    and a blind stretch end what they begin.
+    and masked distances end the reach of a layer.
 
     Args:
       model: trained at `context_length` tokens.
@@ -31,7 +31,7 @@ def forecast(
     """
     inv_freq_LKR = model.rotary_table(context_length).inv_freq
     inv_freq_LNR = capability.of_heads(inv_freq_LKR, model.num_heads)
-    windows = rotary_lib.repeated(model.window, model.num_layers, "num_layers")
+    windows = rotary_lib.repeat_pattern(model.window, model.num_layers, "num_layers")
     layers = {}  # equal ones are computed once
     for layer, (inv_freq_NR, window) in enumerate(zip(inv_freq_LNR, windows, strict=True)):
         masked = [head for of, head in masked_heads if of == layer]
@@ -44,7 +44,7 @@ def forecast(
         for (_, end), heads_NR in layers.items()
     ]
     l50 = max((each.l50 for each in made), default=0)
-    if model.blind:
-        l50 = min(l50, model.blind[0] - 1)
+    if model.masked_distances:
+        l50 = min(l50, model.masked_distances[0] - 1)
     needed = capability.needed(num_others)
     return Forecast(l50=l50, beyond=l50 == longest, needed=needed)

@@ -62,7 +62,7 @@ class Measurement:
         variant = rotary_lib.parse_pattern(self.rotary)
         if variant == trained:
             return TRAINED
-        given = rotary_lib.inherited(trained, self.config.data.context_length)
+        given = rotary_lib.inherited_parameters(trained, self.config.data.context_length)
         return rotary_lib.expression(variant, given)
 
     @functools.cached_property

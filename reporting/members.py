@@ -78,7 +78,9 @@ class Member:
     def base(self) -> float | None:
         """The base of its variant; None for a control, which has none, a window or a hole."""
         model = self.config.model
-        return None if model.window or model.blind else getattr(model.rotary, "base", None)
+        return (
+            None if model.window or model.masked_distances else getattr(model.rotary, "base", None)
+        )
 
     @functools.cached_property
     def stable_base(self) -> float | None:

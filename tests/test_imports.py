@@ -32,8 +32,8 @@ ALLOWED = {
     "experiment": {"numpy", "jax", "orbax", "rich", "tensorboardX", "wandb", "zstandard"}
     | {"model", "data"},
     "evals": {"numpy", "jax", "scipy", "rich", "model", "data", "experiment"},
-    "generation": {"numpy", "jax", "model", "data", "experiment"},
-    "generate": {"generation", "experiment"},
+    "inference": {"numpy", "jax", "flax", "model", "data", "experiment"},
+    "generate": {"inference", "experiment"},
     "probes": {"numpy", "jax", "scipy", "matplotlib", "rich", "jinja2", "model", "data"}
     | {"experiment", "evals", "theory", "reporting"},
     "configs": {"experiment", "model", "data"},
@@ -50,7 +50,7 @@ ALLOWED = {
         "tokenizers",
     }
     | {"transformers", "torch", "lm_eval", "datasets"}
-    | {"model", "data", "experiment", "evals", "generation"},
+    | {"model", "data", "experiment", "evals", "inference"},
     "reporting": {"numpy", "matplotlib", "rich", "jinja2", "markupsafe", "evals"}
     | {"theory", "experiment", "model", "data"},
     "studies": {"numpy", "jax", "rich", "matplotlib", "jinja2", "markupsafe", "configs", "evals"}
@@ -63,7 +63,7 @@ ALLOWED = {
     "tpu": {"jax", "numpy", "rich", "training", "model", "data", "experiment", "configs"}
     | {"studies"},
     "benchmarks": {"numpy", "jax", "rich", "torch", "transformers", "playwright", "training"}
-    | {"theory", "scipy", "evaluate", "evals", "probes", "generation", "interop"}
+    | {"theory", "scipy", "evaluate", "evals", "probes", "inference", "interop"}
     | {"model", "data", "experiment", "configs"},
 }
 
@@ -187,7 +187,7 @@ FLOORS = (
     {"settings"},
     {"model", "data"},
     {"experiment"},
-    {"training", "evals", "generation"},
+    {"training", "evals", "inference"},
     {"configs", "interop"},
     {"theory"},
     {"reporting"},

@@ -114,7 +114,7 @@ def _line(variant: Rotary, number: str, head_dim: int) -> Piece:
 
 def _yarn_factor(variant: Yarn, plain: Piece, rotary_dim: int) -> Family:
     """YaRN of a fixed base, the factor open."""
-    share = variant.interpolated(rotary_dim, math.log(variant.base))
+    share = variant.interpolated_shares(rotary_dim, math.log(variant.base))
     # inv_freq · (1 - share) + inv_freq · share · e^-x; pairs without a share never change.
     slow = share > 0
     log_share = np.log(np.where(slow, share, 1.0))
@@ -134,6 +134,6 @@ def _yarn_base(variant: Yarn, plain: Piece, rotary_dim: int) -> Family:
     pieces = []
     for start, stop in itertools.pairwise(edges):
         middle = (start + min(stop, start + 2)) / 2
-        kept = variant.kept(rotary_dim, middle)
+        kept = variant.frequency_ratios(rotary_dim, middle)
         pieces.append(dataclasses.replace(plain, start=start, stop=stop, offset=np.log(kept)))
     return tuple(pieces)

@@ -22,7 +22,7 @@ from configs import load_configs
 from experiment import overrides
 from model import rotary
 from model.rotary import Rotary
-from model.rotary.show import Head, as_json, as_text, cookbook, plot, report
+from model.rotary.show import Head, as_json, as_text, cookbook, make_report, plot
 from settings.commands import Parser, expression, tokens
 from settings.expressions import split_commas
 from settings.messages import nearest
@@ -54,7 +54,9 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
     # In order, each once: members of a sweep may differ in other things.
     return list(
         dict.fromkeys(
-            (variant, head) for pattern, head in entries for variant in rotary.heads_of(pattern)
+            (variant, head)
+            for pattern, head in entries
+            for variant in rotary.unique_variants(pattern)
         )
     )
 
@@ -89,7 +91,7 @@ def main() -> None:
         reports = []
         for variant, head in itertools.chain.from_iterable(map(find, args.what)):
             given = {"dim": args.head_dim or head.dim, "length": args.length or head.length}
-            reports.append(report(variant, head._replace(**given), decay.first_violation))
+            reports.append(make_report(variant, head._replace(**given), decay.first_violation))
         if args.plot:
             plot(reports, args.plot)
     except (ValueError, OSError) as error:

@@ -150,7 +150,7 @@ def analyze(config: ExperimentConfig, topology: Topology, num_members: int = 1) 
     rows, length = config.data.batch_size // config.train.accumulate, config.data.context_length
     started = time.monotonic()
     with jax.set_mesh(mesh):
-        attention = kernels.of_model(config.model, rows, length).describe()
+        attention = kernels.choose_for_model(config.model, rows, length).describe()
         traced = step.trace(*arguments)
         compiled, problem = _compile(traced)
     compile_seconds = time.monotonic() - started

@@ -1,4 +1,4 @@
-"""Which kernel computes attention, and over which devices."""
+"""Choose the kernel that computes attention, and map it over devices."""
 
 import functools
 from collections.abc import Callable
@@ -19,9 +19,9 @@ class Choice(NamedTuple):
 
     Attributes:
       name: "splash", "cudnn", "ring" or "xla".
-      attend: of q, k, v, segment ids and window, on one device's part of them.
-      platform: what it was chosen for, as JAX calls it.
-      why: what keeps the platform's own kernel from doing it; empty where nothing does.
+      attend: function of q, k, v, segment ids, and window, on the shards of one device.
+      platform: JAX's name of the platform that it was chosen for.
+      why: reason that the platform's fast kernel does not apply; empty if it does.
     """
 
     name: str
@@ -30,20 +30,20 @@ class Choice(NamedTuple):
     why: str = ""
 
     def describe(self) -> str:
-        """One line for the user: the kernel, and what keeps a faster one away."""
+        """Describe the kernel in one line, with the reason that a faster one does not apply."""
         return f"attention: {self.name}" + (f" ({self.why})" if self.why else "")
 
 
-def of_model(config: ModelConfig, batch_size: int, context_length: int) -> Choice:
-    """What computes a model's attention, under the mesh that is set.
+def choose_for_model(config: ModelConfig, batch_size: int, context_length: int) -> Choice:
+    """Choose the kernel of a model, under the current mesh.
 
     Args:
-      config: heads, dtype and `attention` are read.
+      config: heads, dtype, and `attention` are read.
       batch_size: rows of a microbatch, over all devices.
       context_length: tokens of a row.
     """
-    if config.blind is not None:
-        return Choice("reference", xla.reference, axes.platform(), "model.blind")
+    if config.masked_distances is not None:
+        return Choice("reference", xla.reference, axes.platform(), "model.masked_distances")
     H = config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
     B, dtype = _rows_of_a_device(batch_size), config.compute_dtype
@@ -58,12 +58,12 @@ def choose(
     dtype: jax.typing.DTypeLike,
     kernel: Literal["auto", "xla"] = "auto",
 ) -> Choice:
-    """The kernel for rows `[B, T]` of one device, under the mesh that is set.
+    """Choose the kernel for rows `[B, T]` of one device, under the current mesh.
 
     Args:
-      B, T: rows and tokens of a device; T of the whole row where `sequence` splits it.
+      B, T: rows and tokens of a device; T counts the full row where `sequence` splits it.
       H, U: width of a head's keys and of its values.
-      dtype: of the inputs.
+      dtype: dtype of the inputs.
       kernel: "xla" for plain XLA on any platform.
     """
     mesh = jax.sharding.get_abstract_mesh()
@@ -75,7 +75,7 @@ def choose(
     elif on_tpu:
         why = _splash_cannot(T, num_devices)
     elif on_gpu and num_devices > 1:
-        why = "keys that travel between devices meet XLA's kernel"
+        why = "ring attention on GPUs uses XLA's kernel"
     else:
         why = _cudnn_cannot(B, T, H, U, dtype) if on_gpu else ""
     if on_tpu:
@@ -121,25 +121,25 @@ def attention(
     window: jax.typing.ArrayLike,
     kernel: Literal["auto", "xla"] = "auto",
 ) -> jax.Array:
-    """Causal grouped-query attention within documents.
+    """Compute causal grouped-query attention within documents.
 
-    Query t sees key s iff s <= t, both lie in the same segment, and t - s < window. Queries come
-    already scaled. Softmax is float32; products are in the inputs' dtype.
+    Query t attends to key s iff s <= t, both lie in the same segment, and t - s < window. Softmax
+    is float32; products are in the inputs' dtype.
 
     Args:
       q_BTNH: rotated and scaled queries.
       k_BSKH: rotated keys, S = T.
       v_BSKU: values; their width may differ from the keys' (MLA).
-      segment_ids_BT: int32, which document each token belongs to.
-      window: int32 scalar, tokens a query sees, itself included; may be traced.
-      kernel: as for `choose`.
+      segment_ids_BT: int32, document of each token.
+      window: int32 scalar, tokens that a query attends to, itself included; may be traced.
+      kernel: see `choose`.
 
     Returns:
       `[B, T, N, U]` in the dtype of `v_BSKU`.
     """
     H, U = q_BTNH.shape[3], v_BSKU.shape[3]
     B = _rows_of_a_device(q_BTNH.shape[0])
-    attend = over_mesh(choose(B, q_BTNH.shape[1], H, U, q_BTNH.dtype, kernel))
+    attend = map_devices(choose(B, q_BTNH.shape[1], H, U, q_BTNH.dtype, kernel))
     return attend(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, jnp.asarray(window, jnp.int32))
 
 
@@ -148,8 +148,8 @@ def _rows_of_a_device(batch_size: int) -> int:
     return -(-batch_size // (mesh.shape.get("data", 1) * mesh.shape.get("fsdp", 1)))
 
 
-def over_mesh(choice: Choice) -> Callable:
-    """`choice.attend` for whole arrays: each device of the mesh that is set does its part."""
+def map_devices(choice: Choice) -> Callable:
+    """Return `choice.attend` on full arrays, mapped over the devices of the current mesh."""
     if jax.sharding.get_abstract_mesh().size <= 1:  # 0 where no mesh is set
         return choice.attend
     return jax.shard_map(

@@ -1,4 +1,4 @@
-"""Before any training: does the chosen kernel do what its reference does, on these devices?"""
+"""Comparison of the chosen kernel with the reference, on these devices, before training."""
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,9 @@ from model.positions import NO_WINDOW
 
 
 def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
-    """Compares the kernel that a model will run with plain attention, on small packed rows.
+    """Compare the kernel of a model with plain attention on small packed rows.
 
-    Outputs and gradients, with a window and without, under the mesh that is set.
+    Outputs and gradients are compared, with and without a window, under the current mesh.
 
     Args:
       config: heads and dtype are read.
@@ -20,13 +20,13 @@ def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
       context_length: tokens of a row.
 
     Returns:
-      One line for the user: the kernel, and what keeps a faster one away.
+      A line that names the kernel, and the reason that a faster one does not apply.
 
     Raises:
-      ValueError: if they differ by more than rounding, or the kernel refuses such heads.
+      ValueError: if they differ by more than rounding, or the kernel does not support the heads.
     """
-    chosen = choice.of_model(config, batch_size, context_length)
-    if config.blind is not None:
+    chosen = choice.choose_for_model(config, batch_size, context_length)
+    if config.masked_distances is not None:
         return chosen.describe()
     N, K, H = config.num_heads, config.kv_heads, config.head_dim
     U = H if config.mla is None else config.mla.v_head_dim
@@ -46,7 +46,7 @@ def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
 
     @jax.jit
     def errors(q_BTNH, k_BSKH, v_BSKU, ids_BT, weights_BTNU, window):
-        """Of the output and the gradients, as shares of their own size."""
+        """Return the relative errors of the output and of the gradients, in norm."""
 
         def results(function):
             def total(q_BTNH, k_BSKH, v_BSKU):
@@ -57,7 +57,7 @@ def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
             gradients, out_BTNU = gradient(q_BTNH, k_BSKH, v_BSKU)
             return out_BTNU, *(x.astype(jnp.float32) for x in gradients)
 
-        pairs = zip(results(choice.over_mesh(chosen)), results(xla.reference), strict=True)
+        pairs = zip(results(choice.map_devices(chosen)), results(xla.reference), strict=True)
         return [jnp.linalg.norm(x - y) / jnp.linalg.norm(y) for x, y in pairs]
 
     plain = chosen.why or chosen.platform == "cpu"
@@ -69,15 +69,15 @@ def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
     for window in (NO_WINDOW, max(1, T // 3)):
         window = np.int32(window)
         try:
-            found = jax.device_get(errors(q_BTNH, k_BSKH, v_BSKU, ids_BT, weights_BTNU, window))
-        except Exception as error:  # of a compiler, a chip, a private function of JAX's
+            measured = jax.device_get(errors(q_BTNH, k_BSKH, v_BSKU, ids_BT, weights_BTNU, window))
+        except Exception as error:  # from a compiler, a chip, or a private function of JAX
             if plain:
                 raise
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise ValueError(
                 f"attention kernel {chosen.name!r} refuses on {chosen.platform}: {reason}; {remedy}"
             ) from error
-        for name, error in zip(names, found, strict=True):
+        for name, error in zip(names, measured, strict=True):
             if not error <= tolerance:  # NaN too
                 raise ValueError(
                     f"attention kernel {chosen.name!r} is wrong on {chosen.platform}: {name} is "

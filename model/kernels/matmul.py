@@ -1,11 +1,11 @@
-"""Matrix products with a backward pass that XLA does fast on a CPU too."""
+"""Matrix product with a backward pass that is fast on a CPU too."""
 
 import jax
 
 
 @jax.custom_vjp
 def matmul(x, w):
-    """`x @ w`, tokens times weights: `[..., D]` and `[D, F]` give `[..., F]`."""
+    """Compute `x @ w`, tokens times weights: `[..., D]` and `[D, F]` give `[..., F]`."""
     return x @ w
 
 
@@ -15,11 +15,11 @@ def _forward(x, w):
 
 def _backward(residuals, g):
     x, w = residuals
-    # XLA on a CPU copies the operand it must transpose, fusing whatever made it into a slow strided
-    # loop. JAX's own rule, (g' x)', transposes the wide g; here it is x, which is at hand.
+    # XLA on a CPU copies the operand that it must transpose, and fuses the operation that made it
+    # into a slow strided loop. JAX's rule, (g' x)', transposes the wide g; this one transposes x.
     if jax.sharding.get_abstract_mesh().size <= 1:  # 0 where no mesh is set
         return g @ w.T, x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
-    # Rows and tokens, merged into one axis, could not stay where a mesh has split them.
+    # Rows and tokens cannot merge into one axis where a mesh has split them.
     tokens = tuple(range(x.ndim - 1))
     return g @ w.T, jax.lax.dot_general(x, g, ((tokens, tokens), ((), ())))
 

@@ -1,12 +1,12 @@
 """Attention on a TPU: JAX's Pallas splash attention.
 
-JAX's own entry points take the mask as a constant of the program, and keep what parts of attention
-are put together from to themselves. Here who sees whom is known only when the program runs: members
-of a sweep and layers differ in their windows, rows in their documents, devices in their shards.
-So this file calls the functions behind those entry points. They are private and may change with any
-version of JAX, which `model.kernels.check` finds out before training.
+JAX's public entry points take the mask as a constant of the program, and do not return the
+log-sum-exp that parts need. Here the mask is known only at run time: windows differ by member and
+layer, documents by row, shards by device. So this file calls the functions behind those entry
+points. They are private and may change with any version of JAX; `model.kernels.check` detects that
+before training.
 
-Letters beside those of `model`: X blocks of queries, Y blocks of keys.
+Additional shape letters: X query blocks, Y key blocks.
 """
 
 from typing import Any
@@ -25,16 +25,16 @@ from model.kernels.parts import FORBIDDEN, Parts, Shard
 
 BLOCK = 512
 
-# Most tokens of a device: the first and the last key that a query sees share the 32 bits that the
-# kernel's mask function is given of it.
+# Maximum tokens of a device: the first and the last key of a query share the 32 bits that the
+# kernel passes to the mask function.
 MAX_LENGTH = 2**16
 
-# True in tests, where there is no TPU: the kernels as plain XLA.
+# Tests without a TPU set True, which runs the kernels as plain XLA.
 INTERPRET = False
 
 
 def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
-    """As `model.kernels.attention`, on one device, for rows up to `MAX_LENGTH`."""
+    """Compute `model.kernels.attention` on one device, for rows up to `MAX_LENGTH`."""
     shard = Shard(jnp.arange(q_BTNH.shape[1]), segment_ids_BT)
     return parts.attention(PARTS, q_BTNH, k_BSKH, v_BSKU, shard, window)
 
@@ -59,7 +59,7 @@ def _forward(q_BTNH, k_BSKH, v_BSKU, queries: Shard, keys: Shard, window):
     by_head = (_heads_first(x, block) for x in (q_BTNH, k_BSKH, v_BSKU))
     out_BNTU, lse_BNT = jax.vmap(one_row)(*by_head, ids)
     out_BTNU, lse_BTN = (jnp.moveaxis(x, 1, 2)[:, :T] for x in (out_BNTU, lse_BNT))
-    # A query that none of the blocks was for comes out as 0 / 0.
+    # A query without a key block results in 0 / 0.
     lse_BTN = jnp.maximum(lse_BTN, FORBIDDEN)
     return jnp.where(lse_BTN[..., None] > FORBIDDEN, out_BTNU, 0), lse_BTN
 
@@ -91,12 +91,12 @@ def _backward(
         )
         return dq_NTH, dk_KSH, dv_KSU
 
-    # What is added to the queries has no gradient of the output, and so adds nothing.
+    # The padded queries have no gradient of the output, so they add nothing.
     q_BNTH, k_BKSH, v_BKSU, lse_BNT, g_BNTU, shift_BNT = (
         _heads_first(x, block) for x in (q_BTNH, k_BSKH, v_BSKU, lse_BTN, g_BTNU, shift_BTN)
     )
-    found = jax.vmap(one_row)(q_BNTH, k_BKSH, v_BKSU, ids, lse_BNT, g_BNTU, shift_BNT)
-    dq_BTNH, dk_BSKH, dv_BSKU = (jnp.moveaxis(x, 1, 2) for x in found)
+    gradients = jax.vmap(one_row)(q_BNTH, k_BKSH, v_BKSU, ids, lse_BNT, g_BNTU, shift_BNT)
+    dq_BTNH, dk_BSKH, dv_BSKU = (jnp.moveaxis(x, 1, 2) for x in gradients)
     return dq_BTNH[:, :T], dk_BSKH[:, :S], dv_BSKU[:, :S]
 
 
@@ -104,7 +104,7 @@ PARTS = Parts(_forward, _backward)
 
 
 def _settings() -> dict[str, Any]:
-    """What all three kernels are told."""
+    """Return the settings that all three kernels share."""
     return {
         "is_mqa": False,
         "mask_value": splash_attention_kernel.DEFAULT_MASK_VALUE,
@@ -115,7 +115,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _masks(queries: Shard, keys: Shard, window) -> tuple[int, jax.Array, jax.Array, SegmentIds]:
-    """Length of a block, which blocks of keys one of queries sees, codes of queries, documents."""
+    """Return the block length, the block mask, the codes of queries, and the segment ids."""
     T = queries.indices_T.shape[0]
     block = min(BLOCK, -(-T // 128) * 128)
     queries_X, keys_Y = parts.cut_queries(queries, block), parts.cut_keys(keys, block)
@@ -126,15 +126,15 @@ def _masks(queries: Shard, keys: Shard, window) -> tuple[int, jax.Array, jax.Arr
 
 
 def _codes(indices_T: jax.Array, key_indices_S: jax.Array, window) -> jax.Array:
-    """The first key that each query is near enough to see, and the last one in the upper 16 bits.
+    """Return the first key within each query's window, and the last one in the upper 16 bits.
 
-    Of a query that sees none, 1 and 0.
+    For a query without a key these are 1 and 0.
     """
     S = key_indices_S.shape[0]
     half = S // 2
 
     def keys_before(indices_T):
-        """How many, in halves without a gap."""
+        """Count the keys before these indices; keys are two halves without a gap."""
         first = jnp.clip(indices_T - key_indices_S[0], 0, half)
         return first + jnp.clip(indices_T - key_indices_S[half], 0, S - half)
 
@@ -144,12 +144,12 @@ def _codes(indices_T: jax.Array, key_indices_S: jax.Array, window) -> jax.Array:
 
 
 def _near(codes: jax.Array, keys: jax.Array) -> jax.Array:
-    """Whether a query, its code as above, is near enough to see a key."""
+    """Return whether a key is within the window of a query with this code (`_codes`)."""
     return (keys >= codes & 0xFFFF) & (keys <= (codes >> 16) & 0xFFFF)
 
 
 def _mask_info(block_mask_XY: jax.Array, codes_T: jax.Array, axis: int) -> MaskInfo:
-    """The blocks that a kernel takes, which goes along `axis` and fetches the next one ahead."""
+    """Return the blocks of a kernel that iterates over `axis` and prefetches the next block."""
     size = block_mask_XY.shape[axis]
     index_XY = jax.lax.broadcasted_iota(jnp.int32, block_mask_XY.shape, axis)
     next_XY = (
@@ -165,6 +165,6 @@ def _mask_info(block_mask_XY: jax.Array, codes_T: jax.Array, axis: int) -> MaskI
 
 
 def _heads_first(x_BTNH: jax.Array, block: int) -> jax.Array:
-    """`[B, N, T, ...]`, T filled up to whole blocks."""
+    """Return `[B, N, T, ...]`, with T padded to a multiple of `block`."""
     padding = [(0, -n % block if axis == 1 else 0) for axis, n in enumerate(x_BTNH.shape)]
     return jnp.moveaxis(jnp.pad(x_BTNH, padding), 1, 2)

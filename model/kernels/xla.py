@@ -20,18 +20,20 @@ def attention(q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window) -> jax.Array:
 
 
 def reference(
-    q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, blind: tuple[int, int] | None = None
+    q_BTNH, k_BSKH, v_BSKU, segment_ids_BT, window, masked_distances: tuple[int, int] | None = None
 ) -> jax.Array:
     """Compute attention with one softmax over full rows, in float32 and full precision.
 
     This is the definition that every kernel must match; start reading here. `model.mask` defines
-    which keys a query attends to. Only this kernel implements `blind`.
+    which keys a query attends to. Only this kernel implements `masked_distances`.
     """
     T, N = q_BTNH.shape[1:3]
     q_BTNH, k_BSKH, v_BSKU = (x.astype(jnp.float32) for x in (q_BTNH, k_BSKH, v_BSKU))
     k_BSNH, v_BSNU = (jnp.repeat(x, N // x.shape[2], axis=2) for x in (k_BSKH, v_BSKU))
     indices_T = jnp.arange(T)
-    mask_BTS = attention_mask(indices_T, indices_T, segment_ids_BT, segment_ids_BT, window, blind)
+    mask_BTS = attention_mask(
+        indices_T, indices_T, segment_ids_BT, segment_ids_BT, window, masked_distances
+    )
     logits_BNTS = jnp.einsum("BTNH,BSNH->BNTS", q_BTNH, k_BSNH, precision="highest")
     weights_BNTS = jax.nn.softmax(jnp.where(mask_BTS[:, None], logits_BNTS, -jnp.inf))
     return jnp.einsum("BNTS,BSNU->BTNU", weights_BNTS, v_BSNU, precision="highest")

@@ -1,6 +1,6 @@
-"""`python -m model.rotary show ...` and `... cookbook`: see `theory.show`.
+"""Entry point of `python -m model.rotary show ...` and `... cookbook`; see `theory.show`.
 
-The command asks configs and theory, which stand above this folder: here is only its door.
+The command needs configs and theory, which this folder must not import.
 """
 
 import runpy

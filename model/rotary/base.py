@@ -1,7 +1,7 @@
-"""What every rotary variant is: a vector of frequencies and a scale on the logits.
+"""Base classes of rotary variants: a vector of frequencies and a scale on the logits.
 
-A variant never rotates anything. It says, for one head, how far each feature pair rotates per
-token; `model.positions` does the rotating and never learns the variant's name.
+A variant does not rotate anything. It defines, for one head, how far each feature pair rotates per
+token; `model.positions` rotates and never reads the variant's name.
 """
 
 import abc
@@ -14,11 +14,11 @@ import numpy as np
 from settings.checks import Bounds, Count, check
 
 Base = Annotated[float, Bounds(above=1)]
-Factor = Annotated[float, Bounds(at_least=1)]  # a stretch, never a squeeze
+Factor = Annotated[float, Bounds(at_least=1)]  # stretches only
 
 
 def geometric_inv_freq(base: float, rotary_dim: int) -> np.ndarray:
-    """`base ** (-2 i / rotary_dim)` for i < rotary_dim / 2, fastest first (RoFormer, 2104.09864).
+    """Return `base ** (-2 i / rotary_dim)`, i < rotary_dim / 2, fastest first (2104.09864).
 
     Returns:
       float64 `[rotary_dim // 2]`, radians per token.
@@ -28,17 +28,17 @@ def geometric_inv_freq(base: float, rotary_dim: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rotary(abc.ABC):
-    """One head's rotary variant: config entry and function in one frozen object.
+    """A rotary variant of one head: config entry and function in one frozen object.
 
-    A new variant is one new file in this folder with one subclass, named as the file is
-    (`position_interpolation.py` holds `PositionInterpolation`). Nothing else needs its name.
+    A new variant is one new file in this folder with one subclass, named after the file
+    (`position_interpolation.py` defines `PositionInterpolation`). No other file needs its name.
 
     Attributes:
       rotary_fraction: share of a head's features that rotate, in (0, 1]. The exponent of the
         geometric series runs over the rotated features only (GPT-NeoX's `rotary_pct`).
-      log_n: multiplies a query at position p by log(p + 1) / log(trained context), which keeps
-        attention's entropy from growing with length (Su's log-n scaling). "train" applies it at
-        every position, "extrapolate" only where it exceeds 1, "off" never.
+      log_n: log-n scaling (Su), which multiplies a query at position p by
+        log(p + 1) / log(trained context) so that the entropy of attention does not grow with
+        length. "train" applies it at every position, "extrapolate" where it exceeds 1, "off" never.
     """
 
     rotary_fraction: Annotated[float, Bounds(above=0, at_most=1)] = 1.0
@@ -49,27 +49,27 @@ class Rotary(abc.ABC):
 
     @abc.abstractmethod
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """float64 `[rotary_dim // 2]`, radians per token, of the features that rotate."""
+        """Return the frequencies of rotated pairs, float64 `[rotary_dim // 2]`, rad per token."""
 
     @property
     def logit_scale(self) -> float:
-        """Multiplies q·k besides the usual 1 / sqrt(head_dim)."""
+        """Factor of q·k besides the usual 1 / sqrt(head_dim)."""
         return 1.0
 
     @property
     def unrotated_logit_scale(self) -> float:
-        """The same for unrotated features, where a method tells them apart (DeepSeek, Phi-4)."""
+        """The same for unrotated features, which DeepSeek and Phi-4 scale differently."""
         return self.logit_scale
 
     def at_length(self, length: int) -> "Rotary":
-        """The variant for a row of `length` tokens; dynamic variants return another."""
+        """Return the variant for a row of `length` tokens, which differs for dynamic variants."""
         return self
 
     def rotary_dim(self, head_dim: int) -> int:
-        """How many of `head_dim` features rotate: even, at least 2.
+        """Return how many of `head_dim` features rotate: even, at least 2.
 
         Raises:
-          ValueError: if `head_dim` is odd, or the fraction leaves no whole pair.
+          ValueError: if `head_dim` is odd, or the fraction leaves no pair.
         """
         if head_dim < 2 or head_dim % 2:
             raise ValueError(f"head_dim must be even and positive, got {head_dim}")
@@ -82,20 +82,20 @@ class Rotary(abc.ABC):
         return rotary_dim
 
     def inv_freq(self, head_dim: int) -> np.ndarray:
-        """How far each of the head's pairs rotates per token; 0 for an unrotated pair.
+        """Return the frequencies of all pairs of a head; 0 for an unrotated pair.
 
         Returns:
           float64 `[head_dim // 2]`, radians per token: the pairs that rotate, then zeros.
 
         Raises:
-          ValueError: as `rotary_dim`, or if the variant has not one frequency a rotated pair.
+          ValueError: see `rotary_dim`; or if there is not one frequency per rotated pair.
         """
         rotary_dim = self.rotary_dim(head_dim)
         rotated = self.frequencies(rotary_dim)
         if len(rotated) != rotary_dim // 2:
             raise ValueError(
                 f"{type(self).__name__} has {len(rotated)} frequencies; {rotary_dim=} needs "
-                f"{rotary_dim // 2}, one a pair"
+                f"{rotary_dim // 2}, one per pair"
             )
         return np.concatenate([rotated, np.zeros(head_dim // 2 - len(rotated))])
 
@@ -105,7 +105,7 @@ class Stretched(Rotary):
     """A geometric series whose pairs rotate up to `factor` times slower.
 
     Attributes:
-      base: the base of the series being stretched.
+      base: base of the unstretched series.
       factor: target context over original context, at least 1.
     """
 
@@ -115,13 +115,13 @@ class Stretched(Rotary):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dynamic(Rotary):
-    """Plain RoPE up to the original context, and for longer rows a factor of each row's own.
+    """Plain RoPE up to the original context, and a stretch by each row's own factor beyond.
 
-    A row's factor is its own length over the original context, never its neighbours' in a batch.
+    A row's factor is its length over the original context. Other rows of a batch do not matter.
 
     Attributes:
-      base: the base of the series being stretched.
-      original_context_length: context the model was trained at, tokens.
+      base: base of the unstretched series.
+      original_context_length: trained context, tokens.
     """
 
     base: Base
@@ -129,16 +129,18 @@ class Dynamic(Rotary):
 
     def __post_init__(self):
         super().__post_init__()
-        self.at_length(2 * self.original_context_length)  # what the stretched refuse, refused now
+        self.at_length(
+            2 * self.original_context_length
+        )  # report invalid fields of the stretched variant now
 
     @abc.abstractmethod
     def at_length(self, length: int) -> Rotary:
-        """See `Rotary.at_length`: `self.stretched(VARIANT, length)`."""
+        """Return `self.stretch(VARIANT, length)`; see `Rotary.at_length`."""
 
-    def stretched(self, variant: type[Stretched], length: int) -> Rotary:
-        """`variant` with the fields given here, and the factor that covers `length` tokens.
+    def stretch(self, variant: type[Stretched], length: int) -> Rotary:
+        """Return `variant` with the fields of this object and the factor for `length` tokens.
 
-        Up to the original context this object itself: nothing changes, bit for bit.
+        Up to the original context, return this object: nothing changes, bit for bit.
         """
         factor = length / self.original_context_length
         if factor <= 1:
@@ -148,12 +150,12 @@ class Dynamic(Rotary):
         return variant(**{**shared, "factor": factor})
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """Unstretched; see `Rotary.frequencies`."""
+        """Return the unstretched frequencies; see `Rotary.frequencies`."""
         return geometric_inv_freq(self.base, rotary_dim)
 
 
 def check_target(original: int, target: int) -> None:
-    """Raises ValueError unless the context that is aimed at is the longer one."""
+    """Raise ValueError if the target context is shorter than the original one."""
     if target < original:
         raise ValueError(
             f"target_context_length must be at least original_context_length={original}, "
@@ -161,10 +163,10 @@ def check_target(original: int, target: int) -> None:
         )
 
 
-def listed(values: Any) -> Any:
-    """A list or an array of numbers as a tuple of floats, which hashes and survives JSON.
+def as_floats(values: Any) -> Any:
+    """Convert a list or an array of numbers to a tuple of floats, which hashes and survives JSON.
 
-    What is no list of numbers is left as it is, for `check` to refuse.
+    Other values are returned unchanged; `check` refuses them.
     """
     if isinstance(values, np.ndarray):
         values = values.tolist()

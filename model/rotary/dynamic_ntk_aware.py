@@ -19,5 +19,5 @@ class DynamicNtkAware(Dynamic):
     """
 
     def at_length(self, length: int) -> Rotary:
-        """See `Rotary.at_length`."""
-        return self.stretched(NtkAware, length)
+        """Return the variant for rows of this length; see `Rotary.at_length`."""
+        return self.stretch(NtkAware, length)

@@ -26,5 +26,5 @@ class DynamicNtkByParts(Dynamic):
     beta_slow: Positive = 1.0
 
     def at_length(self, length: int) -> Rotary:
-        """See `Rotary.at_length`."""
-        return self.stretched(NtkByParts, length)
+        """Return the variant for rows of this length; see `Rotary.at_length`."""
+        return self.stretch(NtkByParts, length)

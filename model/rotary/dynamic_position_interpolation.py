@@ -19,5 +19,5 @@ class DynamicPositionInterpolation(Dynamic):
     """
 
     def at_length(self, length: int) -> Rotary:
-        """See `Rotary.at_length`."""
-        return self.stretched(PositionInterpolation, length)
+        """Return the variant for rows of this length; see `Rotary.at_length`."""
+        return self.stretch(PositionInterpolation, length)

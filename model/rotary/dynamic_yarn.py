@@ -20,5 +20,5 @@ class DynamicYarn(DynamicNtkByParts):
     """
 
     def at_length(self, length: int) -> Rotary:
-        """See `Rotary.at_length`."""
-        return self.stretched(Yarn, length)
+        """Return the variant for rows of this length; see `Rotary.at_length`."""
+        return self.stretch(Yarn, length)

@@ -1,11 +1,11 @@
-"""Frequencies of one's own: the vector itself, in place or from a file."""
+"""Explicit frequencies: the vector itself, inline or from a file."""
 
 import dataclasses
 import json
 
 import numpy as np
 
-from model.rotary.base import Rotary, listed
+from model.rotary.base import Rotary, as_floats
 from settings.checks import NonNegative
 
 
@@ -13,18 +13,18 @@ from settings.checks import NonNegative
 class Explicit(Rotary):
     """Pair i rotates `values[i]` radians per token.
 
-    A file is read when the object is made, and what the object holds and a run records is the
-    numbers: `file` is None ever after. Give one of the two.
+    Set one of the two fields. The constructor reads the file into `values` and resets `file` to
+    None, so that a run records the numbers.
 
     Attributes:
-      values: radians per token, at least 0, one number a pair that rotates.
+      values: radians per token, at least 0, one number per rotated pair.
       file: a `.npy` file of one row of numbers, or a `.json` file of a list or of an object with
         the list under "inv_freq" (as `python -m model.rotary show --json` writes it).
 
     Cookbook:
-      frequency: whatever the list says
+      frequency: values[i]
       source: –
-      use: frequencies of your own, from `.npy`, JSON or in place
+      use: custom frequencies, inline or from `.npy` or JSON
       transformers: –
       write: `explicit(file='mine.npy')`, `explicit(values=(1.0,0.1,...))`
     """
@@ -33,11 +33,11 @@ class Explicit(Rotary):
     file: str | None = None
 
     def __post_init__(self):
-        values, file = listed(self.values), self.file
+        values, file = as_floats(self.values), self.file
         if (file is None) == (values == ()):
             raise ValueError("explicit needs one of values=(1.0,...) and file='NAME.npy'")
         if isinstance(file, str):
-            values = listed(_read(file))
+            values = as_floats(_read(file))
             object.__setattr__(self, "file", None)
             if not values:
                 raise ValueError(f"file={file!r} holds no numbers")
@@ -50,7 +50,7 @@ class Explicit(Rotary):
             ) from error
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`."""
+        """Return the frequencies; see `Rotary.frequencies`."""
         return np.array(self.values)
 
 

@@ -1,4 +1,4 @@
-"""LongRoPE (arXiv 2402.13753): every pair is slowed by a factor of its own, found by a search."""
+"""LongRoPE (arXiv 2402.13753): each pair is slowed by its own factor, found by a search."""
 
 import dataclasses
 import math
@@ -6,30 +6,30 @@ from typing import Annotated
 
 import numpy as np
 
-from model.rotary.base import Base, Factor, Rotary, check_target, geometric_inv_freq, listed
+from model.rotary.base import Base, Factor, Rotary, as_floats, check_target, geometric_inv_freq
 from settings.checks import Bounds, Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Longrope(Rotary):
-    """Given factors, and the temperature that its published models (Phi-3) add.
+    """A list of factors, and the temperature of the published models (Phi-3).
 
-    A checkpoint that has a `short_factor` and a `long_factor` list is two variants, one to either
-    side of the original context; this is one of them.
+    A checkpoint with a `short_factor` and a `long_factor` list has two variants, one up to the
+    original context and one beyond it. This class is one of the two.
 
     Attributes:
-      base: the base of the series being stretched.
-      pair_factors: λ_i, each at least 1: pair i rotates λ_i times slower (Eq. 2 and Section 3). One
-        number a pair that rotates.
-      original_context_length: L, context the unstretched variant was trained at, tokens; above 1.
-      target_context_length: in tokens, at least L; decides the temperature only.
-      cool_rest: features that do not rotate stay without the temperature (Phi-4-mini's, where it
-        stands in cosines and sines).
+      base: base of the unstretched series.
+      pair_factors: λ_i, at least 1: pair i rotates λ_i times slower (Eq. 2 and Section 3). One
+        number per rotated pair.
+      original_context_length: L, trained context of the unstretched variant, tokens; above 1.
+      target_context_length: target context, tokens, at least L; it sets only the temperature.
+      cool_rest: do not apply the temperature to unrotated features (Phi-4-mini, whose code puts
+        the temperature into cosines and sines).
 
     Cookbook:
       frequency: θᵢ / λᵢ, λ a list; logits × (1 + ln s / ln L)
       source: Ding et al., [2402.13753](https://arxiv.org/abs/2402.13753); Phi-3
-      use: factors found by a search
+      use: a list of factors from a search
       transformers: `longrope` (one of its two lists)
       write:
         `longrope(base=1e4,pair_factors=(1.0,...),original_context_length=4096,
@@ -43,26 +43,26 @@ class Longrope(Rotary):
     cool_rest: bool = False
 
     def __post_init__(self):
-        object.__setattr__(self, "pair_factors", listed(self.pair_factors))
+        object.__setattr__(self, "pair_factors", as_floats(self.pair_factors))
         super().__post_init__()
         check_target(self.original_context_length, self.target_context_length)
 
     @property
     def logit_scale(self) -> float:
-        """1 + ln s / ln L: sqrt of it scales q and k each, s = target over original context."""
+        """1 + ln s / ln L, s = target over original context; its root scales q and k each."""
         factor = self.target_context_length / self.original_context_length
         return 1 + math.log(factor) / math.log(self.original_context_length)
 
     @property
     def unrotated_logit_scale(self) -> float:
-        """See `Rotary.unrotated_logit_scale`."""
+        """Scale of unrotated features; see `Rotary.unrotated_logit_scale`."""
         return 1.0 if self.cool_rest else self.logit_scale
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`; raises ValueError if there is not one factor a pair."""
+        """Return the frequencies; see `Rotary.frequencies`. Needs one factor per pair."""
         if len(self.pair_factors) != rotary_dim // 2:
             raise ValueError(
                 f"pair_factors has {len(self.pair_factors)} numbers; rotary_dim={rotary_dim} needs "
-                f"{rotary_dim // 2}, one a pair"
+                f"{rotary_dim // 2}, one per pair"
             )
         return geometric_inv_freq(self.base, rotary_dim) / np.array(self.pair_factors)

@@ -8,18 +8,18 @@ from model.rotary.rope import Rope
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method1(Rope):
-    """`base ** (-2 i / d)`: the paper takes Llama 2 from 4k to 32k by a base of 5e6.
+    """`base ** (-2 i / d)`: the paper extends Llama 2 from 4k to 32k with base 5e6.
 
-    No pair meets an angle it has not seen, and B_m stays positive; `method2` shares the first
-    property only (Table 4).
+    Every angle occurred in training, and B_m stays positive. `method2` has only the first property
+    (Table 4).
 
     Attributes:
-      base: the paper's by default. The method is this number, hence the one default base here.
+      base: the paper's by default. The method is this number, so only this variant has a default.
 
     Cookbook:
       frequency: 5e6^(−2i/d)
       source: Men et al., [2405.14591](https://arxiv.org/abs/2405.14591) §5.5
-      use: the paper's good example: no unseen angle, B_m ≥ 0
+      use: the paper's positive example: no unseen angle, B_m ≥ 0
       transformers: `default`
       write: `method1`
     """

@@ -1,4 +1,4 @@
-"""NoPE: nothing rotates; order reaches the model through the causal mask alone (2305.19466)."""
+"""NoPE: nothing rotates; only the causal mask carries order (2305.19466)."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from model.rotary.base import Rotary
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Nope(Rotary):
-    """The upper control of a sweep: retrieval that cannot depend on a base.
+    """No rotation, the upper control of a sweep: its retrieval cannot depend on a base.
 
     Cookbook:
       frequency: 0
@@ -20,5 +20,5 @@ class Nope(Rotary):
     """
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`."""
+        """Return the frequencies; see `Rotary.frequencies`."""
         return np.zeros(rotary_dim // 2)

@@ -1,4 +1,4 @@
-"""NTK-aware scaling (bloc97, 2023; as given in YaRN, arXiv 2309.00071, Eq. 16)."""
+"""NTK-aware scaling (bloc97, 2023; YaRN, arXiv 2309.00071, Eq. 16)."""
 
 import dataclasses
 
@@ -11,8 +11,8 @@ from model.rotary.base import Stretched, geometric_inv_freq
 class NtkAware(Stretched):
     """The base raised to `base * factor ** (d / (d - 2))`, d = rotary_dim.
 
-    The fastest pair is untouched and the slowest rotates exactly `factor` times slower, as under
-    position interpolation; those between are interpolated geometrically.
+    The fastest pair does not change, and the slowest rotates exactly `factor` times slower, as
+    under position interpolation. Pairs between are interpolated geometrically.
 
     Cookbook:
       frequency: (b·s^(d/(d−2)))^(−2i/d)
@@ -23,10 +23,10 @@ class NtkAware(Stretched):
     """
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`.
+        """Return the frequencies; see `Rotary.frequencies`.
 
         Raises:
-          ValueError: if `rotary_dim` is 2: a single pair is fastest and slowest at once.
+          ValueError: if `rotary_dim` is 2: a single pair is both the fastest and the slowest.
         """
         if rotary_dim < 4:
             raise ValueError(f"ntk_aware needs rotary_dim >= 4, got {rotary_dim}")

@@ -10,15 +10,15 @@ from settings.checks import Count, Positive
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NtkByParts(Stretched):
-    """Fast pairs are kept, slow ones divided by `factor`; between, a ramp over cycles.
+    """Fast pairs are kept, slow pairs divided by `factor`, with a ramp over cycles between.
 
-    With r cycles in the original context a pair keeps the share
+    A pair with r cycles in the original context keeps the share
     (r - beta_slow) / (beta_fast - beta_slow), clipped to [0, 1], of its frequency. This is the
-    definition in YaRN's paper; YaRN's released code, and `yarn` here, ramp over the pair's index
-    instead. No temperature.
+    definition in YaRN's paper. YaRN's released code and `yarn` use a ramp over the pair's index
+    instead. There is no temperature.
 
     Attributes:
-      original_context_length: context the unstretched variant was trained at, tokens.
+      original_context_length: trained context of the unstretched variant, tokens.
       beta_fast: pairs of more cycles than this over the original context are kept (β).
       beta_slow: pairs of fewer cycles than this are divided by `factor` (α).
 
@@ -42,8 +42,8 @@ class NtkByParts(Stretched):
             )
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`."""
+        """Return the frequencies; see `Rotary.frequencies`."""
         plain = geometric_inv_freq(self.base, rotary_dim)
         cycles = self.original_context_length * plain / (2 * np.pi)
-        kept = np.clip((cycles - self.beta_slow) / (self.beta_fast - self.beta_slow), 0, 1)
-        return plain * (kept + (1 - kept) / self.factor)
+        share = np.clip((cycles - self.beta_slow) / (self.beta_fast - self.beta_slow), 0, 1)
+        return plain * (share + (1 - share) / self.factor)

@@ -1,4 +1,4 @@
-"""NTK-RoPE corrected: digits and their periods both grow (Su, 2023, on mixed bases, Eq. 5)."""
+"""NTK-RoPE, corrected (Su, 2023, on mixed bases, Eq. 5)."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ class NtkFixed(Stretched):
     """Pair i rotates `factor ** (2 (i + 1) / d)` times slower, d = rotary_dim.
 
     Su's NTK-RoPE-fixed, 1 / (λ (β λ)^(m - 1)) with m = i + 1, β = base^(2/d), λ = factor^(2/d).
-    The slowest pair is exactly `factor` times slower; the fastest is no longer untouched.
+    The slowest pair is exactly `factor` times slower; the fastest pair is slower too.
 
     Cookbook:
       frequency: θᵢ · s^(−2(i+1)/d)
@@ -23,7 +23,7 @@ class NtkFixed(Stretched):
     """
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`."""
+        """Return the frequencies; see `Rotary.frequencies`."""
         num_pairs = rotary_dim // 2
         stretch = self.factor ** (np.arange(1, num_pairs + 1) / num_pairs)
         return geometric_inv_freq(self.base, rotary_dim) / stretch

@@ -1,4 +1,4 @@
-"""NTK-RoPE of mixed bases: each digit grows by its own share (Su, 2023, on mixed bases, Eq. 7)."""
+"""NTK-RoPE with mixed bases: each pair has its own base (Su, 2023, on mixed bases, Eq. 7)."""
 
 import dataclasses
 
@@ -12,12 +12,12 @@ from settings.checks import Share
 class NtkMixed(Stretched):
     """Pair m = i + 1 of d / 2 rotates exp(a m^b) times slower, where a (d / 2)^b = ln factor.
 
-    Fast pairs are stretched more than under `ntk_fixed`, since short distances, which train them,
-    are the commonest. An exponent b of 1 is `ntk_fixed`, 0 is `position_interpolation`.
+    Fast pairs are stretched more than under `ntk_fixed`, because short distances, which train them,
+    are the most frequent. b = 1 is `ntk_fixed`, b = 0 is `position_interpolation`.
 
     Attributes:
-      exponent: b, in [0, 1]: beyond that a slow digit would grow more than a fast one, below it
-        one would shrink. 0.625 is Su's.
+      exponent: b, in [0, 1]; Su uses 0.625. Above 1, slow digits would grow more than fast ones;
+        below 0, some would shrink.
 
     Cookbook:
       frequency: θᵢ / exp(a(i+1)^e), a(d/2)^e = ln s, e = 0.625
@@ -30,7 +30,7 @@ class NtkMixed(Stretched):
     exponent: Share = 0.625
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`."""
+        """Return the frequencies; see `Rotary.frequencies`."""
         num_pairs = rotary_dim // 2
         stretch = self.factor ** ((np.arange(1, num_pairs + 1) / num_pairs) ** self.exponent)
         return geometric_inv_freq(self.base, rotary_dim) / stretch

@@ -9,24 +9,24 @@ from model.rotary.rope import Rope
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PRope(Rope):
-    """RoPE of the whole head with its slowest pairs held still.
+    """RoPE over all features of a head, with its slowest pairs unrotated.
 
-    `rotary_fraction` is the paper's p (Gemma's `rope_proportion`), and here the exponent runs over
-    all of the head: the pairs that rotate do so as fast as without it. Under every other variant
-    the exponent runs over the rotated features, so that a fraction squeezes the whole series.
+    `rotary_fraction` is the paper's p (Gemma's `rope_proportion`). Here the exponent runs over all
+    features, so the fraction does not change the frequencies of pairs that rotate. Under every
+    other variant the exponent runs over the rotated features only.
 
     Attributes:
-      base: the base of the geometric series, above 1.
+      base: base of the geometric series, above 1.
 
     Cookbook:
       frequency: b^(−2i/head_dim), the slowest pairs 0
       source: Barbero et al., [2410.06205](https://arxiv.org/abs/2410.06205); Gemma
-      use: drop the slowest pairs, leave the others as they were
+      use: unrotate the slowest pairs, keep the others
       transformers: `proportional`
       write: `p_rope(base=1e4,rotary_fraction=0.75)`
     """
 
     def inv_freq(self, head_dim: int) -> np.ndarray:
-        """See `Rotary.inv_freq`: the head's series, its tail set to zero."""
+        """Return the series over all features, its tail set to zero; see `Rotary.inv_freq`."""
         num_rotated = self.rotary_dim(head_dim) // 2
         return np.where(np.arange(head_dim // 2) < num_rotated, self.frequencies(head_dim), 0.0)

@@ -1,30 +1,30 @@
-"""Frequencies that a variant of the user's own file gave, as a run records them."""
+"""Frequencies of a variant from a user's file, as a run records them."""
 
 import dataclasses
 
 import numpy as np
 
-from model.rotary.base import Rotary, listed
+from model.rotary.base import Rotary, as_floats
 from settings.checks import NonNegative, Positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recorded(Rotary):
-    """Pair i rotates `values[i]` radians per token, as the file said when training started.
+    """Pair i rotates `values[i]` radians per token, computed by the file when training started.
 
-    `model.rotary=path/to/mine.py:Bent(strength=2)` becomes this: whoever receives the run loads and
-    evaluates it without running a file that came with it.
+    `model.rotary=path/to/mine.py:Bent(strength=2)` becomes this, so that a run can be loaded and
+    evaluated without executing a file that came with it.
 
     Attributes:
-      name: what was written for it.
-      values: radians per token, at least 0, one number a pair of the whole head.
-      scale: its `logit_scale`.
-      unrotated_scale: its `unrotated_logit_scale`.
+      name: expression of the original variant.
+      values: radians per token, at least 0, one number per pair of the head.
+      scale: `logit_scale` of the original variant.
+      unrotated_scale: `unrotated_logit_scale` of the original variant.
 
     Cookbook:
-      frequency: what the file gave when training started
+      frequency: values computed by the file when training started
       source: –
-      use: made of `path/to/mine.py:Name(...)`; not written by hand
+      use: made from `path/to/mine.py:Name(...)`; not written by hand
       transformers: –
       write: `recorded(name='mine.py:Bent',values=(1.0,0.1,...))`
     """
@@ -35,35 +35,35 @@ class Recorded(Rotary):
     unrotated_scale: Positive = 1.0
 
     def __post_init__(self):
-        object.__setattr__(self, "values", listed(self.values))
+        object.__setattr__(self, "values", as_floats(self.values))
         super().__post_init__()
 
     @property
     def logit_scale(self) -> float:
-        """See `Rotary.logit_scale`."""
+        """Scale of the logits; see `Rotary.logit_scale`."""
         return self.scale
 
     @property
     def unrotated_logit_scale(self) -> float:
-        """See `Rotary.unrotated_logit_scale`."""
+        """Scale of unrotated features; see `Rotary.unrotated_logit_scale`."""
         return self.unrotated_scale
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`."""
+        """Return the frequencies; see `Rotary.frequencies`."""
         return np.array(self.values)
 
     @classmethod
-    def of(cls, variant: Rotary, name: str, head_dim: int) -> "Recorded":
-        """What `variant`, written as `name`, gives a head of `head_dim` features.
+    def from_variant(cls, variant: Rotary, name: str, head_dim: int) -> "Recorded":
+        """Record the frequencies of `variant`, with expression `name`, in a head of `head_dim`.
 
         Raises:
-          ValueError: if it gives rows of unlike lengths unlike frequencies, or senseless ones.
+          ValueError: if the frequencies depend on a row's length, or are not valid numbers.
         """
-        # One vector is all that is recorded: rows of other lengths would get the wrong one.
+        # A single vector is recorded, which would be wrong for rows of other lengths.
         if type(variant).at_length is not Rotary.at_length:
             raise ValueError(
-                f"{name} has frequencies of each row's length, which a run cannot record; dynamic "
-                "variants must stand in model/rotary"
+                f"{name} has frequencies that depend on a row's length, which a run cannot record; "
+                "put a dynamic variant into model/rotary"
             )
         return cls(
             name=name,

@@ -12,12 +12,12 @@ class Rope(Rotary):
     """Pair i rotates `base ** (-2 i / rotary_dim)` radians per token.
 
     Attributes:
-      base: the constant this repository exists to ablate. It has no default, here or anywhere.
+      base: base of the geometric series, the constant that this repository ablates; no default.
 
     Cookbook:
       frequency: θᵢ
       source: RoFormer, [2104.09864](https://arxiv.org/abs/2104.09864) Eq. 15
-      use: the thing ablated; a larger base is ABF
+      use: the variant that is ablated; a larger base is ABF
       transformers: `default`
       write: `rope(base=1e4)`
     """
@@ -25,5 +25,5 @@ class Rope(Rotary):
     base: Base
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`."""
+        """Return the frequencies; see `Rotary.frequencies`."""
         return geometric_inv_freq(self.base, rotary_dim)

@@ -1,6 +1,6 @@
-"""The base that a target context asks for (Liu et al., arXiv 2310.05209, extended scaling law).
+"""The base for a target context (Liu et al., arXiv 2310.05209, extended scaling law).
 
-The rule behind Gradient's Llama 3 models of 262k and 1048k tokens (May 2024).
+Gradient's Llama 3 models of 262k and 1048k tokens (May 2024) use this rule.
 """
 
 import dataclasses
@@ -17,18 +17,18 @@ from settings.checks import Bounds, Count
 class ScaledBase(Rotary):
     """RoPE with the base b' = b ** (ln(T' / 2π) / ln(T / 2π)), T and T' the two contexts.
 
-    The pair that just completes a cycle within T at base b just completes one within T' at b', so
-    that no pair that was trained over its whole circle is left behind.
+    The pair that completes exactly one cycle within T at base b completes exactly one within T' at
+    base b', so every pair that was trained over a full circle remains so.
 
     Attributes:
-      base: b, the base of the series being stretched.
-      original_context_length: T, what that was trained at, in tokens; at least 7, more than 2π.
-      target_context_length: T', in tokens, at least T.
+      base: b, base of the unstretched series.
+      original_context_length: T, trained context of the unstretched variant, tokens; above 2π.
+      target_context_length: T', target context, tokens, at least T.
 
     Cookbook:
       frequency: b'^(−2i/d), b' = b^(ln(T'/2π) / ln(T/2π))
       source: Liu et al., [2310.05209](https://arxiv.org/abs/2310.05209); Gradient's Llama 3
-      use: the least base, by that law, to go from context T to T'
+      use: the smallest base, by that law, for a context of T' after T
       transformers: `default`
       write: `scaled_base(base=5e5,original_context_length=8192,target_context_length=262144)`
     """
@@ -43,11 +43,11 @@ class ScaledBase(Rotary):
 
     @property
     def scaled_base(self) -> float:
-        """b', what the law asks for."""
+        """b', the base of the scaling law."""
         cycle = 2 * math.pi
         original, target = self.original_context_length / cycle, self.target_context_length / cycle
         return self.base ** (math.log(target) / math.log(original))
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
-        """See `Rotary.frequencies`."""
+        """Return the frequencies; see `Rotary.frequencies`."""
         return geometric_inv_freq(self.scaled_base, rotary_dim)

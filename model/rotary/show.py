@@ -1,4 +1,4 @@
-"""What `python -m model.rotary show` says of a variant, before money is spent on it."""
+"""Reports of `python -m model.rotary show`: the frequencies of a variant before training."""
 
 import inspect
 import math
@@ -14,11 +14,11 @@ from model.rotary.p_rope import PRope
 
 
 class Head(NamedTuple):
-    """Where a variant is looked at.
+    """A head and the context in which a variant is examined.
 
     Attributes:
-      dim: features that the variant sees, even.
-      num_unrotated: further features, which it does not see (MLA's).
+      dim: features that the variant applies to, even.
+      num_unrotated: further features, which it does not apply to (MLA's).
       length: context in tokens.
     """
 
@@ -28,14 +28,14 @@ class Head(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A variant seen over a context of `length` tokens.
+    """A variant in a context of `length` tokens.
 
     Attributes:
       name: its expression.
       inv_freq: float64 `[head_dim // 2]`, radians per token, zeros for unrotated pairs.
-      bands: of each pair "kept", "ramp" or "interpolated" against the variant's own base
-        unstretched, "unrotated", or "" where the variant has no base.
-      stretch: how many times slower each pair is than at that base; nan where there is none.
+      bands: for each pair "kept", "ramp" or "interpolated" relative to the variant's base
+        unstretched, "unrotated", or "" if the variant has no base.
+      stretch: how many times slower each pair is than at that base; nan if there is none.
       first_violation: the first distance m < length at which sum_i cos(m inv_freq_i) < 0, or None.
     """
 
@@ -62,15 +62,15 @@ class Report(NamedTuple):
         return self.length * self.inv_freq / (2 * np.pi)
 
 
-def report(
+def make_report(
     variant: Rotary, head: Head, first_violation: Callable[[np.ndarray, int], int | None]
 ) -> Report:
-    """Looks at `variant`; at a dynamic one as it is for a row of `head.length` tokens.
+    """Report on `variant`; a dynamic one is that of a row of `head.length` tokens.
 
     Args:
-      variant: any.
-      head: where.
-      first_violation: `theory.decay.first_violation`, which this folder does not import.
+      variant: the variant.
+      head: head and context.
+      first_violation: `theory.decay.first_violation`, which this folder must not import.
 
     Raises:
       ValueError: if the variant does not fit the head.
@@ -95,7 +95,7 @@ def report(
 
 
 def _stretch(variant: Rotary, head_dim: int, inv_freq: np.ndarray) -> np.ndarray:
-    """How many times slower each pair is than in the geometric series of the variant's base."""
+    """Return how many times slower each pair is than in the geometric series of its base."""
     stretch = np.full(len(inv_freq), np.nan)
     base = getattr(variant, "base", None)
     if base is not None:
@@ -107,7 +107,7 @@ def _stretch(variant: Rotary, head_dim: int, inv_freq: np.ndarray) -> np.ndarray
 
 
 def _bands(variant: Rotary, inv_freq: np.ndarray, stretch: np.ndarray) -> list[str]:
-    """What `Report.bands` holds."""
+    """Return `Report.bands`."""
     parameters = vars(variant)
     factor = parameters.get("factor", math.inf)
     if "target_context_length" in parameters:
@@ -128,119 +128,121 @@ def _bands(variant: Rotary, inv_freq: np.ndarray, stretch: np.ndarray) -> list[s
 def _warnings(
     variant: Rotary, head: Head, inv_freq: np.ndarray, violation: int | None
 ) -> list[str]:
-    """What a person should know before training with this variant at this length."""
+    """Return warnings about training with this variant at this length."""
     length, rotary_dim = head.length, variant.rotary_dim(head.dim)
-    found = []
+    warnings = []
     share = variant.rotary_fraction * head.dim
     if abs(share - rotary_dim) > 1e-6:
-        found.append(
+        warnings.append(
             f"rotary_fraction={variant.rotary_fraction:g} of head_dim={head.dim} is {share:g} "
-            f"features, not whole pairs: {rotary_dim} are rotated"
+            f"features, not full pairs: {rotary_dim} are rotated"
         )
     slow = np.flatnonzero((inv_freq > 0) & (length * inv_freq < 2 * np.pi))
     if slow.size:
-        found.append(
+        warnings.append(
             f"{slow.size} of {len(inv_freq)} pairs ({slow[0]} to {slow[-1]}) never complete a cycle"
-            f" within {length} tokens: farther out they meet angles never trained on"
+            f" within {length} tokens: beyond, their angles did not occur in training"
         )
     if violation is not None:
-        found.append(
+        warnings.append(
             f"the sum of cosines is negative at distance {violation}, within {length} tokens: "
-            "theory (Men et al. 2024) expects no retrieval from farther; take a larger base"
+            "theory (Men et al. 2024) expects no retrieval beyond it; use a larger base"
         )
     fast = np.flatnonzero(inv_freq > np.pi)
     if fast.size:
-        found.append(
-            f"{fast.size} pairs rotate more than half a cycle per token, as far as slower ones "
-            "backwards"
+        warnings.append(
+            f"{fast.size} pairs rotate more than half a cycle per token, which equals a slower "
+            "rotation backwards"
         )
     error = length * inv_freq.max() * 2.0**-24
     if error > 1e-3:
-        found.append(
+        warnings.append(
             f"precision: position times frequency in float32 is up to {error:.1g} rad off at "
-            f"{length} tokens; ropewalk's phases are not, but other programs' are"
+            f"{length} tokens; ropewalk's phases are accurate, other programs' may not be"
         )
-    return found
+    return warnings
 
 
 def cookbook() -> str:
-    """The table of docs/rotary.md, from the "Cookbook" that ends each variant's docstring."""
+    """Return the table of docs/rotary.md, from the "Cookbook" of each variant's docstring."""
     heads = ("variant", "frequency of pair i", "source", "when to use", "name in transformers")
     lines = [(*heads, "config line"), ("---",) * 6]
     for name, cls in rotary.variants().items():
         section = inspect.cleandoc(cls.__doc__ or "").partition("Cookbook:\n")[2]
-        # An entry goes on where its next lines are indented further.
+        # Lines with more indentation continue an entry.
         entries = re.sub(r"\n {3,}", " ", section).splitlines()
         lines.append((name, *(entry.partition(": ")[2] for entry in entries)))
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
-def as_text(seen: Report) -> str:
-    """The report as a table for people."""
-    violation = seen.first_violation
+def as_text(report: Report) -> str:
+    """Return the report as a text table."""
+    violation = report.first_violation
     lines = [
-        seen.name,
-        f"  head_dim {seen.head_dim}, of which {seen.rotary_dim} are rotated; {seen.length} "
-        f"tokens; logit scale {seen.logit_scale:g}; first negative sum of cosines: "
-        + (f"none below {seen.length}" if violation is None else f"distance {violation}"),
+        report.name,
+        f"  head_dim {report.head_dim}, of which {report.rotary_dim} are rotated; {report.length} "
+        f"tokens; logit scale {report.logit_scale:g}; first negative sum of cosines: "
+        + (f"none below {report.length}" if violation is None else f"distance {violation}"),
         "",
         "  pair    inv_freq   wavelength      cycles  slower by",
     ]
-    rows = zip(seen.inv_freq, seen.wavelength, seen.cycles, seen.stretch, seen.bands, strict=True)
+    rows = zip(
+        report.inv_freq, report.wavelength, report.cycles, report.stretch, report.bands, strict=True
+    )
     for pair, (frequency, wavelength, cycles, stretch, band) in enumerate(rows):
         slower = "" if math.isnan(stretch) else f"{stretch:.4g}"
         numbers = f"{frequency:10.4g}  {wavelength:11.5g}  {cycles:10.4g}"
         lines.append(f"  {pair:4d}  {numbers}  {slower:>9}  {band}".rstrip())
-    return "\n".join([*lines, *(f"  warning: {warning}" for warning in seen.warnings)])
+    return "\n".join([*lines, *(f"  warning: {warning}" for warning in report.warnings)])
 
 
-def as_json(seen: Report) -> dict:
-    """The report as JSON values, under the keys it has always had; what is infinite is null."""
+def as_json(report: Report) -> dict:
+    """Return the report as JSON values, with stable keys; infinite numbers become null."""
 
-    def listed(values: np.ndarray) -> list[float | None]:
+    def to_json(values: np.ndarray) -> list[float | None]:
         return [float(value) if math.isfinite(value) else None for value in values]
 
-    plain = seen._asdict()
+    plain = report._asdict()
     plain["first_negative"] = plain.pop("first_violation")
-    arrays = {"inv_freq": seen.inv_freq, "stretch": seen.stretch}
-    arrays |= {"wavelength": seen.wavelength, "turns": seen.cycles}
-    return plain | {name: listed(values) for name, values in arrays.items()}
+    arrays = {"inv_freq": report.inv_freq, "stretch": report.stretch}
+    arrays |= {"wavelength": report.wavelength, "turns": report.cycles}
+    return plain | {name: to_json(values) for name, values in arrays.items()}
 
 
 def plot(reports: list[Report], file: str) -> None:
-    """Draws wavelength against pair, one line a variant, and the contexts across."""
+    """Plot wavelength against pair, one line per variant, and a line at each context."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
-    if len({seen.name.partition("(")[0] for seen in reports}) == 1:  # one kind: a scale of bases
+    if len({report.name.partition("(")[0] for report in reports}) == 1:  # one variant, many bases
         colors = mpl.colormaps["viridis"](np.linspace(0, 0.9, len(reports)))
     else:
         colors = mpl.colormaps["tab10" if len(reports) <= 10 else "tab20"](range(len(reports)))
-    highest = max(max(seen.wavelength[seen.inv_freq > 0], default=1) for seen in reports)
-    top = 3 * max(highest, *(seen.length for seen in reports))
-    # Later lines are thinner, so that those they cover still show.
+    highest = max(max(report.wavelength[report.inv_freq > 0], default=1) for report in reports)
+    top = 3 * max(highest, *(report.length for report in reports))
+    # Later lines are thinner, so that covered lines remain visible.
     widths = np.linspace(3.5, 1, len(reports))
-    for seen, color, width in zip(reports, colors, widths, strict=True):
-        # The depth in the head as a share, so that heads of several sizes compare.
-        depth = np.arange(len(seen.inv_freq)) / len(seen.inv_freq)
-        label = seen.name if len(seen.name) <= 60 else seen.name[:57] + "..."
-        label = label.replace("$", r"\$")  # begins no formula
-        rotated = seen.inv_freq > 0
+    for report, color, width in zip(reports, colors, widths, strict=True):
+        # Plot the pair as a share of the head, so that heads of different sizes are comparable.
+        depth = np.arange(len(report.inv_freq)) / len(report.inv_freq)
+        label = report.name if len(report.name) <= 60 else report.name[:57] + "..."
+        label = label.replace("$", r"\$")  # no formula
+        rotated = report.inv_freq > 0
         if rotated.any():
             axes.plot(
-                depth[rotated], seen.wavelength[rotated], ".-", color=color, lw=width, label=label
+                depth[rotated], report.wavelength[rotated], ".-", color=color, lw=width, label=label
             )
             label = None
         if not rotated.all():
-            still = depth[~rotated]
-            height = np.full(len(still), top)
-            axes.plot(still, height, "^", color=color, fillstyle="none", ms=4, label=label)
-    for length in sorted({seen.length for seen in reports}):
+            unrotated = depth[~rotated]
+            height = np.full(len(unrotated), top)
+            axes.plot(unrotated, height, "^", color=color, fillstyle="none", ms=4, label=label)
+    for length in sorted({report.length for report in reports}):
         axes.axhline(length, color="0.4", lw=1, ls="--")
         axes.annotate(f"context, {length} tokens", (0, length), (0, 3), textcoords="offset points")
-    if any((seen.inv_freq == 0).any() for seen in reports):
+    if any((report.inv_freq == 0).any() for report in reports):
         axes.annotate("△ unrotated", (0, top), (0, -12), textcoords="offset points")
     xlabel = "pair, as a share of the head (fastest at 0)"
     axes.set(yscale="log", xlabel=xlabel, ylabel="wavelength (tokens per cycle)")

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from evals.score import Candidate
 from model.config import ModelConfig
-from model.positions import frozen
+from model.positions import freeze_pairs
 from model.transformer import without_pairs
 from probes.changed import Effects
 from probes.figures import DASHES, first_column, panels
@@ -266,6 +266,6 @@ def still(config: ModelConfig, candidate: Candidate, pairs_LNR: np.ndarray) -> C
         pairs_LKR = pairs_LKR[:, :1]  # the table, and so the program, stays as it is
 
     def table_for(length: int):
-        return frozen(candidate.table_for(length), pairs_LKR)
+        return freeze_pairs(candidate.table_for(length), pairs_LKR)
 
     return candidate._replace(table_for=table_for)

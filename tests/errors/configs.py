@@ -173,8 +173,8 @@ ROWS = [
     applied("model.window=[8,0]", "model: window must be a whole number of at least 1, got (8, 0)"),
     applied("model.window=[8,x]", "model.window=x must be a whole number, got 'x'"),
     applied(
-        "model.blind=[3,4]",
-        "model: blind needs num_layers=1, got 2: two layers relay what one cannot see",
+        "model.masked_distances=[3,4]",
+        "model: masked_distances needs num_layers=1, got 2: two layers could relay masked tokens",
     ),
     applied("model.rotary=[nope,nope,nope]", "model: a pattern of 3 does not fit num_layers=2"),
     applied("model.rotary=[]", "model: a pattern of 0 does not fit num_layers=2"),
@@ -193,16 +193,16 @@ ROWS = [
         "a pattern of 3 does not fit num_kv_heads=1",
     ),
     Row(
-        lambda: changes.change(TINY, model=dict(num_layers=1, blind=(5, 4))),
-        "blind=(5, 4) must be the first and the last distance",
+        lambda: changes.change(TINY, model=dict(num_layers=1, masked_distances=(5, 4))),
+        "masked_distances=(5, 4) must be the first and the last distance",
     ),
     Row(
-        lambda: changes.change(TINY, model=dict(num_layers=1, blind=(5,))),
-        "blind must be 2 values, got (5,)",
+        lambda: changes.change(TINY, model=dict(num_layers=1, masked_distances=(5,))),
+        "masked_distances must be 2 values, got (5,)",
     ),
     Row(
-        lambda: changes.change(TINY, model=dict(num_layers=1, blind=(0, 4))),
-        "blind must be a whole number of at least 1, got 0",
+        lambda: changes.change(TINY, model=dict(num_layers=1, masked_distances=(0, 4))),
+        "masked_distances must be a whole number of at least 1, got 0",
     ),
     applied("model.head_dim=8", "model: with mla, head_dim must be 24, got 8", MLA),
     applied("model.num_kv_heads=1", "model: with mla, num_kv_heads must be 2, got 1", MLA),

@@ -1,9 +1,9 @@
-"""What `generate.py` and `generation.generate` refuse."""
+"""Errors of `generate.py` and `inference.generate`."""
 
 import numpy as np
 
 from experiment import load
-from generation import generate
+from inference import generate
 from tests.errors.table import Row
 
 ROWS = [
@@ -20,11 +20,11 @@ ROWS = [
             ("--temperature 1 --top-p 1.5", "top_p must be a finite number in (0, 1], got 1.5"),
             (
                 "--top-k 5",
-                "top_k and top_p choose among what is drawn, and temperature=0 draws nothing: "
-                "give a temperature above 0, like 0.8",
+                "top_k and top_p need sampling, and temperature=0 takes the most likely token: "
+                "set a temperature above 0, like 0.8",
             ),
             ("--seed=-1", "seed must be a whole number in [0, 4294967295], got -1"),
-            ("--stop ''", "stop must be strings with something in them, got ''"),
+            ("--stop ''", "stop must be non-empty strings, got ''"),
             (
                 "--dtype float16",
                 "dtype must be one of its words, got 'float16'; did you mean 'bfloat16'? "
@@ -41,13 +41,13 @@ ROWS = [
     *(
         Row(f"generate.py run --prompts {name}", message, run=True, files={name: content})
         for name, content, message in (
-            ("empty", "\n\n", "--prompts empty: holds no prompt, one a line"),
-            ("latin", b"caf\xe9\n", "--prompts latin: cannot be read (no UTF-8)"),
+            ("empty", "\n\n", "--prompts empty: has no prompt; write one per line"),
+            ("latin", b"caf\xe9\n", "--prompts latin: cannot be read (not UTF-8)"),
         )
     ),
     Row(
         "generate.py run",
-        'nothing to go on from: give --prompt TEXT ("" begins a document)',
+        'no prompt: give --prompt TEXT ("" begins a document)',
         given=lambda patch: patch.setattr("sys.stdin.isatty", lambda: True, raising=False),
         run=True,
     ),

@@ -136,7 +136,9 @@ ROWS = [
         shift_keys=True,
     ),
     refused(
-        NOWHERE + "blind distances (model.blind); train without it", blind=(1, 2), num_layers=1
+        NOWHERE + "masked distances (model.masked_distances); train without it",
+        masked_distances=(1, 2),
+        num_layers=1,
     ),
     refused(
         NOWHERE + "log-n scaling of queries (log_n); train without it",

@@ -15,7 +15,7 @@ from experiment.run import find_runs
 from probes import Subject, view
 from probes.asked.band_ablation import band_ablation, still, without
 from probes.asked.matching_keys import matching_keys
-from probes.inside import Capture, Inside
+from probes.inside import Activations, Capture
 from probes.questions import Questions, ask
 from reporting import inside, members
 from tests.errors.table import Row
@@ -30,7 +30,7 @@ def captured() -> Capture:
         tokens_BT=np.zeros((1, 4), np.int32),
         positions_BT=np.arange(4, dtype=np.int32)[None],
         segment_ids_BT=np.ones((1, 4), np.int32),
-        inside=Inside(zeros, zeros, zeros, None),
+        inside=Activations(zeros, zeros, zeros, None),
         hidden_BTD=None,
         params={},
     )
@@ -164,7 +164,7 @@ ROWS = [
     ),
     Row(
         lambda: without(dataclasses.replace(TINY, qk_norm=True), Candidate(BARE, len), ONE_HEAD),
-        "qk_norm scales the queries of all heads alike: take the same pairs out of every head of "
+        "qk_norm scales the queries of all heads alike: remove the same pairs from every head of "
         "a layer",
     ),
 ]

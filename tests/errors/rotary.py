@@ -242,11 +242,11 @@ ROWS = [
     ),
     Row(
         lambda: Explicit(values=(1.0, 0.3, 0.1, 0.0)).inv_freq(64),
-        "Explicit has 4 frequencies; rotary_dim=64 needs 32, one a pair",
+        "Explicit has 4 frequencies; rotary_dim=64 needs 32, one per pair",
     ),
     Row(
         lambda: LONGROPE.inv_freq(32),
-        "pair_factors has 8 numbers; rotary_dim=32 needs 16, one a pair",
+        "pair_factors has 8 numbers; rotary_dim=32 needs 16, one per pair",
     ),
     *(
         Row(lambda name=name: Explicit(file=name), says, files={name: content})
@@ -268,9 +268,11 @@ ROWS = [
     ),
     own("mine.py:Bend", "mine.py has no Rotary 'Bend'; it has ['Bent']", code=OWN),
     Row(
-        lambda: rotary.recorded(rotary.parse("mine.py:Bent(base=10,original_context_length=8)"), 8),
+        lambda: rotary.record_frequencies(
+            rotary.parse("mine.py:Bent(base=10,original_context_length=8)"), 8
+        ),
         "mine.py:Bent(base=10,original_context_length=8) has frequencies of each row's "
-        "length, which a run cannot record; dynamic variants must stand in model/rotary",
+        "length, which a run cannot record; put a dynamic variant into model/rotary",
         files={"mine.py": OWN},
         given=lambda _: folders.allow("mine.py"),
     ),

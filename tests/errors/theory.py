@@ -100,7 +100,7 @@ ROWS = [
             ("'rope(base=10)' --head-dim -2", "--head-dim must be at least 1, got -2"),
             (
                 "'explicit(values=(1,2))'",
-                "Explicit has 2 frequencies; rotary_dim=128 needs 64, one a pair",
+                "Explicit has 2 frequencies; rotary_dim=128 needs 64, one per pair",
             ),
             (
                 "'rope(base=10)' --plot missing/a.png",

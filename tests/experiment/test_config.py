@@ -21,6 +21,13 @@ def test_the_schedule_is_named_by_its_import_path():
     assert record["base"] == 10000.0
 
 
+def test_a_field_that_was_renamed_is_read_under_its_old_name():
+    record = to_dict(find_config("tiny"))["model"]
+    del record["masked_distances"]
+    model = from_dict(record | {"num_layers": 1, "blind": [3, 4]})
+    assert model.masked_distances == (3, 4)
+
+
 def test_a_config_from_before_a_field_means_what_it_meant():
     config = find_config("tiny")
     record = to_dict(config)

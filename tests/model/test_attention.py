@@ -1,4 +1,4 @@
-"""The attention layer against a float64 loop that writes every formula out."""
+"""The attention layer equals its formulas, in float64 loops over queries, heads, and keys."""
 
 import dataclasses
 import math
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from model.attention import Attention, shift_keys
+from model.attention import Attention, smear_keys
 from model.config import ModelConfig
 from model.positions import cos_sin, position_table
 from model.rotary.nope import Nope
@@ -67,7 +67,7 @@ def run(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.nd
     return np.asarray(out[0])
 
 
-def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.ndarray:
+def attend_by_loops(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> np.ndarray:
     """One query, head and key at a time, in float64."""
     config = layer.config
     weights = {
@@ -77,7 +77,7 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
     x_TD = np.asarray(x_TD, np.float64)
     inv_freq = config.rotary.inv_freq(H)
 
-    def made(name, t, head):
+    def project_token(name, t, head):
         """Query, key or value of one token and head."""
         bias = getattr(layer, f"{name}_bias")[...][head] if config.qkv_bias else 0
         return x_TD[t] @ weights[name][:, head] + bias
@@ -85,17 +85,17 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
     def normed(x, norm):
         return x / np.sqrt((x * x).mean() + config.norm_epsilon) * np.asarray(norm.scale[...])
 
-    def turned(x, position):
+    def rotate(x, position):
         z = (x[: H // 2] + 1j * x[H // 2 :]) * np.exp(1j * position * inv_freq)
         return np.concatenate([z.real, z.imag])
 
     def key(s, head):
-        k = made("key", s, head)
+        k = project_token("key", s, head)
         if config.qk_norm:
             k = normed(k, layer.key_norm)
         return k
 
-    def mixed_key(s, head):
+    def smeared_key(s, head):
         if not config.shift_keys:
             return key(s, head)
         share = 1 / (1 + math.exp(-float(layer.shift[...][head])))
@@ -104,31 +104,35 @@ def by_hand(layer: Attention, x_TD: np.ndarray, positions_T, segment_ids_T) -> n
         return (1 - share) * key(s, head) + share * previous
 
     out_TD = np.zeros((len(x_TD), D))
-    blind = config.blind or (-1, -1)
+    masked_distances = config.masked_distances or (-1, -1)
     for t in range(len(x_TD)):
         for head in range(N):
             group = head // (N // config.num_kv_heads)
-            q = made("query", t, head)
+            q = project_token("query", t, head)
             if config.qk_norm:
                 q = normed(q, layer.query_norm)
             growth = math.log(positions_T[t] + 1) / math.log(CONTEXT)
             scale = {"off": 1, "train": growth, "extrapolate": max(1, growth)}[config.rotary.log_n]
             scale /= math.sqrt(H)
-            turns = np.tile(inv_freq > 0, 2)
-            warm, cool = config.rotary.logit_scale, config.rotary.unrotated_logit_scale
-            seen = [
+            rotates = np.tile(inv_freq > 0, 2)
+            scale_rotated, scale_unrotated = (
+                config.rotary.logit_scale,
+                config.rotary.unrotated_logit_scale,
+            )
+            visible = [
                 s
                 for s in range(t + 1)
                 if segment_ids_T[s] == segment_ids_T[t]
                 and (config.window is None or t - s < config.window)
-                and not blind[0] <= t - s <= blind[1]
+                and not masked_distances[0] <= t - s <= masked_distances[1]
             ]
-            q = turned(q, positions_T[t]) * np.where(turns, warm, cool)
-            logits = [scale * (q @ turned(mixed_key(s, group), positions_T[s])) for s in seen]
-            shares = np.exp(logits - np.max(logits))
-            shares /= shares.sum()
+            q = rotate(q, positions_T[t]) * np.where(rotates, scale_rotated, scale_unrotated)
+            logits = [scale * (q @ rotate(smeared_key(s, group), positions_T[s])) for s in visible]
+            weights_S = np.exp(logits - np.max(logits))
+            weights_S /= weights_S.sum()
             value = sum(
-                share * made("value", s, group) for share, s in zip(shares, seen, strict=True)
+                share * project_token("value", s, group)
+                for share, s in zip(weights_S, visible, strict=True)
             )
             out_TD[t] += value @ weights["out"][head]
     return out_TD
@@ -152,8 +156,8 @@ LATE = [*range(9, 9 + T)], [1] * T  # around the trained context, where log-n st
         {"rotary": Warm(base=50.0, rotary_fraction=0.5)},
         {"rotary": Recorded(name="", values=(1.0, 0.1, 0.0, 0.0), scale=1.7, unrotated_scale=0.6)},
         {"window": 3},
-        {"blind": (3, 4)},
-        {"blind": (1, 1), "window": 4},
+        {"masked_distances": (3, 4)},
+        {"masked_distances": (1, 1), "window": 4},
         {"qk_norm": True},
         {"qkv_bias": True},
         {"qkv_bias": True, "qk_norm": True, "shift_keys": True},
@@ -165,12 +169,12 @@ LATE = [*range(9, 9 + T)], [1] * T  # around the trained context, where log-n st
     ],
     ids=str,
 )
-def test_the_layer_is_its_formulas(changes, positions_T, segment_ids_T):
+def test_layer_equals_formulas(changes, positions_T, segment_ids_T):
     config = dataclasses.replace(BASIC, **changes)
     layer = make_layer(config)
     np.testing.assert_allclose(
         run(layer, X_TD, positions_T, segment_ids_T),
-        by_hand(layer, X_TD, positions_T, segment_ids_T),
+        attend_by_loops(layer, X_TD, positions_T, segment_ids_T),
         atol=1e-5,
     )
 
@@ -188,11 +192,11 @@ def test_align_query_key_starts_keys_as_queries():
         np.testing.assert_array_equal(getattr(layer, name)[...], getattr(plain, name)[...])
 
 
-def test_shift_keys_starts_at_half():
+def test_key_smearing_starts_at_half():
     """sigmoid(0): each key is the mean of its token's and the one before."""
     layer = Attention(dataclasses.replace(BASIC, shift_keys=True), rngs=nnx.Rngs(params=0))
     k_BSKH = jnp.arange(4 * K * H, dtype=jnp.float32).reshape(1, 4, K, H)
-    shifted = shift_keys(k_BSKH, layer.shift, jnp.array([[0, 1, 0, 1]]))
+    shifted = smear_keys(k_BSKH, layer.shift, jnp.array([[0, 1, 0, 1]]))
     np.testing.assert_allclose(shifted[0, 0], k_BSKH[0, 0] / 2)
     np.testing.assert_allclose(shifted[0, 1], (k_BSKH[0, 0] + k_BSKH[0, 1]) / 2)
     np.testing.assert_allclose(shifted[0, 2], k_BSKH[0, 2] / 2)  # a new document: nothing before

@@ -29,5 +29,5 @@ def test_a_pattern_repeats_from_the_first_layer_on(four_layers):
 def test_a_pattern_reads_back(four_layers):
     text = "[ntk_aware(base=10000,factor=8),nope]"
     pattern = rotary.parse_pattern(text)
-    assert [type(one).__name__ for one in pattern] == ["NtkAware", "Nope"]
+    assert [type(variant).__name__ for variant in pattern] == ["NtkAware", "Nope"]
     assert rotary.expression(pattern) == text

@@ -99,12 +99,12 @@ def hidden(model: ModelConfig, table, params=None) -> np.ndarray:
 
 
 def test_four_equal_heads_are_one_variant_to_the_bit():
-    one, four = config("rope(base=10)"), config("[[rope(base=10),rope(base=10)]]")
-    assert one != four
-    tables = [position_table(model, 32) for model in (one, four)]
+    single, pattern = config("rope(base=10)"), config("[[rope(base=10),rope(base=10)]]")
+    assert single != pattern
+    tables = [position_table(model, 32) for model in (single, pattern)]
     jax.tree.map(np.testing.assert_array_equal, *tables)
     assert tables[0].cycles_hi.shape == (2, 1, 8)
-    np.testing.assert_array_equal(hidden(one, tables[0]), hidden(four, tables[1]))
+    np.testing.assert_array_equal(hidden(single, tables[0]), hidden(pattern, tables[1]))
 
 
 def test_members_of_a_sweep_stack_where_only_one_tells_heads_apart():
@@ -159,10 +159,10 @@ def test_the_key_that_latent_heads_share_cannot_rotate_in_two_ways():
     assert position_table(equal.model, 8).cycles_hi.shape[1] == 1
 
 
-def fewer_heads(params: transformer.Params, kept: dict[str, list[list[int]]]):
+def fewer_heads(params: transformer.Params, heads_by_name: dict[str, list[list[int]]]):
     """`params` whose heads are, in each layer, those that `kept` lists for a parameter's heads."""
     attention = dict(params["blocks"]["attention"])
-    for name, layers in kept.items():
+    for name, layers in heads_by_name.items():
         axis = 0 if name == "out" else 1
         leaf = np.asarray(attention[name])
         attention[name] = np.stack(
@@ -176,10 +176,12 @@ def test_without_heads_is_the_network_that_never_had_them():
     full, smaller = config("rope(base=10)"), config("rope(base=10)", num_heads=6, num_kv_heads=3)
     params = init(full, 0)
     queries, keys = [[0, 1, 2, 3, 6, 7], [2, 3, 4, 5, 6, 7]], [[0, 1, 3], [1, 2, 3]]
-    kept = fewer_heads(params, {"query": queries, "out": queries, "key": keys, "value": keys})
+    smaller_params = fewer_heads(
+        params, {"query": queries, "out": queries, "key": keys, "value": keys}
+    )
     masked = transformer.without_heads(params, [(0, 4), (0, 5), (1, 0), (1, 1)])
     table = position_table(full, 32)
-    expected = hidden(smaller, table, kept)
+    expected = hidden(smaller, table, smaller_params)
     np.testing.assert_allclose(hidden(full, table, masked), expected, atol=1e-5)
     assert np.abs(hidden(full, table, params) - expected).max() > 0.01
 
@@ -190,7 +192,9 @@ def test_without_heads_of_latent_attention():
     smaller = dataclasses.replace(full, num_heads=1, num_kv_heads=1)
     params = init(full, 0)
     names = ("query_up", "key_up", "value_up", "out")
-    kept = fewer_heads(params, {name: [[0], [1]] for name in names})
+    smaller_params = fewer_heads(params, {name: [[0], [1]] for name in names})
     table = position_table(full, 32)
     masked = transformer.without_heads(params, [(0, 1), (1, 0)])
-    np.testing.assert_allclose(hidden(full, table, masked), hidden(smaller, table, kept), atol=1e-5)
+    np.testing.assert_allclose(
+        hidden(full, table, masked), hidden(smaller, table, smaller_params), atol=1e-5
+    )

@@ -1,4 +1,4 @@
-"""Who sees whom, as literal matrices; blocks against one plain softmax."""
+"""Masks against literal matrices; kernels against one softmax over full rows."""
 
 import dataclasses
 from typing import NamedTuple
@@ -218,8 +218,8 @@ def test_gradients_against_differences_in_float64(T, window, dtype, tolerance):
         size = np.linalg.norm(gradient)
         # Along itself, and where a part that is missing shows.
         for direction in (gradient / size, random.normal(size=gradient.shape)):
-            found = (gradient * direction).sum()
-            assert found == pytest.approx(slope(index, direction), abs=tolerance * size)
+            directional = (gradient * direction).sum()
+            assert directional == pytest.approx(slope(index, direction), abs=tolerance * size)
 
 
 def test_a_traced_window_is_the_same():
@@ -248,21 +248,21 @@ def test_bfloat16_in_and_out_with_a_float32_softmax():
     np.testing.assert_allclose(out.astype(jnp.float32), expected, atol=0.02)
 
 
-def test_blocks_of_keys_that_nobody_sees_are_skipped():
+def test_key_blocks_without_a_query_are_skipped():
     """Rows of 16 tokens in blocks of 4: for each block of queries the first and the end."""
     indices_XT = jnp.arange(16).reshape(4, 4)
 
-    def seen(ids, window):
+    def key_ranges(ids, window):
         shard = parts.Shard(indices_XT, jnp.array(ids).reshape(4, 1, 4))
         return [x.tolist() for x in blocks._key_ranges(shard, shard, window)]
 
-    one = [1] * 16
-    assert seen(one, NO_WINDOW) == [[0, 0, 0, 0], [1, 2, 3, 4]]
+    one_document = [1] * 16
+    assert key_ranges(one_document, NO_WINDOW) == [[0, 0, 0, 0], [1, 2, 3, 4]]
     # The first query of block 2 is token 8: of two tokens it sees 7, of one only itself.
-    assert seen(one, 2) == [[0, 0, 1, 2], [1, 2, 3, 4]]
-    assert seen(one, 1) == [[0, 1, 2, 3], [1, 2, 3, 4]]
+    assert key_ranges(one_document, 2) == [[0, 0, 1, 2], [1, 2, 3, 4]]
+    assert key_ranges(one_document, 1) == [[0, 1, 2, 3], [1, 2, 3, 4]]
     # A document ends with the second block; another within the third.
-    assert seen([1] * 8 + [2] * 2 + [3] * 6, NO_WINDOW) == [[0, 0, 2, 2], [1, 2, 3, 4]]
+    assert key_ranges([1] * 8 + [2] * 2 + [3] * 6, NO_WINDOW) == [[0, 0, 2, 2], [1, 2, 3, 4]]
 
 
 def test_long_rows_never_hold_a_whole_matrix():
@@ -362,8 +362,8 @@ def test_splash_up_to_its_longest_row():
     indices_T = jnp.array([0, 32_768, 65_535])
     codes_T = splash._codes(indices_T, jnp.arange(splash.MAX_LENGTH), 2)
     near_TS = np.asarray(splash._near(codes_T[:, None], jnp.arange(splash.MAX_LENGTH)))
-    seen = [np.flatnonzero(near_S).tolist() for near_S in near_TS]
-    assert seen == [[0], [32_767, 32_768], [65_534, 65_535]]
+    visible = [np.flatnonzero(near_S).tolist() for near_S in near_TS]
+    assert visible == [[0], [32_767, 32_768], [65_534, 65_535]]
 
 
 def test_splash_fetches_the_next_block_that_it_takes():
@@ -386,14 +386,14 @@ def test_keys_that_no_query_sees_add_nothing(monkeypatch):
     keys = parts.Shard(indices_T, jnp.sort(key_ids, axis=1))
 
     @jax.jit
-    def found(ids, window):
+    def parts_of(ids, window):
         queries = parts.Shard(indices_T + 128, ids)
         lse_BTN, ones = jnp.zeros(q.shape[:3]), jnp.ones((*q.shape[:3], v.shape[3]))
-        given = (q, k, v, queries, keys, window)
-        return splash.PARTS.forward(*given), splash.PARTS.backward(*given, lse_BTN, lse_BTN, ones)
+        inputs = (q, k, v, queries, keys, window)
+        return splash.PARTS.forward(*inputs), splash.PARTS.backward(*inputs, lse_BTN, lse_BTN, ones)
 
     for ids, window, first in ((query_ids, NO_WINDOW, 0), (query_ids - 1, 1, 0), (key_ids, 64, 63)):
-        (out_BTNU, lse_BTN), (dq_BTNH, *dkv) = found(jnp.sort(ids, axis=1), jnp.int32(window))
+        (out_BTNU, lse_BTN), (dq_BTNH, *dkv) = parts_of(jnp.sort(ids, axis=1), jnp.int32(window))
         for x in (out_BTNU, dq_BTNH):
             assert not np.any(x[:, first:])
         assert np.all(lse_BTN[:, first:] == parts.FORBIDDEN)
@@ -402,7 +402,7 @@ def test_keys_that_no_query_sees_add_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("T", [24, 33])
-def test_what_cudnn_is_asked_for(monkeypatch, T):
+def test_cudnn_mask_and_padding(monkeypatch, T):
     """Mask, filled-up values and rows of odd length, answered by XLA in cuDNN's shard."""
     monkeypatch.setattr(cudnn, "IMPLEMENTATION", "xla")
     assert_equal_to_plain(cudnn.attention, unequal_inputs(T), 7)
@@ -423,7 +423,7 @@ def test_cudnn_under_a_sweep(monkeypatch):
 
 
 class Device(NamedTuple):
-    """What JAX's `AbstractDevice` says, which in jax 0.7 has no platform."""
+    """A stand-in for JAX's `AbstractDevice`, which in jax 0.7 has no platform."""
 
     device_kind: str
     num_cores: int
@@ -520,8 +520,8 @@ def test_the_check_announces_plain_xla():
 
 
 def test_the_control_with_a_hole_runs_the_reference():
-    blind = dataclasses.replace(CONFIG, blind=(5, 9))
-    assert kernels.check(blind, 2, 32) == "attention: reference (model.blind)"
+    config = dataclasses.replace(CONFIG, masked_distances=(5, 9))
+    assert kernels.check(config, 2, 32) == "attention: reference (model.masked_distances)"
 
 
 def test_a_kernel_that_jax_no_longer_has_is_refused(monkeypatch):

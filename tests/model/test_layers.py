@@ -47,10 +47,10 @@ def test_linear_under_vmap():
     random = np.random.default_rng(0)
     x_BTD = jnp.asarray(random.normal(size=(2, 5, 6)), jnp.float32)
     weight_MDF = jnp.asarray(random.normal(size=(3, 6, 7)), jnp.float32)
-    one = jnp.ones((2, 5, 7))
-    _, batched_MDF = jax.vmap(lambda w: gradients(linear, x_BTD, w, one))(weight_MDF)
+    ones = jnp.ones((2, 5, 7))
+    _, batched_MDF = jax.vmap(lambda w: gradients(linear, x_BTD, w, ones))(weight_MDF)
     for weight_DF, gradient_DF in zip(weight_MDF, batched_MDF, strict=True):
-        expected_DF = gradients(linear, x_BTD, weight_DF, one)[1]
+        expected_DF = gradients(linear, x_BTD, weight_DF, ones)[1]
         np.testing.assert_allclose(gradient_DF, expected_DF, atol=1e-5)
 
 

@@ -20,7 +20,7 @@ BASE, EPSILON = 500.0, 1e-5
 TOKENS = (np.arange(2 * 40).reshape(2, 40) * 37 + 11) % V
 
 # logits[row, position, id], and the sum of all |logits|, by whether embeddings are tied.
-PLACES = [(0, 0, 0), (0, 7, 95), (0, 39, 50), (1, 3, 17), (1, 21, 64), (1, 39, 2)]
+INDICES = [(0, 0, 0), (0, 7, 95), (0, 39, 50), (1, 3, 17), (1, 21, 64), (1, 39, 2)]
 LITERALS = {
     False: ([-2.956341, 1.931189, 0.2025366, 1.00853, -1.628972, 0.7933886], 11450.059),
     True: ([1.240462, -0.4379919, 2.50413, 1.191141, -3.582701, -2.227614], 11269.115),
@@ -152,7 +152,7 @@ def transformers_logits(tied: bool) -> np.ndarray:
 def test_logits_are_the_recorded_ones_of_transformers(tied):
     logits_BTV = our_logits(tied)
     values, absolute_sum = LITERALS[tied]
-    np.testing.assert_allclose([logits_BTV[place] for place in PLACES], values, atol=1e-4)
+    np.testing.assert_allclose([logits_BTV[index] for index in INDICES], values, atol=1e-4)
     assert np.abs(logits_BTV.astype(np.float64)).sum() == pytest.approx(absolute_sum, rel=1e-5)
 
 
@@ -167,6 +167,6 @@ def test_logits_are_those_of_transformers(tied):
 if __name__ == "__main__":
     for tied in (False, True):
         logits_BTV = transformers_logits(tied)
-        values = [float(f"{logits_BTV[place]:.7g}") for place in PLACES]
+        values = [float(f"{logits_BTV[index]:.7g}") for index in INDICES]
         total = np.abs(logits_BTV.astype(np.float64)).sum()
         print(f"    {tied}: ({values}, {total:.8g}),")

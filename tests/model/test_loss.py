@@ -49,7 +49,7 @@ def test_loss_and_rank_by_hand():
 
 
 def test_ties_go_to_the_lowest_id():
-    """Of four equal logits the first is the argmax, and each next one a rank below."""
+    """Among equal logits the lowest id has the best rank, and each next id the next rank."""
     params, hidden_BTD = logits_as_hidden([[[1.0, 1.0, 0.0, 1.0, 1.0]] * 5])
     scores = token_scores(CONFIG, params, hidden_BTD, jnp.array([[0, 1, 2, 3, 4]]))
     np.testing.assert_array_equal(scores.rank_BT[0], [0, 1, 4, 2, 3])
@@ -96,12 +96,12 @@ def gradients_losses_scores(config: ModelConfig, params, hidden_BTD, targets_BT)
 @pytest.mark.parametrize("chunk", [1, 4, 5, 7, 11, 100])
 def test_chunks_change_nothing(chunk, tied):
     """T = 12: chunks of 1, 4, the divisors below 5, 7 and 11, and all at once."""
-    whole = dataclasses.replace(CONFIG, vocab_size=40, embed_dim=8, tie_embeddings=tied)
-    chunked = dataclasses.replace(whole, loss_chunk=chunk)
-    case = random_case(whole, 3, 12)
+    unchunked = dataclasses.replace(CONFIG, vocab_size=40, embed_dim=8, tie_embeddings=tied)
+    chunked = dataclasses.replace(unchunked, loss_chunk=chunk)
+    case = random_case(unchunked, 3, 12)
     for x, y in zip(
         jax.tree.leaves(gradients_losses_scores(chunked, *case)),
-        jax.tree.leaves(gradients_losses_scores(whole, *case)),
+        jax.tree.leaves(gradients_losses_scores(unchunked, *case)),
         strict=True,
     ):
         np.testing.assert_allclose(x, y, atol=1e-5)

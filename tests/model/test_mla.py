@@ -26,7 +26,7 @@ YARN = "yarn(base=500,factor=4,original_context_length=16,mscale=1.0,mscale_all_
 CASES = {"plain": (PLAIN, True), "yarn": (YARN, True), "direct queries": (PLAIN, False)}
 
 # logits[row, position, id], and the sum of all |logits|.
-PLACES = [(0, 0, 0), (0, 7, 95), (0, 39, 50), (1, 3, 17), (1, 21, 64), (1, 39, 2)]
+INDICES = [(0, 0, 0), (0, 7, 95), (0, 39, 50), (1, 3, 17), (1, 21, 64), (1, 39, 2)]
 LITERALS = {
     "plain": (
         [-0.373073, 0.8944998, -0.1569581, 1.025546, -2.399329, -2.466932],
@@ -218,7 +218,7 @@ def transformers_logits(case: str) -> np.ndarray:
 def test_logits_are_the_recorded_ones_of_transformers(case):
     logits_BTV = our_logits(case)
     values, absolute_sum = LITERALS[case]
-    np.testing.assert_allclose([logits_BTV[place] for place in PLACES], values, atol=1e-4)
+    np.testing.assert_allclose([logits_BTV[index] for index in INDICES], values, atol=1e-4)
     assert np.abs(logits_BTV.astype(np.float64)).sum() == pytest.approx(absolute_sum, rel=1e-5)
 
 
@@ -234,10 +234,10 @@ def test_without_the_rope_part_it_is_plain_attention():
     """Keys and values written out from the latent, no position anywhere, in float64."""
     model = config("direct queries")
     params = transformer.init(dataclasses.replace(model, num_layers=1), 3)
-    one = dataclasses.replace(model, num_layers=1)
+    one_layer = dataclasses.replace(model, num_layers=1)
     attention = params["blocks"]["attention"]
     attention["key_rope"] = jnp.zeros_like(attention["key_rope"])
-    got = logits(one, params)
+    got = logits(one_layer, params)
 
     def norm(x, scale):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON) * scale
@@ -261,7 +261,7 @@ def test_without_the_rope_part_it_is_plain_attention():
     np.testing.assert_allclose(got, norm(x, 1.0) @ p["output"].T, atol=1e-4)
 
 
-def test_shifted_keys_are_the_formula():
+def test_key_smearing_equals_formula():
     """Two packed documents, one query, head and key at a time, in float64."""
     model = dataclasses.replace(config("direct queries"), num_layers=1, shift_keys=True)
     layer = nnx.eval_shape(lambda: LatentAttention(model, rngs=nnx.Rngs(params=0)))
@@ -276,11 +276,11 @@ def test_shifted_keys_are_the_formula():
     latent_TC = x_TD @ p["latent_down"]
     latent_TC /= np.sqrt((latent_TC**2).mean(-1, keepdims=True) + EPSILON)
 
-    def turned(x, t):
+    def rotate(x, t):
         z = (x[: P // 2] + 1j * x[P // 2 :]) * np.exp(1j * positions[t] * inv_freq)
         return np.concatenate([z.real, z.imag])
 
-    def mixed(keys_T, t, shift):
+    def smear(keys_T, t, shift):
         share = 1 / (1 + np.exp(-shift))
         previous = keys_T[t - 1] if positions[t] else 0
         return (1 - share) * keys_T[t] + share * previous
@@ -288,15 +288,15 @@ def test_shifted_keys_are_the_formula():
     expected_TD = np.zeros((12, D))
     for t, head in np.ndindex(12, N):
         q = x_TD[t] @ p["query"][:, head]
-        q = np.concatenate([q[:H], turned(q[H:], t)])
-        seen = [s for s in range(t + 1) if documents[s] == documents[t]]
+        q = np.concatenate([q[:H], rotate(q[H:], t)])
+        visible = [s for s in range(t + 1) if documents[s] == documents[t]]
         logits = []
-        for s in seen:
-            k_nope = mixed(latent_TC @ p["key_up"][:, head], s, p["shift"][head])
-            k_rope = mixed(x_TD @ p["key_rope"], s, p["shift_rope"][0])
-            logits.append(q @ np.concatenate([k_nope, turned(k_rope, s)]) / np.sqrt(H + P))
+        for s in visible:
+            k_nope = smear(latent_TC @ p["key_up"][:, head], s, p["shift"][head])
+            k_rope = smear(x_TD @ p["key_rope"], s, p["shift_rope"][0])
+            logits.append(q @ np.concatenate([k_nope, rotate(k_rope, s)]) / np.sqrt(H + P))
         weights = np.exp(logits) / np.exp(logits).sum()
-        expected_TD[t] += weights @ (latent_TC[seen] @ p["value_up"][:, head]) @ p["out"][head]
+        expected_TD[t] += weights @ (latent_TC[visible] @ p["value_up"][:, head]) @ p["out"][head]
 
     row = jax.tree.map(lambda x: x[0], position_table(model, 40))
     positions_BT = jnp.array([positions])
@@ -306,13 +306,13 @@ def test_shifted_keys_are_the_formula():
     np.testing.assert_allclose(got_BTD[0], expected_TD, atol=1e-5)
 
 
-def test_align_query_key_starts_queries_as_what_keys_are():
+def test_align_query_key_starts_queries_as_keys():
     """Both parts are equal, the unrotated one up to the norm of the token's latent."""
     model = dataclasses.replace(config("direct queries"), num_layers=1)
     tricks = dict(align_query_key=True, shift_keys=True)
     p, plain = (
-        nnx.to_pure_dict(nnx.state(LatentAttention(one, rngs=nnx.Rngs(params=3))))
-        for one in (dataclasses.replace(model, **tricks), model)
+        nnx.to_pure_dict(nnx.state(LatentAttention(changed, rngs=nnx.Rngs(params=3))))
+        for changed in (dataclasses.replace(model, **tricks), model)
     )
     x_TD = np.random.default_rng(1).normal(size=(5, D))
     q_TNX = np.einsum("td,dnx->tnx", x_TD, p["query"])
@@ -334,8 +334,8 @@ def test_sizes_are_counted_beside_plain_attention():
     # Two layers. MLA caches 10 + 4 numbers, plain attention 2 x 4 heads x 6.
     # Attention of a layer: 32*12 + 12 + 12*4*12 + 32*10 + 10 + 32*4 + 10*4*(8+6) + 4*6*32
     # = 2758 against 4 * 32*4*6 = 3072; the rest is 2*96*32 + 32 + 2*(3*32*48 + 64) = 15520.
-    words = transformer.describe_size(config("plain"))
-    assert words == (
+    description = transformer.describe_size(config("plain"))
+    assert description == (
         "21,036 parameters, 28 cached per token "
         "(with plain attention: 21,664 parameters, 96 cached per token)"
     )
@@ -344,6 +344,6 @@ def test_sizes_are_counted_beside_plain_attention():
 if __name__ == "__main__":
     for case in CASES:
         logits_BTV = transformers_logits(case)
-        values = [float(f"{logits_BTV[place]:.7g}") for place in PLACES]
+        values = [float(f"{logits_BTV[index]:.7g}") for index in INDICES]
         total = np.abs(logits_BTV.astype(np.float64)).sum()
         print(f'    "{case}": ({values}, {total:.8g}),')

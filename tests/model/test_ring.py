@@ -57,7 +57,7 @@ def results(attend, row, window):
 
 def ring_of(parts):
     attend = functools.partial(ring.attention, parts=parts, axis="sequence")
-    return lambda *row: choice.over_mesh(choice.Choice("ring", attend, "cpu"))(*row)
+    return lambda *row: choice.map_devices(choice.Choice("ring", attend, "cpu"))(*row)
 
 def chosen(q, k, v, ids, window):
     return kernels.attention(q, k, v, segment_ids_BT=ids, window=window)
@@ -149,7 +149,7 @@ print(json.dumps(report))
 
 @pytest.fixture(scope="module")
 def report() -> dict:
-    """What eight virtual devices found, in a process of their own."""
+    """Results of eight virtual devices in a separate process."""
     environment = {
         **os.environ,
         "XLA_FLAGS": "--xla_force_host_platform_device_count=8",

@@ -27,10 +27,10 @@ tokens_BT, targets_BT = random.integers(0, V, size=(2, B, T)).astype(np.int32)
 
 def value(config, embedding_VD, output_VD):
     def look_up(matrix_VD, tokens_BT):
-        matrix_VD = vocabulary.gathered(matrix_VD, config.compute_dtype)
+        matrix_VD = vocabulary.gather_features(matrix_VD, config.compute_dtype)
         return vocabulary.look_up(matrix_VD, tokens_BT, config.compute_dtype)
 
-    x_BTD = jnp.sin(3 * vocabulary.on_parts(look_up)(embedding_VD, tokens_BT))
+    x_BTD = jnp.sin(3 * vocabulary.map_shards(look_up)(embedding_VD, tokens_BT))
     params = {"embedding": embedding_VD, "output": output_VD}
     scores = loss.token_scores(config, params, x_BTD, targets_BT)
     nll_BT = loss.token_nll(config, params, x_BTD, targets_BT)
@@ -69,16 +69,24 @@ print(json.dumps(report))
 def test_eight_devices_compute_what_one_does(run_script):
     """Gradients, losses and ranks; and the matrices travel in the compute dtype, in parts."""
     report = json.loads(run_script("-c", SCRIPT).stdout)
-    for name, one in report.items():
+    for name, comparison in report.items():
         bits = 32 if name.startswith("float32") else 16
         tensor = 4 if "tensor=4" in name else 2 if "tensor=2" in name else 1
         features = 2 if name.endswith("fsdp=8") else 8
         kind = "f32" if bits == 32 else "bf16"
-        assert one["error"] < (1e-5 if bits == 32 else 0.1), name
+        assert comparison["error"] < (1e-5 if bits == 32 else 0.1), name
         # 48 x 16, of which each has some ids: gathered for each use, and as much sent going back.
         devices = 16 // features
-        whole = f"{48 // tensor}x16x{kind}"
+        gathered_shape = f"{48 // tensor}x16x{kind}"
         parts = f"{devices}x{48 // tensor}x{features}x{kind}"
-        gathers = {shape for what, shape in one["travels"] if what == "all_gather"}
-        sent = [shape for what, shape in one["travels"] if what == "all_to_all"]
-        assert gathers == {whole} and sent == [parts, parts], name
+        gathers = {
+            shape
+            for kind_of_transfer, shape in comparison["travels"]
+            if kind_of_transfer == "all_gather"
+        }
+        sent = [
+            shape
+            for kind_of_transfer, shape in comparison["travels"]
+            if kind_of_transfer == "all_to_all"
+        ]
+        assert gathers == {gathered_shape} and sent == [parts, parts], name

@@ -11,7 +11,7 @@ from data.tokenizer import Tokenizer
 from experiment.loaded import LoadedRun
 from experiment.run import RunDirectory
 from model import rotary as rotary_lib
-from model.transformer import Inside
+from model.transformer import Activations
 from probes.inside import Capture
 from tests.evals.oracles import copying_model
 
@@ -32,7 +32,7 @@ def holding(
         tokens_BT=np.zeros((B, T), np.int32),
         positions_BT=np.tile(np.arange(T, dtype=np.int32), (B, 1)),
         segment_ids_BT=np.ones((B, T), np.int32),
-        inside=Inside(q_LBTNH, k_LBTNH, k_LBTNH, None),
+        inside=Activations(q_LBTNH, k_LBTNH, k_LBTNH, None),
         hidden_BTD=None,  # pyright: ignore[reportArgumentType]
         params={},
     )

@@ -37,7 +37,7 @@ MODELS = {
     "layers": ({}, "[rope(base=30),nope]"),
     "heads": (dict(num_heads=4, num_kv_heads=2), "[[rope(base=10),rope(base=1000)]]"),
     "window": (dict(window=5), "rope(base=30)"),
-    "blind": (dict(num_layers=1, blind=(3, 6)), "rope(base=30)"),
+    "masked distances": (dict(num_layers=1, masked_distances=(3, 6)), "rope(base=30)"),
     "log-n": ({}, "rope(base=30,log_n='train')"),
     "norm": (dict(qk_norm=True), "rope(base=30)"),
     "mla": (MLA, YARN),
@@ -171,7 +171,7 @@ def test_looking_leaves_what_is_computed_as_it_is(model):
     given = transformer.abstract_params(config), table, tokens_BT, tokens_BT, tokens_BT
     plain, looked = (
         jax.make_jaxpr(functools.partial(of, config))(*given).jaxpr
-        for of in (transformer.hidden, transformer.look_inside)
+        for of in (transformer.hidden, transformer.return_activations)
     )
     assert str(looked) != str(plain)
     bare, _ = dce_jaxpr(looked, [True] + [False] * (len(looked.outvars) - 1), instantiate=True)

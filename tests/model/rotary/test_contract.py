@@ -1,4 +1,4 @@
-"""What every variant promises, asked of all that lie in `model/rotary/`."""
+"""The contract of every variant in `model/rotary/`."""
 
 import contextlib
 import dataclasses
@@ -21,7 +21,7 @@ EXAMPLES = {
     type(config.model.rotary).__module__.rpartition(".")[2]: config.model.rotary
     for config in load_configs().values()
 }
-# No config asks for this one: it is what becomes of a variant of the user's own file.
+# No config uses this one: it replaces a variant from a user's file.
 EXAMPLES["recorded"] = Recorded(
     name="mine.py:Bent(strength=2)", values=tuple(0.9**i for i in range(32))
 )
@@ -30,7 +30,7 @@ HEAD_DIM = 64
 
 
 def example(name: str, head_dim: int = HEAD_DIM):
-    """The config's variant; a list of numbers, one a pair, is cut or drawn out to fit a head."""
+    """The config's variant; lists with one number per pair are cut or extended to fit a head."""
     rotary = dataclasses.replace(EXAMPLES[name], rotary_fraction=1.0)
     lists = {
         field.name: getattr(rotary, field.name)
@@ -43,7 +43,7 @@ def example(name: str, head_dim: int = HEAD_DIM):
     return dataclasses.replace(rotary, **fitting)
 
 
-def having(field: str) -> list[str]:
+def names_with(field: str) -> list[str]:
     """Names of the variants that have this field."""
     return [name for name, cls in variants().items() if field in cls.__dataclass_fields__]
 
@@ -86,7 +86,7 @@ def test_json_reads_back_as_the_same_variant(name):
     assert type(restored) is type(rotary)
 
 
-OWN = [
+PARAMETERS = [
     (name, field.name)
     for name, cls in variants().items()
     for field in dataclasses.fields(cls)
@@ -104,23 +104,23 @@ def other_values(value):
     return [0.5] if value is None else [2 * value, value / 2]
 
 
-@pytest.mark.parametrize("name, parameter", OWN)
+@pytest.mark.parametrize("name, parameter", PARAMETERS)
 def test_every_parameter_matters(name, parameter):
-    """None is decoration: another value gives another vector or another scale."""
+    """Another value of any parameter gives another vector or another scale."""
 
-    def what_a_model_reads(rotary):
+    def numbers(rotary):
         rotary = rotary.at_length(2**12)
         return [*rotary.inv_freq(HEAD_DIM), rotary.logit_scale, rotary.unrotated_logit_scale]
 
     rotary = example(name)
-    found = []
+    changed = []
     for value in other_values(getattr(rotary, parameter)):
         with contextlib.suppress(ValueError):
-            found.append(what_a_model_reads(dataclasses.replace(rotary, **{parameter: value})))
-    assert any(other != what_a_model_reads(rotary) for other in found)
+            changed.append(numbers(dataclasses.replace(rotary, **{parameter: value})))
+    assert any(other != numbers(rotary) for other in changed)
 
 
-@pytest.mark.parametrize("name", having("factor"))
+@pytest.mark.parametrize("name", names_with("factor"))
 def test_factor_one_changes_nothing(name):
     rotary = example(name)
     plain = parse(f"rope(base={rotary.base})")
@@ -139,7 +139,7 @@ def test_a_fraction_is_the_smaller_variant_and_zeros(name):
     np.testing.assert_array_equal(half[16:], np.zeros(16))
 
 
-def turn(rotary, x_NH: np.ndarray, position: int) -> np.ndarray:
+def rotate_at(rotary, x_NH: np.ndarray, position: int) -> np.ndarray:
     """All of `x_NH` at one position."""
     config = ModelConfig(
         vocab_size=1,
@@ -157,18 +157,20 @@ def turn(rotary, x_NH: np.ndarray, position: int) -> np.ndarray:
 
 
 # Far out and across 2^16, where the phase changes words.
-PLACES = [(5, 2), (1003, 1000), (65_537, 65_534), (2**24 - 1, 2**24 - 4)]
+POSITIONS = [(5, 2), (1003, 1000), (65_537, 65_534), (2**24 - 1, 2**24 - 4)]
 
 
 def test_scores_depend_on_distance_only(name):
     rng = np.random.default_rng(0)
     q_NH, k_NH = rng.normal(size=(2, 8, HEAD_DIM)).astype(np.float32)
     rotary = example(name)
-    scores = [(turn(rotary, q_NH, t) * turn(rotary, k_NH, s)).sum(-1) for t, s in PLACES]
+    scores = [
+        (rotate_at(rotary, q_NH, t) * rotate_at(rotary, k_NH, s)).sum(-1) for t, s in POSITIONS
+    ]
     for score in scores[1:]:
         np.testing.assert_allclose(score, scores[0], atol=3e-5)
     if rotary.inv_freq(HEAD_DIM).any():
-        farther = (turn(rotary, q_NH, 9) * turn(rotary, k_NH, 2)).sum(-1)
+        farther = (rotate_at(rotary, q_NH, 9) * rotate_at(rotary, k_NH, 2)).sum(-1)
         assert np.abs(farther - scores[0]).max() > 0.1
 
 
@@ -183,16 +185,17 @@ def test_scores_are_those_of_the_vector(name):
         complex_q * np.conj(complex_k) * np.exp(1j * 37 * rotary.inv_freq(HEAD_DIM))
     ).sum(-1)
     ours = (
-        turn(rotary, q_NH.astype(np.float32), 137) * turn(rotary, k_NH.astype(np.float32), 100)
+        rotate_at(rotary, q_NH.astype(np.float32), 137)
+        * rotate_at(rotary, k_NH.astype(np.float32), 100)
     ).sum(-1)
     np.testing.assert_allclose(ours, expected, atol=3e-5)
 
 
-def test_turning_keeps_norms(name):
+def test_rotation_preserves_norms(name):
     x_NH = np.random.default_rng(2).normal(size=(8, HEAD_DIM)).astype(np.float32)
-    turned = turn(example(name), x_NH, 12_345)
+    rotated = rotate_at(example(name), x_NH, 12_345)
     np.testing.assert_allclose(
-        np.linalg.norm(turned, axis=-1), np.linalg.norm(x_NH, axis=-1), rtol=1e-5
+        np.linalg.norm(rotated, axis=-1), np.linalg.norm(x_NH, axis=-1), rtol=1e-5
     )
 
 

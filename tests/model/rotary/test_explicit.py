@@ -1,4 +1,4 @@
-"""An explicit vector is its own reference: what goes in comes out, and a run keeps the numbers."""
+"""An explicit vector returns the given numbers, and a run records them."""
 
 import json
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from model.rotary import parse
-from model.rotary.show import Head, report
+from model.rotary.show import Head, make_report
 from theory import decay
 from theory import show as command
 
 
-def look(text: str, dim: int, length: int, num_unrotated: int = 0):
+def report_on(text: str, dim: int, length: int, num_unrotated: int = 0):
     head = Head(dim=dim, length=length, num_unrotated=num_unrotated)
-    return report(parse(text), head, decay.first_violation)
+    return make_report(parse(text), head, decay.first_violation)
 
 
 @pytest.fixture
@@ -30,25 +30,25 @@ def show(monkeypatch, capsys):
 
 def test_plain_rope_at_4096_tokens(show):
     """2π 10^(4·45/64) is 4080 tokens, the last whole turn; 1707 is the bound at base 10,000."""
-    seen = json.loads(show("rope(base=1e4)", "--json"))
-    assert seen["name"] == "rope(base=10000)"
-    assert (seen["head_dim"], seen["length"], seen["rotary_dim"]) == (128, 4096, 128)
-    assert seen["logit_scale"] == 1.0
-    assert seen["inv_freq"][32] == pytest.approx(0.01, rel=1e-14)
-    assert seen["wavelength"][32] == pytest.approx(628.3185307179587, rel=1e-14)
-    assert seen["turns"][0] == pytest.approx(651.8986469044033, rel=1e-14)
-    assert seen["bands"] == 64 * ["kept"]
-    assert seen["first_negative"] == 1707
-    slow, short = seen["warnings"]
+    report = json.loads(show("rope(base=1e4)", "--json"))
+    assert report["name"] == "rope(base=10000)"
+    assert (report["head_dim"], report["length"], report["rotary_dim"]) == (128, 4096, 128)
+    assert report["logit_scale"] == 1.0
+    assert report["inv_freq"][32] == pytest.approx(0.01, rel=1e-14)
+    assert report["wavelength"][32] == pytest.approx(628.3185307179587, rel=1e-14)
+    assert report["turns"][0] == pytest.approx(651.8986469044033, rel=1e-14)
+    assert report["bands"] == 64 * ["kept"]
+    assert report["first_negative"] == 1707
+    slow, short = report["warnings"]
     assert slow.startswith("18 of 64 pairs (46 to 63) never complete a cycle within 4096 tokens")
     assert short.startswith("the sum of cosines is negative at distance 1707, within 4096 tokens")
 
 
 def test_a_context_within_the_bound_is_not_warned_of(show):
     """1707 tokens have no distance of 1707; pair 39, 2π 10^(4·39/64), takes 1721 for a turn."""
-    seen = json.loads(show("rope(base=1e4)", "--length", "1707", "--json"))
-    assert seen["first_negative"] is None
-    (slow,) = seen["warnings"]
+    report = json.loads(show("rope(base=1e4)", "--length", "1707", "--json"))
+    assert report["first_negative"] is None
+    (slow,) = report["warnings"]
     assert slow.startswith("25 of 64 pairs (39 to 63) never complete a cycle within 1707 tokens")
     assert (
         json.loads(show("rope(base=1e4)", "--length", "1708", "--json"))["first_negative"] == 1707
@@ -58,11 +58,11 @@ def test_a_context_within_the_bound_is_not_warned_of(show):
 def test_bands_of_yarn(show):
     """4096 tokens at base 10,000: 32 turns end the kept pairs at 20, one turn the ramp at 46."""
     text = "yarn(base=1e4,factor=8,original_context_length=4096)"
-    seen = json.loads(show(text, "--json"))
-    assert seen["bands"] == 21 * ["kept"] + 25 * ["ramp"] + 18 * ["interpolated"]
-    assert seen["stretch"][:21] == pytest.approx(21 * [1.0])
-    assert seen["stretch"][46:] == pytest.approx(18 * [8.0])
-    assert seen["logit_scale"] == pytest.approx(1.2079441541679836**2)
+    report = json.loads(show(text, "--json"))
+    assert report["bands"] == 21 * ["kept"] + 25 * ["ramp"] + 18 * ["interpolated"]
+    assert report["stretch"][:21] == pytest.approx(21 * [1.0])
+    assert report["stretch"][46:] == pytest.approx(18 * [8.0])
+    assert report["logit_scale"] == pytest.approx(1.2079441541679836**2)
 
 
 @pytest.mark.parametrize(
@@ -82,21 +82,21 @@ def test_bands_of_yarn(show):
     ],
 )
 def test_bands(text, bands):
-    seen = look(text, 8, 16)
-    assert seen.bands == bands
+    report = report_on(text, 8, 16)
+    assert report.bands == bands
 
 
 def test_what_does_not_turn(show):
-    seen = json.loads(show("nope()", "--head-dim", "8", "--json"))
-    assert seen["inv_freq"] == [0.0] * 4
-    assert seen["wavelength"] == [None] * 4
-    assert (seen["rotary_dim"], seen["first_negative"], seen["warnings"]) == (0, None, [])
+    report = json.loads(show("nope()", "--head-dim", "8", "--json"))
+    assert report["inv_freq"] == [0.0] * 4
+    assert report["wavelength"] == [None] * 4
+    assert (report["rotary_dim"], report["first_negative"], report["warnings"]) == (0, None, [])
 
 
 @pytest.mark.parametrize(
     "text, head_dim, length, warning",
     [
-        ("rope(base=10,rotary_fraction=0.3)", 10, 8, "of head_dim=10 is 3 features, not whole pa"),
+        ("rope(base=10,rotary_fraction=0.3)", 10, 8, "of head_dim=10 is 3 features, not full pai"),
         (
             "rope(base=1e9)",
             64,
@@ -107,20 +107,20 @@ def test_what_does_not_turn(show):
     ],
 )
 def test_warnings(text, head_dim, length, warning):
-    assert any(warning in found for found in look(text, head_dim, length).warnings)
+    assert any(warning in message for message in report_on(text, head_dim, length).warnings)
 
 
 def test_a_config_brings_its_head_and_context(show):
-    seen = json.loads(show("tiny", "--json"))
-    assert (seen["name"], seen["head_dim"], seen["length"]) == ("rope(base=10000)", 16, 64)
-    seen = json.loads(show("tiny", "--length", "32", "--head-dim", "8", "--json"))
-    assert (seen["head_dim"], seen["length"]) == (8, 32)
+    report = json.loads(show("tiny", "--json"))
+    assert (report["name"], report["head_dim"], report["length"]) == ("rope(base=10000)", 16, 64)
+    report = json.loads(show("tiny", "--length", "32", "--head-dim", "8", "--json"))
+    assert (report["head_dim"], report["length"]) == (8, 32)
 
 
 def test_pairs_that_a_variant_never_sees_count_as_ones():
     """MLA's: four unrotated pairs outweigh four rotated ones: the sum is never negative."""
-    assert look("rope(base=10)", 8, 64).first_violation is not None
-    latent = look("rope(base=10)", 8, 64, num_unrotated=8)
+    assert report_on("rope(base=10)", 8, 64).first_violation is not None
+    latent = report_on("rope(base=10)", 8, 64, num_unrotated=8)
     assert latent.first_violation is None
     assert (latent.head_dim, latent.rotary_dim) == (16, 8)
     assert latent.bands == ["kept"] * 4 + ["unrotated"] * 4
@@ -128,25 +128,30 @@ def test_pairs_that_a_variant_never_sees_count_as_ones():
 
 def test_a_dynamic_variant_is_shown_as_a_row_of_that_length_has_it(show):
     text = "dynamic_position_interpolation(base=500,original_context_length=256)"
-    seen = json.loads(show(text, "--length", "1024", "--head-dim", "8", "--json"))
-    assert seen["name"] == text
-    assert seen["stretch"] == [4.0] * 4
+    report = json.loads(show(text, "--length", "1024", "--head-dim", "8", "--json"))
+    assert report["name"] == text
+    assert report["stretch"] == [4.0] * 4
     short = json.loads(show(text, "--length", "256", "--head-dim", "8", "--json"))
     assert short["stretch"] == [1.0] * 4
 
 
 def test_every_member_of_a_sweep_is_shown(show):
-    seen = json.loads(show("base_30m", "nope()", "--json"))["schedules"]
+    report = json.loads(show("base_30m", "nope()", "--json"))["schedules"]
     names = ["rope(base=30)", "rope(base=100)", "rope(base=300)", "rope(base=1000)"]
-    assert [one["name"] for one in seen] == [*names, "rope(base=10000)", "rope(base=1e+06)", "nope"]
+    assert [member["name"] for member in report] == [
+        *names,
+        "rope(base=10000)",
+        "rope(base=1e+06)",
+        "nope",
+    ]
 
 
 @pytest.mark.parametrize(
     "text", ["rope(base=10),nope", "[rope(base=10),nope,nope]", "[[rope(base=10),nope]]"]
 )
 def test_several_expressions_in_one(show, text):
-    seen = json.loads(show(text, "--json"))["schedules"]
-    assert [one["name"] for one in seen] == ["rope(base=10)", "nope"]
+    report = json.loads(show(text, "--json"))["schedules"]
+    assert [member["name"] for member in report] == ["rope(base=10)", "nope"]
 
 
 def test_what_is_shown_can_be_trained_with(show, tmp_path):

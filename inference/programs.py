@@ -1,4 +1,4 @@
-"""The compiled programs of generation: read prompts, go on for some tokens."""
+"""The compiled programs of generation: process prompts, then add some tokens."""
 
 import functools
 from typing import Any, NamedTuple
@@ -6,24 +6,25 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from generation.sampling import Draws, Sampler, choose
-from model import decoding
+from inference import cache, decoding
+from inference.cache import Layout
+from inference.decoding import Weights
+from inference.sampling import Draws, Sampler, choose
 from model.config import ModelConfig
-from model.decoding import Layout, Weights
 from model.positions import PositionTable
 
-# Tokens that one call of `go_on` may add: few enough for text to flow, enough that calling is free.
+# Maximum tokens per call of `decode`: few enough for streaming, enough to amortize the call.
 CHUNK = 32
 
 
 class Rows(NamedTuple):
-    """Rows on their way.
+    """The state of rows.
 
     Attributes:
-      caches: of all tokens but the newest; for `read_anew` their ids `[B, T]`.
+      caches: caches of all tokens but the newest; for `recompute` the ids of all tokens, `[B, T]`.
       tokens_B: the newest token, int32.
-      positions_B: its place in the row, int32.
-      done_B: bool; what has ended is computed on, and not looked at.
+      positions_B: its position in the row, int32.
+      done_B: bool, whether a row has ended. Programs compute its tokens, callers ignore them.
     """
 
     caches: Any
@@ -33,12 +34,12 @@ class Rows(NamedTuple):
 
 
 class Static(NamedTuple):
-    """What is compiled in.
+    """The static argument of programs.
 
     Attributes:
-      config: as `decoding.network` makes it.
-      layout: of the caches.
-      sampler: how tokens are chosen.
+      config: see `decoding.static_config`.
+      layout: layout of the caches.
+      sampler: static part of sampling.
       end: the id that ends a text, or -1.
     """
 
@@ -57,7 +58,7 @@ def start(
     lengths_B: jax.Array,
     draws: Draws,
 ) -> Rows:
-    """Rows after their prompts, with the first token of each."""
+    """Process prompts, and choose the first token after each."""
     with jax.default_matmul_precision("highest"):
         logits_BV, caches = decoding.prefill(
             static.config, static.layout, weights, table, tokens_BT, lengths_B
@@ -67,7 +68,7 @@ def start(
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
-def go_on(
+def decode(
     static: Static,
     weights: Weights,
     tables: PositionTable,
@@ -75,35 +76,34 @@ def go_on(
     draws: Draws,
     count: jax.Array,
 ) -> tuple[Rows, jax.Array]:
-    """Adds `count` tokens to each row, or fewer where all are done.
+    """Add `count` tokens to each row, or fewer if all rows end.
 
     Args:
-      static: see `Static`.
+      static: static argument.
       weights: see `decoding.unstack`.
-      tables: one for each of the tokens in turn, or one for all of them; stacked in front.
-      rows: their caches are taken over, and gone.
-      draws: chance.
-      count: at most CHUNK.
+      tables: one table per token, or one for all, stacked along a leading axis.
+      rows: state of the rows; its arrays are donated.
+      draws: runtime part of sampling.
+      count: number of tokens, at most CHUNK.
 
     Returns:
-      The rows, and the tokens `[B, CHUNK]`: those behind `count`, or behind a row's end, are none.
+      The rows, and the tokens `[B, CHUNK]`. Ignore tokens after `count` or after a row's end.
     """
-
-    old, starts_B = rows.caches, rows.positions_B
+    caches, starts_B = rows.caches, rows.positions_B
 
     def step(table: PositionTable, rows: Rows, i: jax.Array) -> tuple[jax.Array, Any]:
         token = decoding.Token(rows.tokens_B, rows.positions_B, i)
-        caches = old, rows.caches
+        both = caches, rows.caches
         with jax.default_matmul_precision("highest"):
-            return decoding.decode_step(static.config, static.layout, weights, table, caches, token)
+            return decoding.decode_step(static.config, static.layout, weights, table, both, token)
 
-    rows = rows._replace(caches=decoding.recent(old, CHUNK))
+    rows = rows._replace(caches=cache.new_cache(caches, CHUNK))
     rows, chosen_BC, i = _repeat(static, step, tables, rows, draws, count)
-    return rows._replace(caches=decoding.merged(old, rows.caches, starts_B, i)), chosen_BC
+    return rows._replace(caches=cache.commit(caches, rows.caches, starts_B, i)), chosen_BC
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
-def read_anew(
+def recompute(
     static: Static,
     weights: Weights,
     tables: PositionTable,
@@ -111,15 +111,15 @@ def read_anew(
     draws: Draws,
     count: jax.Array,
 ) -> tuple[Rows, jax.Array]:
-    """As `go_on`, by reading the whole row for each token; for `Rows.caches` stand all its ids.
+    """Add tokens as `decode` does, without a cache: process the full row for each token.
 
-    Where frequencies change with a row's length, what a layer found for an earlier token changes
-    with it, and with that the keys and values of all layers above: no cache of them is right.
+    If the frequencies of a layer depend on the row's length, so do its outputs for earlier tokens,
+    and the keys and values of all layers above. A cache of those is never exact.
     """
 
     def step(table: PositionTable, rows: Rows, i: jax.Array) -> tuple[jax.Array, jax.Array]:
-        lines_B = jnp.arange(rows.tokens_B.shape[0])
-        tokens_BT = rows.caches.at[lines_B, rows.positions_B].set(rows.tokens_B)
+        index_B = jnp.arange(rows.tokens_B.shape[0])
+        tokens_BT = rows.caches.at[index_B, rows.positions_B].set(rows.tokens_B)
         with jax.default_matmul_precision("highest"):
             logits_BV, _ = decoding.prefill(
                 static.config, static.layout, weights, table, tokens_BT, rows.positions_B + 1
@@ -131,19 +131,19 @@ def read_anew(
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def grow(layout: Layout, caches: Any) -> Any:
-    """See `decoding.grown`."""
-    return decoding.grown(caches, layout)
+def resize_cache(layout: Layout, caches: Any) -> Any:
+    """Compile `cache.resize_cache`."""
+    return cache.resize_cache(caches, layout)
 
 
 def _repeat(static, step, tables, rows, draws, count):
-    """`step` for up to `count` tokens, in one program; see `go_on`. Also how many they were."""
+    """Repeat `step` for up to `count` tokens; return rows, tokens, and the number of steps."""
 
     def body(state):
         i, rows, chosen_BC = state
         table = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], tables)
         logits_BV, caches = step(table, rows, i)
-        # Done rows stay where they are: within their cache, however long the others are.
+        # Rows that ended do not advance, so that they stay within their caches.
         positions_B = rows.positions_B + ~rows.done_B
         tokens_B = choose(static.sampler, draws, logits_BV, positions_B)
         tokens_B = jnp.where(rows.done_B, rows.tokens_B, tokens_B)

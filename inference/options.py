@@ -1,4 +1,4 @@
-"""What may be said of how to write; refused before anything is loaded."""
+"""Options of text generation, validated before a checkpoint is loaded."""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -11,17 +11,17 @@ Top = Annotated[float, Bounds(above=0, at_most=1)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to go on from a prompt.
+    """Options of text generation.
 
     Attributes:
-      max_new_tokens: where a text ends at the latest.
-      temperature: logits are divided by it before a token is drawn; 0 takes the likeliest.
-      top_k: draw among this many likeliest tokens; None: among all.
-      top_p: of those, draw among the fewest likeliest whose probabilities reach this sum.
-      seed: of what is drawn. A text hangs on it, its prompt and how often the prompt has come
-        before, and not on what else is written beside it.
+      max_new_tokens: maximum number of new tokens of a text.
+      temperature: logits are divided by it before sampling; 0 takes the most likely token.
+      top_k: sample among this many most likely tokens; None: among all.
+      top_p: sample among the fewest most likely of those whose probabilities sum to at least this.
+      seed: seed of sampling. A text depends on it, on its prompt, and on the number of equal
+        prompts before it, not on other texts of the batch.
       stop: a text ends before the first of these strings.
-      dtype: of matrix products. In bfloat16 logits tie, and a text may differ from batch to batch.
+      dtype: dtype of matrix products. In bfloat16 logits tie, and a text may depend on its batch.
     """
 
     max_new_tokens: Annotated[int, Bounds(at_least=1, at_most=MAX_CONTEXT)] = 64
@@ -35,9 +35,9 @@ class Options:
     def __post_init__(self):
         check(self)
         if "" in self.stop:
-            raise ValueError("stop must be strings with something in them, got ''")
+            raise ValueError("stop must be non-empty strings, got ''")
         if self.temperature == 0 and (self.top_k or self.top_p):
             raise ValueError(
-                "top_k and top_p choose among what is drawn, and temperature=0 draws nothing: give "
+                "top_k and top_p need sampling, and temperature=0 takes the most likely token: set "
                 "a temperature above 0, like 0.8"
             )

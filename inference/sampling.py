@@ -1,4 +1,4 @@
-"""The next token of every row, from its logits."""
+"""Sampling of the next token of every row from its logits."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,12 @@ import jax.numpy as jnp
 
 
 class Sampler(NamedTuple):
-    """What a compiled program knows of `Options`; the numbers are in `Draws`.
+    """The static part of `Options`; `Draws` has the numbers.
 
     Attributes:
-      greedy: whether the likeliest token is taken, and nothing is drawn.
-      top_k: as of `Options`.
-      has_top_p: whether `Draws.top_p` counts.
+      greedy: take the most likely token instead of sampling.
+      top_k: see `Options`.
+      has_top_p: apply `Draws.top_p`.
     """
 
     greedy: bool
@@ -21,11 +21,11 @@ class Sampler(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What chance there is.
+    """The runtime part of sampling.
 
     Attributes:
-      keys_B: a random key for each row; its place in the row is folded in for each token.
-      temperature, top_p: as of `Options`, float32.
+      keys_B: a random key per row; each token folds in its position.
+      temperature, top_p: see `Options`; float32.
     """
 
     keys_B: jax.Array
@@ -36,27 +36,27 @@ class Draws(NamedTuple):
 def choose(
     sampler: Sampler, draws: Draws, logits_BV: jax.Array, positions_B: jax.Array
 ) -> jax.Array:
-    """The ids that come next, int32 `[B]`, at these positions. Of equals the lower id is first."""
+    """Choose the next ids, int32 `[B]`, at these positions; the lowest id among equal logits."""
     if sampler.greedy:
         return jnp.argmax(logits_BV, axis=-1).astype(jnp.int32)
 
-    def row(key, logits_V, position):
+    def sample_row(key, logits_V, position):
         logits_C, ids_C = _candidates(sampler, draws, logits_V / draws.temperature)
-        drawn = jax.random.categorical(jax.random.fold_in(key, position), logits_C)
-        return ids_C[drawn] if ids_C is not None else drawn
+        index = jax.random.categorical(jax.random.fold_in(key, position), logits_C)
+        return ids_C[index] if ids_C is not None else index
 
-    return jax.vmap(row)(draws.keys_B, logits_BV, positions_B).astype(jnp.int32)
+    return jax.vmap(sample_row)(draws.keys_B, logits_BV, positions_B).astype(jnp.int32)
 
 
 def _candidates(sampler: Sampler, draws: Draws, logits_V: jax.Array):
-    """Logits of what may be drawn, and its ids: None where that is everything, as it is."""
+    """Return the logits and ids of tokens that may be sampled; ids are None for all tokens."""
     if sampler.top_k is None and not sampler.has_top_p:
         return logits_V, None
     V = logits_V.shape[0]
     logits_C, ids_C = jax.lax.top_k(logits_V, min(sampler.top_k or V, V))
     if sampler.has_top_p:
         probabilities_C = jax.nn.softmax(logits_C)
-        # One belongs to the fewest that reach the sum if those before it do not.
+        # Keep a token if the more likely tokens do not reach the sum.
         before_C = jnp.cumsum(probabilities_C) - probabilities_C
         logits_C = jnp.where(before_C < draws.top_p, logits_C, -jnp.inf)
     return logits_C, ids_C

@@ -1,4 +1,4 @@
-"""A trained control with a hole: what is out of sight is not answered, and nothing else is lost."""
+"""Train a control with masked distances: it misses answers there and finds all others."""
 
 import pytest
 
@@ -13,10 +13,10 @@ LOW, HIGH = 12, 16
 
 
 @pytest.mark.slow
-def test_the_hole_is_where_it_was_made(tmp_path):
+def test_recall_fails_at_masked_distances_only(tmp_path):
     config = change(
         SHORT,
-        model=dict(rotary=dict(base=10_000.0), blind=(LOW, HIGH)),
+        model=dict(rotary=dict(base=10_000.0), masked_distances=(LOW, HIGH)),
         data=dict(context_length=64, batch_size=16),
         train=dict(num_steps=300),
         evals=dict(documents=64),
@@ -28,6 +28,6 @@ def test_the_hole_is_where_it_was_made(tmp_path):
     hole = (distance >= LOW) & (distance <= HIGH)
     assert hole.sum() > 50 and {LOW - 1, HIGH + 1} <= set(distance.tolist())
     assert right[hole].mean() < 0.15
-    # Its neighbours are seen as well as what is far from it.
+    # Distances next to the masked ones are answered as well as those far from them.
     near = ~hole & (distance >= LOW - 3) & (distance <= HIGH + 3)
     assert right[near].mean() > 0.85 and right[~hole].mean() > 0.9

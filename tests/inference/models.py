@@ -1,4 +1,4 @@
-"""Small networks of every kind that a cache must know of, and what they say without one."""
+"""Small models of every kind that a cache supports, and their logits without a cache."""
 
 import functools
 from typing import Any
@@ -22,7 +22,7 @@ LATENT: dict[str, Any] = dict(
 )
 DYNAMIC = f"dynamic_yarn(base=500,original_context_length={TRAINED})"
 
-# Windows are smaller than the prompt and than what is written: rings go round many times.
+# Windows are smaller than the prompt and the new text, so that rings wrap many times.
 STATIC: dict[str, dict[str, Any]] = {
     "gqa": {},
     "partial": dict(rotary="rope(base=500,rotary_fraction=0.5)"),
@@ -30,19 +30,19 @@ STATIC: dict[str, dict[str, Any]] = {
     "log-n": dict(rotary="rope(base=500,log_n=train)"),
     "nope mix": dict(rotary="[rope(base=500),nope]"),
     "window": dict(window=(7, None)),
-    "window, shifted keys": dict(window=7, shift_keys=True),
-    "shifted keys": dict(shift_keys=True, tie_embeddings=False),
+    "window, smeared keys": dict(window=7, shift_keys=True),
+    "smeared keys": dict(shift_keys=True, tie_embeddings=False),
     "qk-norm": dict(qk_norm=True),
     "biases": dict(qkv_bias=True),
     "per head": dict(rotary="[[rope(base=10),rope(base=1e3)],rope(base=500)]"),
-    "hole": dict(num_layers=1, blind=(3, 9)),
+    "hole": dict(num_layers=1, masked_distances=(3, 9)),
     "latent": LATENT,
     "latent, yarn": LATENT | dict(rotary="yarn(base=500,factor=4,original_context_length=64)"),
-    "latent, window, shifted keys": LATENT | dict(window=(7, None), shift_keys=True),
+    "latent, window, smeared keys": LATENT | dict(window=(7, None), shift_keys=True),
 }
 DYNAMICS: dict[str, dict[str, Any]] = {
     "one layer": dict(rotary=DYNAMIC, num_layers=1),
-    "one layer, window, shifted keys": dict(
+    "one layer, window, smeared keys": dict(
         rotary=DYNAMIC, num_layers=1, window=9, shift_keys=True
     ),
     "one layer, latent": LATENT | dict(rotary=DYNAMIC, num_layers=1, shift_keys=True),
@@ -53,7 +53,7 @@ DYNAMICS: dict[str, dict[str, Any]] = {
 
 
 def config(**changes: Any) -> ModelConfig:
-    """A small network; `rotary` is an expression."""
+    """Return a small model; `rotary` is an expression."""
     sizes: dict[str, Any] = dict(
         vocab_size=V,
         embed_dim=32,
@@ -64,25 +64,25 @@ def config(**changes: Any) -> ModelConfig:
         mlp_dim=48,
         rotary="rope(base=500)",
     )
-    given = sizes | changes
-    return ModelConfig(**(given | {"rotary": rotary.parse_pattern(given["rotary"])}))
+    fields = sizes | changes
+    return ModelConfig(**(fields | {"rotary": rotary.parse_pattern(fields["rotary"])}))
 
 
 def params(model: ModelConfig) -> Params:
-    """Weights large enough that what is written hangs on all of it; every vector its own."""
+    """Return weights so large that tokens depend on all parameters; vectors are perturbed."""
     random = np.random.default_rng(0)
 
-    def own(leaf):
+    def perturb(leaf):
         noise = random.standard_normal(leaf.shape).astype(np.float32)
         is_matrix = leaf.ndim > 2 and np.any(leaf)
         return np.asarray(leaf) * 2 if is_matrix else np.asarray(leaf) + 0.1 * noise
 
-    return jax.tree.map(own, transformer.init(model, 3))
+    return jax.tree.map(perturb, transformer.init(model, 3))
 
 
 def logits(model: ModelConfig, params: Params, ids: list[int], length: int) -> np.ndarray:
-    """`[T, V]` of one forward pass, with the table of rows of `length` tokens."""
-    # Lengths are rounded up: what comes later changes nothing before it.
+    """Return logits `[T, V]` of one forward pass, with the table of rows of `length` tokens."""
+    # Padding at the end does not change logits before it.
     tokens_1T = np.zeros((1, -(-len(ids) // 256) * 256), np.int32)
     tokens_1T[0, : len(ids)] = ids
     table = position_table(model, TRAINED, length)

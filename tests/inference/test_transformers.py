@@ -1,11 +1,11 @@
-"""Greedy text beside transformers' `generate` of the same weights, token for token."""
+"""Greedy tokens equal those of transformers' `generate` with the same weights."""
 
 import numpy as np
 import pytest
 
-from generation.engine import Engine, Prompts
-from generation.options import Options
-from tests.generation.networks import LATENT, V, config, params
+from inference.engine import Engine, Prompts
+from inference.options import Options
+from tests.inference.models import LATENT, V, config, params
 
 pytestmark = [pytest.mark.hf, pytest.mark.usefixtures("unoptimized")]
 
@@ -29,7 +29,7 @@ LONG = ("window by layer", "qk-norm", "biases")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in MODELS]
 )
-def test_greedy_text_is_that_of_transformers(name):
+def test_greedy_tokens_equal_transformers(name):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     from benchmarks.decode import transformers_generate
@@ -37,7 +37,7 @@ def test_greedy_text_is_that_of_transformers(name):
     model = config(**MODELS[name])
     weights = params(model)
     expected = transformers_generate(model, weights, CONTEXT)(PROMPT, 200)
-    together = Prompts([PROMPT], [0])
-    parts = Engine(model, CONTEXT, weights).continued(together, Options(max_new_tokens=200), -1)
+    batch = Prompts([PROMPT], [0])
+    parts = Engine(model, CONTEXT, weights).generate(batch, Options(max_new_tokens=200), -1)
     assert np.concatenate(list(parts), axis=1)[0].tolist() == expected
     assert len(set(expected)) > 20

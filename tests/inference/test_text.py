@@ -1,16 +1,16 @@
-"""Text while it comes: whole characters, nothing of a stop string, all of the rest."""
+"""Text streams have complete characters, no part of a stop string, and all other text."""
 
 import dataclasses
 import itertools
 
 import pytest
 
-from generation.text import TextStream
+from inference.text import TextStream
 
 
 @dataclasses.dataclass
 class Pieces:
-    """A tokenizer of these pieces."""
+    """A tokenizer with these pieces."""
 
     piece_bytes: list[bytes]
     adds_space: bool = False
@@ -18,46 +18,46 @@ class Pieces:
 
 def streamed(pieces: list[bytes], stop=(), **options) -> tuple[list[str], bool]:
     stream = TextStream(Pieces(pieces, options.pop("adds_space", False)), stop, **options)
-    given = [stream.push([i]) for i in range(len(pieces))]
-    return [*given, stream.push([], last=True)], stream.stopped
+    parts = [stream.push([i]) for i in range(len(pieces))]
+    return [*parts, stream.push([], last=True)], stream.stopped
 
 
-def test_a_character_of_several_ids_comes_whole():
+def test_characters_are_complete():
     assert streamed([b"a", b"\xe2", b"\x82", b"\xac", b"b"])[0] == ["a", "", "", "€", "b", ""]
-    # What never becomes one is shown as broken, at the end.
+    # At the end, an incomplete character becomes a replacement character.
     assert streamed([b"a", b"\xe2", b"\x82"])[0] == ["a", "", "", "\ufffd"]
 
 
 @pytest.mark.parametrize("sizes", itertools.product((1, 2, 3), repeat=3))
-def test_a_stop_string_across_pieces_is_never_seen(sizes):
+def test_stop_string_across_pieces_is_never_emitted(sizes):
     text, pieces = b"one END two", []
     for size in itertools.cycle(sizes):
         if not text:
             break
         pieces.append(text[:size])
         text = text[size:]
-    given, stopped = streamed(pieces, ["END"])
-    assert "".join(given) == "one " and stopped
+    parts, stopped = streamed(pieces, ["END"])
+    assert "".join(parts) == "one " and stopped
 
 
-def test_what_only_began_like_a_stop_string_is_text():
-    given, stopped = streamed([b"E", b"N", b"E", b"N", b"E", b"D", b"EN"], ["END"])
-    assert "".join(given) == "ENENEDEN" and not stopped
-    # As soon as it cannot be one any more.
-    assert given == ["", "", "EN", "", "EN", "ED", "", "EN"]
+def test_prefix_of_a_stop_string_is_emitted():
+    parts, stopped = streamed([b"E", b"N", b"E", b"N", b"E", b"D", b"EN"], ["END"])
+    assert "".join(parts) == "ENENEDEN" and not stopped
+    # Text is emitted as soon as it cannot begin a stop string.
+    assert parts == ["", "", "EN", "", "EN", "ED", "", "EN"]
 
 
-def test_of_several_stop_strings_the_first_in_the_text():
+def test_first_stop_string_in_the_text_ends_it():
     assert "".join(streamed([b"a\nb", b"\n\nc"], ["\n\n", "c", "b\n\n"])[0]) == "a\n"
     assert streamed([b"x"], [])[1] is False
 
 
-def test_a_made_up_space_goes_only_where_a_text_starts():
+def test_added_space_is_removed_at_the_start_only():
     assert streamed([b" The", b" end"], at_start=True, adds_space=True)[0][:2] == ["The", " end"]
     assert streamed([b" The"], at_start=True)[0][0] == " The"
     assert streamed([b" The"], adds_space=True)[0][0] == " The"
 
 
-def test_ids_beyond_the_tokenizer_stand_for_nothing():
+def test_ids_beyond_the_tokenizer_have_no_text():
     stream = TextStream(Pieces([b"a"]), ())
     assert stream.push([0, 7, 0]) == "aa"

@@ -1,4 +1,4 @@
-"""`generate` and `generate.py`, with a model of the repository that writes Python, more or less."""
+"""`generate` and `generate.py` with a trained model of the repository."""
 
 import io
 import json
@@ -9,7 +9,7 @@ import pytest
 
 import generate as command
 from experiment import load
-from generation import generate
+from inference import generate
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
 
@@ -23,7 +23,7 @@ def run():
 
 
 def greedy(run, prompt: str, count: int) -> list[int]:
-    """Ids by one forward pass each, of rows filled up to one length: no id sees those behind it."""
+    """Return ids from one forward pass each, over rows padded to one length."""
     ids = [run.tokenizer.bos_id, *run.tokenizer.encode(prompt)]
     first = len(ids)
     while len(ids) < first + count:
@@ -32,22 +32,25 @@ def greedy(run, prompt: str, count: int) -> list[int]:
     return ids[first:]
 
 
-def test_it_writes_what_logits_say(run):
-    [found] = generate(run, [PROMPT], max_new_tokens=12)
-    assert found.tokens == greedy(run, PROMPT, 12)
-    assert found.text == run.tokenizer.decode(found.tokens)
-    assert (found.prompt_tokens, found.finish) == (1 + len(run.tokenizer.encode(PROMPT)), "length")
+def test_greedy_tokens_equal_argmax_of_logits(run):
+    [result] = generate(run, [PROMPT], max_new_tokens=12)
+    assert result.tokens == greedy(run, PROMPT, 12)
+    assert result.text == run.tokenizer.decode(result.tokens)
+    assert (result.prompt_tokens, result.finish) == (
+        1 + len(run.tokenizer.encode(PROMPT)),
+        "length",
+    )
     again, empty = generate(run, [[1, *run.tokenizer.encode(PROMPT)], ""], max_new_tokens=12)
-    assert again.tokens == found.tokens
+    assert again.tokens == result.tokens
     assert empty.tokens == greedy(run, "", 12) and empty.prompt_tokens == 1
 
 
-def test_another_variant_is_the_one_written_with(run):
+def test_another_variant(run):
     longer = run.with_rotary("dynamic_ntk_aware")
     prompt = [1, *run.tokenizer.encode("x = 1\n" * 40)][: run.config.data.context_length - 2]
-    [found] = generate(longer, [prompt], max_new_tokens=6)
+    [result] = generate(longer, [prompt], max_new_tokens=6)
     row = list(prompt)
-    for new in found.tokens:
+    for new in result.tokens:
         assert new == int(np.asarray(longer.logits(np.array([row])))[0, -1].argmax())
         row.append(new)
     assert generate(run.with_rotary("trained"), [prompt], max_new_tokens=6) == generate(
@@ -55,12 +58,12 @@ def test_another_variant_is_the_one_written_with(run):
     )
 
 
-def test_what_is_streamed_is_the_text(run):
-    said: dict[int, list[str]] = {0: [], 1: []}
+def test_streamed_text_equals_result(run):
+    output: dict[int, list[str]] = {0: [], 1: []}
     options = dict(max_new_tokens=80, temperature=1.5, seed=3, stop=("e",))
-    found = generate(run, ["é" * 9, ""], stream=lambda i, text: said[i].append(text), **options)
-    for i, generated in enumerate(found):
-        *parts, end = said[i]
+    result = generate(run, ["é" * 9, ""], stream=lambda i, text: output[i].append(text), **options)
+    for i, generated in enumerate(result):
+        *parts, end = output[i]
         assert end == "" and all(parts) and "".join(parts) == generated.text
         assert generated.finish == "stop" and "e" not in generated.text
 
@@ -69,14 +72,14 @@ def test_a_stop_string_ends_the_text_before_it(run):
     [free] = generate(run, [PROMPT], max_new_tokens=40)
     for start, end in ((3, 8), (6, 13)):
         stop = free.text[start:end]
-        [found] = generate(run, [PROMPT], max_new_tokens=40, stop=[stop, "never"])
-        assert found.text == free.text[: free.text.index(stop)] and found.finish == "stop"
-        assert found.tokens == free.tokens[: len(found.tokens)]
-        assert stop in run.tokenizer.decode(found.tokens)
-        assert stop not in run.tokenizer.decode(found.tokens[:-1])
+        [result] = generate(run, [PROMPT], max_new_tokens=40, stop=[stop, "never"])
+        assert result.text == free.text[: free.text.index(stop)] and result.finish == "stop"
+        assert result.tokens == free.tokens[: len(result.tokens)]
+        assert stop in run.tokenizer.decode(result.tokens)
+        assert stop not in run.tokenizer.decode(result.tokens[:-1])
 
 
-def test_chance_hangs_on_seed_and_prompt_alone(run):
+def test_samples_depend_on_seed_and_prompt_only(run):
     options = dict(max_new_tokens=20, temperature=1.0)
     first, other, second = (g.tokens for g in generate(run, ["a", "b", "a"], **options))
     assert first != second
@@ -88,21 +91,21 @@ def test_chance_hangs_on_seed_and_prompt_alone(run):
 def test_more_prompts_than_fit_a_batch(run, monkeypatch):
     prompts = ["a", "bcd" * 9, "", "x" * 50, "b"]
     expected = generate(run, prompts, max_new_tokens=9)
-    monkeypatch.setattr("generation.writing._TOKENS_TOGETHER", 40)
+    monkeypatch.setattr("inference.generation._BATCH_TOKENS", 40)
     assert generate(run, prompts, max_new_tokens=9) == expected
 
 
 def test_the_end_of_a_document(run):
-    """A network that says EOS whatever comes before: its embedding is what all states look like."""
+    """All hidden states are 0, so all logits are equal and the lowest id comes next."""
     params = dict(run.params)
     params["final_norm"] = {"scale": np.zeros_like(params["final_norm"]["scale"])}
     ending = type(run)(run.directory, run.step, run.config, params)
-    [found] = generate(ending, ["x"], max_new_tokens=3)
-    assert found.tokens == [0, 0, 0]  # all logits are equal: the lowest id
-    ending.tokenizer.eos_id, kept = 0, ending.tokenizer.eos_id
-    [found] = generate(ending, ["x"], max_new_tokens=3)
-    ending.tokenizer.eos_id = kept
-    assert (found.tokens, found.text, found.finish) == ([], "", "eos")
+    [result] = generate(ending, ["x"], max_new_tokens=3)
+    assert result.tokens == [0, 0, 0]  # all logits are equal: the lowest id
+    ending.tokenizer.eos_id, eos_id = 0, ending.tokenizer.eos_id
+    [result] = generate(ending, ["x"], max_new_tokens=3)
+    ending.tokenizer.eos_id = eos_id
+    assert (result.tokens, result.text, result.finish) == ([], "", "eos")
 
 
 def test_the_command(run, capsys, monkeypatch, tmp_path):
@@ -115,10 +118,10 @@ def test_the_command(run, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("sys.stdin", io.StringIO("import \n\ndef f(\n"))
     arguments = [str(RUN), "--json", "--max-new-tokens=130", "--rotary=dynamic_yarn"]
     assert command.main(arguments) == 0
-    said = capsys.readouterr()
-    printed = json.loads(said.out)
+    output = capsys.readouterr()
+    printed = json.loads(output.out)
     assert printed["step"] == run.step and printed["rotary"].startswith("dynamic_yarn(")
     [result] = printed["results"]
     assert result["prompt"] == "import \n\ndef f(" and len(result["tokens"]) == 130
     assert result["finish"] == "length"
-    assert said.err.startswith("note: ") and "trained at 128" in said.err
+    assert output.err.startswith("note: ") and "trained at 128" in output.err

@@ -1,0 +1,225 @@
+"""The generation engine: chooses programs, their sizes, and the number of tokens per call."""
+
+import functools
+import time
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from inference import decoding, programs
+from inference.cache import dynamic_layers, make_layout
+from inference.options import Options
+from inference.programs import CHUNK, Rows, Static
+from inference.sampling import Draws, Sampler
+from model.config import ModelConfig
+from model.positions import PositionTable, position_table, stack_tables
+from model.transformer import Params
+
+_MIN_PROMPT = 64  # tokens of the smallest program for prompts
+_MIN_ROOM = 256  # tokens of the smallest cache
+_CALL_SECONDS = 0.05  # duration of a call: tokens stream in chunks that take about this long
+
+
+def bucket(size: int, smallest: int = _MIN_PROMPT) -> int:
+    """Round a number of tokens or rows up to a power of two.
+
+    One program is compiled per bucket, and rounding at most doubles the size.
+    """
+    return max(smallest, 1 << (size - 1).bit_length())
+
+
+class Prompts(NamedTuple):
+    """Prompts of one batch.
+
+    Attributes:
+      rows: ids of each prompt, at least one.
+      keys: for each prompt an integer that selects its random numbers.
+    """
+
+    rows: Sequence[Sequence[int]]
+    keys: Sequence[int]
+
+
+class Engine:
+    """A model's weights on the device, ready to generate.
+
+    Attributes:
+      model: the model's config.
+      config: its static part; see `decoding.static_config`.
+      weights: see `decoding.unstack`.
+      table: function from the length of a row to its position table.
+      is_dynamic: whether frequencies depend on the row's length. Each row is then its own batch.
+      needs_recompute: whether that holds for a layer below the last. A cache is then valid for one
+        table only. A dynamic last layer alone keeps an exact cache of unrotated keys: recomputing
+        full rows instead is 38 times slower at 200 tokens, 13 times at 1,000 (one layer, CPU).
+    """
+
+    def __init__(
+        self, model: ModelConfig, context_length: int, params: Params, dtype: str = "float32"
+    ):
+        """`context_length`: trained context, tokens."""
+        self.model, self.config = model, decoding.static_config(model, dtype)
+        self.weights = decoding.unstack(self.config, params)
+        dynamic = dynamic_layers(model)
+        self.is_dynamic, self.needs_recompute = any(dynamic), any(dynamic[:-1])
+
+        @functools.lru_cache(maxsize=4 * CHUNK)
+        def table(row_length: int) -> PositionTable:
+            return position_table(model, context_length, row_length)
+
+        self.table = table if self.is_dynamic else lambda row_length: table(context_length)
+
+    def generate(
+        self, prompts: Prompts, options: Options, end: int
+    ) -> Generator[np.ndarray, np.ndarray | None, None]:
+        """Generate tokens of all rows.
+
+        Args:
+          prompts: the prompts; a single one if the model `is_dynamic`.
+          options: options of generation.
+          end: the id that ends a text, or -1.
+
+        Yields:
+          int32 `[B, n]`, the next tokens; ignore those after a row's `end`. The caller may send a
+          bool array `[B]` of rows that need no more tokens.
+        """
+        batch = _Batch(self, prompts, options, end)
+        new_BC = batch.start()
+        while True:
+            batch.drop((yield new_BC))
+            if batch.remaining == 0 or batch.is_done:
+                return
+            new_BC = batch.decode()
+
+
+class _Batch:
+    """A batch of rows during generation.
+
+    Attributes:
+      remaining: number of tokens that each row may still get.
+    """
+
+    def __init__(self, engine: Engine, prompts: Prompts, options: Options, end: int):
+        self._engine, self._end, self.remaining = engine, end, options.max_new_tokens
+        self._sampler = Sampler(options.temperature == 0, options.top_k, options.top_p is not None)
+        # Pad the batch to a bucket with copies of the first row, which are done from the start.
+        self._num_rows = len(prompts.rows)
+        size = bucket(self._num_rows, smallest=1)
+        indices = [i if i < self._num_rows else 0 for i in range(size)]
+        self._dropped = np.arange(size) >= self._num_rows
+        self._ids = [list(prompts.rows[i]) for i in indices]
+        keys = np.array([prompts.keys[i] for i in indices], np.uint32)
+        self._draws = Draws(
+            jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(options.seed), keys),
+            jnp.float32(options.temperature or 1),
+            jnp.float32(options.top_p or 1),
+        )
+        self._length = max(map(len, self._ids))  # of the longest row
+        self._prompt_length = self._length
+        self._rows = Rows(None, None, None, None)
+        self._layout = make_layout(engine.model, bucket(self._length + CHUNK, _MIN_ROOM))
+        self._program = programs.decode
+        self._seconds_per_token = float("inf")  # minimum so far
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all rows have ended."""
+        return bool(np.asarray(self._rows.done_B).all())
+
+    def start(self) -> np.ndarray:
+        """Process the prompts; return the first tokens, `[B, 1]`."""
+        lengths_B = np.array([len(ids) for ids in self._ids], np.int32)
+        self._rows = programs.start(
+            self._static(),
+            self._engine.weights,
+            self._engine.table(self._length),
+            self._pad_ids(bucket(self._length)),
+            lengths_B,
+            self._draws,
+        )
+        return self._add(np.asarray(self._rows.tokens_B)[:, None])
+
+    def drop(self, dropped_B: np.ndarray | None) -> None:
+        """Mark rows as done."""
+        if dropped_B is not None:
+            self._dropped[: self._num_rows] |= dropped_B
+        done_B = np.asarray(self._rows.done_B) | self._dropped
+        self._rows = self._rows._replace(done_B=jnp.asarray(done_B))
+
+    def decode(self) -> np.ndarray:
+        """Add some tokens; return them, `[B, n]`."""
+        tables = self._next_tables(min(self.remaining, self._chunk_size()))
+        count = len(tables)
+        self._make_room(self._length + count)
+        begin = time.perf_counter()
+        self._rows, chosen_BC = self._program(
+            self._static(),
+            self._engine.weights,
+            # One table for every token that a program could add, or one for all.
+            stack_tables(
+                tables + tables[-1:] * (CHUNK - count) if self._engine.is_dynamic else tables[:1]
+            ),
+            self._rows,
+            self._draws,
+            count,
+        )
+        new_BC = np.asarray(chosen_BC)[:, :count]
+        seconds = (time.perf_counter() - begin) / count
+        self._seconds_per_token = min(self._seconds_per_token, seconds)
+        return self._add(new_BC)
+
+    def _static(self) -> Static:
+        return Static(self._engine.config, self._layout, self._sampler, self._end)
+
+    def _pad_ids(self, size: int) -> np.ndarray:
+        """Return the ids of all rows, padded, `[B, T]`."""
+        tokens_BT = np.zeros((len(self._ids), size), np.int32)
+        for row, ids in zip(tokens_BT, self._ids, strict=True):
+            row[: len(ids)] = ids
+        return tokens_BT
+
+    def _add(self, new_BC: np.ndarray) -> np.ndarray:
+        self._length, self.remaining = (
+            self._length + new_BC.shape[1],
+            self.remaining - new_BC.shape[1],
+        )
+        if self._engine.needs_recompute:
+            for ids, new in zip(self._ids, new_BC.tolist(), strict=True):
+                ids += new
+        return new_BC[: self._num_rows]
+
+    def _chunk_size(self) -> int:
+        """Return the number of tokens of the next call: few until the speed is known."""
+        return max(2, min(CHUNK, int(_CALL_SECONDS / self._seconds_per_token)))
+
+    def _next_tables(self, max_count: int) -> list[PositionTable]:
+        """Return the tables of the next tokens, as many as one program can compute."""
+        # The newest token is not in the cache yet; with it, the row has its current length.
+        tables = [self._engine.table(self._length + i) for i in range(max_count)]
+        if not self._engine.needs_recompute or self._program is programs.recompute:
+            return tables
+        cached = self._engine.table(self._prompt_length)
+        equal = [table for table in tables if all(map(np.array_equal, table, cached))]
+        if equal:
+            return equal
+        # The table has changed, so the cache is no longer valid.
+        self._program = programs.recompute
+        self._rows = self._rows._replace(caches=jnp.asarray(self._pad_ids(bucket(self._length))))
+        return tables
+
+    def _make_room(self, length: int) -> None:
+        """Enlarge the caches if rows of this length do not fit."""
+        if self._program is programs.recompute:
+            missing = bucket(length) - self._rows.caches.shape[1]
+            if missing > 0:
+                tokens_BT = jnp.pad(self._rows.caches, ((0, 0), (0, missing)))
+                self._rows = self._rows._replace(caches=tokens_BT)
+            return
+        larger = make_layout(self._engine.model, bucket(length, _MIN_ROOM))
+        if max(larger.sizes) > max(self._layout.sizes):
+            self._layout = larger
+            caches = programs.resize_cache(larger, self._rows.caches)
+            self._rows = self._rows._replace(caches=caches)

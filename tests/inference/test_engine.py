@@ -1,0 +1,147 @@
+"""Generation with a cache equals forward passes over the full row."""
+
+import numpy as np
+import pytest
+
+from inference import programs
+from inference.cache import make_layout
+from inference.engine import Engine, Prompts, bucket
+from inference.options import Options
+from tests.inference.models import DYNAMICS, LATENT, STATIC, TRAINED, V, config, logits, params
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
+
+PROMPT = (np.arange(23) * 37 % V).tolist()
+NEVER = -1
+
+
+def generate(engine, prompts, count, end=NEVER, keys=None, **options) -> list[list[int]]:
+    batch = Prompts(prompts, keys or [0] * len(prompts))
+    parts = engine.generate(batch, Options(max_new_tokens=count, **options), end)
+    return np.concatenate(list(parts), axis=1).tolist()
+
+
+@pytest.mark.parametrize("name", STATIC)
+def test_greedy_equals_argmax_of_a_forward_pass(name):
+    model = config(**STATIC[name])
+    weights = params(model)
+    [new] = generate(Engine(model, TRAINED, weights), [PROMPT], 200)
+    row = PROMPT + new
+    expected = logits(model, weights, row, len(row)).argmax(axis=-1)
+    assert new == expected[len(PROMPT) - 1 : -1].tolist()
+    assert len(set(new)) > 20  # the text varies
+
+
+@pytest.mark.parametrize("name", DYNAMICS)
+def test_dynamic_variant_equals_a_forward_pass_at_every_length(name):
+    """Each id equals that of a forward pass over a row of that length, from 23 to 123 tokens."""
+    model = config(**DYNAMICS[name])
+    weights = params(model)
+    [new] = generate(Engine(model, TRAINED, weights), [PROMPT], 100)
+    row = PROMPT + new
+    for length in range(len(PROMPT), len(row)):
+        expected = logits(model, weights, row[:length], length)[-1].argmax()
+        assert row[length] == expected, length
+    # The trained frequencies would give another text.
+    plain = config(**DYNAMICS[name] | {"rotary": "rope(base=500)"})
+    assert generate(Engine(plain, TRAINED, weights), [PROMPT], 100) != [new]
+
+
+def test_a_prompt_past_the_trained_length_has_its_own_frequencies():
+    model = config(**DYNAMICS["two layers"])
+    weights, prompt = params(model), PROMPT * 4
+    [new] = generate(Engine(model, TRAINED, weights), [prompt], 3)
+    row = prompt + new
+    for length in range(len(prompt), len(row)):
+        assert row[length] == logits(model, weights, row[:length], length)[-1].argmax()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "latent, window, smeared keys",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("gqa", "window, smeared keys")),
+    ],
+)
+def test_batch_equals_its_rows_one_by_one(name):
+    model = config(**STATIC[name])
+    engine = Engine(model, TRAINED, params(model))
+    prompts = [PROMPT, PROMPT[:1], PROMPT[5:] * 3]
+    together = generate(engine, prompts, 60)
+    assert together == [generate(engine, [prompt], 60)[0] for prompt in prompts]
+    options = dict(temperature=1.0, top_p=0.9, seed=4)
+    drawn = generate(engine, prompts, 60, **options)
+    alone = [generate(engine, [prompt], 60, **options) for prompt in prompts]
+    assert drawn == [row for [row] in alone]
+    assert drawn != together
+
+
+def test_a_row_that_ends_does_not_change_others():
+    model = config()
+    engine = Engine(model, TRAINED, params(model))
+    prompts = [PROMPT, PROMPT[:9]]
+    free = generate(engine, prompts, 60)
+    end = next(i for i in free[0] if i not in free[1])
+    index = free[0].index(end)
+    ended = generate(engine, prompts, 60, end=end)
+    assert ended[0][: index + 1] == free[0][: index + 1]
+    assert ended[1] == free[1]
+
+
+def test_generation_stops_when_all_rows_are_done():
+    model = config()
+    engine = Engine(model, TRAINED, params(model))
+    [free] = generate(engine, [PROMPT], 60)
+    end = free[10]
+    [ended] = generate(engine, [PROMPT], 60, end=end)
+    assert ended[: free.index(end) + 1] == free[: free.index(end) + 1]
+    assert len(ended) < 60
+    parts = engine.generate(Prompts([PROMPT], [0]), Options(max_new_tokens=60), NEVER)
+    next(parts)
+    with pytest.raises(StopIteration):
+        parts.send(np.array([True]))
+
+
+def test_caches_resize_up_to_the_window():
+    model = config(window=(300, 40, None), num_layers=3)
+    weights = params(model)
+    [new] = generate(Engine(model, TRAINED, weights), [PROMPT], 560)
+    row = PROMPT + new
+    expected = logits(model, weights, row, len(row)).argmax(axis=-1)
+    assert new == expected[len(PROMPT) - 1 : -1].tolist()
+    assert make_layout(model, 256).sizes == (256, 40, 256)
+    assert make_layout(model, 1024).sizes == (300, 40, 1024)
+
+
+def test_first_token_smears_no_padding():
+    """The slot before a row's first token is the last of the ring, which holds padding."""
+    model = config(**LATENT | dict(shift_keys=True, num_layers=1))
+    weights, prompt = params(model), (PROMPT * 9)[:200]
+    # A large share: the keys are almost equal to the previous token's.
+    weights["blocks"]["attention"]["shift"] = np.full((1, 4), 6, np.float32)
+    [new] = generate(Engine(model, TRAINED, weights), [prompt], 50)
+    row = prompt + new
+    expected = logits(model, weights, row, len(row)).argmax(axis=-1)
+    assert new == expected[len(prompt) - 1 : -1].tolist()
+
+
+def test_one_program_per_bucket():
+    model = config(mlp_dim=40)  # no other test's
+    engine = Engine(model, TRAINED, params(model))
+    before = programs.start._cache_size(), programs.decode._cache_size()
+    for length in (1, 2, 30, 64, 65, 100, 128):
+        generate(engine, [(PROMPT * 6)[:length]], 90)
+    # Prompts of up to 64 and 128 tokens; all rows fit the smallest cache.
+    assert programs.start._cache_size() - before[0] == 2
+    assert programs.decode._cache_size() - before[1] == 1
+    generate(engine, [(PROMPT * 6)[:100]], 170)
+    assert programs.decode._cache_size() - before[1] == 2
+    # Numbers are arguments: another base, another count.
+    other = Engine(config(mlp_dim=40, rotary="rope(base=1e4)"), TRAINED, params(model))
+    generate(other, [PROMPT], 7)
+    assert programs.decode._cache_size() - before[1] == 2
+
+
+def test_buckets():
+    assert [bucket(size) for size in (1, 64, 65, 128, 129)] == [64, 64, 128, 128, 256]
+    assert [bucket(size, 1) for size in (1, 2, 3, 5)] == [1, 2, 4, 8]
