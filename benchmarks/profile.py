@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, from a trace of XLA's operations."""
+"""Parts of the time of a training step, from a trace of XLA's operations."""
 
 import re
 import tempfile

@@ -54,7 +54,7 @@ BENCHMARKS = {
     "loop": Benchmark("time that saves and input take from the training loop", {"cpu": 540}),
     "compile": Benchmark("compilation time, and its growth with layers", {"cpu": 540}),
     "startup": Benchmark("a run of one step, with and without a compilation cache", {"cpu": 540}),
-    "profile": Benchmark("where the time of a training step goes", {"cpu": 540, "gpu": 90}),
+    "profile": Benchmark("parts of the time of a training step", {"cpu": 540, "gpu": 90}),
     "peer": Benchmark(
         "training step beside transformers' Llama with torch's AdamW (needs torch)",
         {"cpu": 150, "gpu": 420},
