@@ -14,7 +14,7 @@ import numpy as np
 
 from data.task import Document
 from model import loss, transformer
-from model.config import ModelConfig
+from model.config import Architecture
 from model.loss import TokenScores
 from model.positions import PositionTable, stack_tables
 from model.transformer import Params
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
 
 
 def score(
-    config: ModelConfig,
+    config: Architecture,
     candidates: Sequence[Candidate],
     documents: Sequence[Document],
     length: int,
@@ -75,7 +75,7 @@ def score(
     one pass; on a CPU one after another is faster.
 
     Args:
-      config: the network; its rotary variant and window are not read, the candidates' tables are.
+      config: the static architecture; the candidates' tables have the positions.
       candidates: of that network.
       documents: at most length + 1 ids each.
       length: what every document is padded to, so that there is one compilation.
@@ -108,7 +108,7 @@ def score(
 
 
 def check_fits(
-    config: ModelConfig, candidates: Sequence[Candidate], num_documents: int, length: int
+    config: Architecture, candidates: Sequence[Candidate], num_documents: int, length: int
 ) -> None:
     """Compiles what `score` will run.
 
@@ -170,14 +170,14 @@ def _tables(
     return stack_tables(stacked)
 
 
-def _program(config: ModelConfig, params: Params, tables: PositionTable, batch: Batch):
+def _program(config: Architecture, params: Params, tables: PositionTable, batch: Batch):
     """The program that scores arrays of these shapes; compiled once."""
     leaves, structure = jax.tree.flatten((params, tables, batch))
     return compiled_pass(config, tuple((leaf.shape, leaf.dtype) for leaf in leaves), structure)
 
 
 @functools.lru_cache(maxsize=32)
-def compiled_pass(config: ModelConfig, leaves, structure):
+def compiled_pass(config: Architecture, leaves, structure):
     """The scoring program for arrays of these shapes and types, as `jax.tree.flatten` has them."""
     abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
@@ -211,7 +211,7 @@ def _available_bytes() -> int | None:
 
 
 def _token_scores(
-    config: ModelConfig, params: Params, tables: PositionTable, batch: Batch
+    config: Architecture, params: Params, tables: PositionTable, batch: Batch
 ) -> TokenScores:
     """Scores of every position, `[candidates, B, T]`."""
 

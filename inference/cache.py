@@ -166,4 +166,5 @@ def _map_slots(function: Callable, cache: LayerCache, last: Any, *others: Any) -
     """Apply `function(array, *others, axis)` to the two arrays with slots, and replace the last."""
     kind = type(cache)
     arrays = zip(cache[:2], *others, _SLOT_AXES[kind], strict=True)
-    return kind(*(function(*arguments) for arguments in arrays), last)
+    first, second = (function(*arguments) for arguments in arrays)
+    return kind(first, second, last)
