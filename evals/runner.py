@@ -31,10 +31,9 @@ from experiment.items import metrics_damage
 from experiment.memory import free_device_memory
 from experiment.run import RunDirectory, find_runs
 from model import rotary as rotary_lib
-from model.config import ModelConfig
+from model.config import Architecture, ModelConfig
 from model.positions import position_table
 from model.rotary import Pattern
-from model.rotary.nope import Nope
 from model.transformer import Params
 
 Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
@@ -340,14 +339,12 @@ def checkpoints(
         ) from None
 
 
-def network(config: ModelConfig) -> ModelConfig:
-    """What the compiled program reads of a member: its sizes. The rest is in its table.
+def network(config: ModelConfig) -> Architecture:
+    """Return what the compiled program reads of a member; the rest is in its position table.
 
     Float32, because bfloat16 logits tie, and ties are answers won or lost by an id's number.
     """
-    return dataclasses.replace(
-        config, rotary=Nope(), window=None, compute_dtype="float32", remat="none"
-    )
+    return dataclasses.replace(config.architecture, compute_dtype="float32", remat="none")
 
 
 def _load(

@@ -15,7 +15,7 @@ import numpy as np
 from data.task import Document
 from experiment.memory import free_device_memory
 from model import loss, transformer
-from model.config import ModelConfig
+from model.config import Architecture
 from model.loss import TokenScores
 from model.positions import PositionTable, stack_tables
 from model.transformer import Params
@@ -63,7 +63,7 @@ class Batch(NamedTuple):
 
 
 def score(
-    config: ModelConfig,
+    config: Architecture,
     candidates: Sequence[Candidate],
     documents: Sequence[Document],
     length: int,
@@ -76,7 +76,7 @@ def score(
     one pass; on a CPU one after another is faster.
 
     Args:
-      config: the network; its rotary variant and window are not read, the candidates' tables are.
+      config: the static architecture; the candidates' tables have the positions.
       candidates: of that network.
       documents: at most length + 1 ids each.
       length: what every document is padded to, so that there is one compilation.
@@ -109,7 +109,7 @@ def score(
 
 
 def check_fits(
-    config: ModelConfig, candidates: Sequence[Candidate], num_documents: int, length: int
+    config: Architecture, candidates: Sequence[Candidate], num_documents: int, length: int
 ) -> None:
     """Compiles what `score` will run.
 
@@ -171,14 +171,14 @@ def _tables(
     return stack_tables(stacked)
 
 
-def _program(config: ModelConfig, params: Params, tables: PositionTable, batch: Batch):
+def _program(config: Architecture, params: Params, tables: PositionTable, batch: Batch):
     """The program that scores arrays of these shapes; compiled once."""
     leaves, structure = jax.tree.flatten((params, tables, batch))
     return compiled_pass(config, tuple((leaf.shape, leaf.dtype) for leaf in leaves), structure)
 
 
 @functools.lru_cache(maxsize=32)
-def compiled_pass(config: ModelConfig, leaves, structure):
+def compiled_pass(config: Architecture, leaves, structure):
     """The scoring program for arrays of these shapes and types, as `jax.tree.flatten` has them."""
     abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
@@ -201,7 +201,7 @@ def _check_memory(compiled, B: int, length: int) -> None:
 
 
 def _token_scores(
-    config: ModelConfig, params: Params, tables: PositionTable, batch: Batch
+    config: Architecture, params: Params, tables: PositionTable, batch: Batch
 ) -> TokenScores:
     """Scores of every position, `[candidates, B, T]`."""
 

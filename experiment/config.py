@@ -239,7 +239,8 @@ def from_dict(value: Any) -> Any:
     if not dataclasses.is_dataclass(cls):
         raise ValueError(f"config names {quoted(path)}, which is not a config class")
     renamed = _RENAMED.get(path, {})
-    fields = {renamed.get(k, k): from_dict(item) for k, item in value.items() if k != "class"}
+    names = {name: renamed.get(name, name) for name in map(str, value) if name != "class"}
+    fields = {new: from_dict(value[old]) for old, new in names.items()}
     unknown = set(fields) - {field.name for field in dataclasses.fields(cls)}
     if unknown:
         raise ValueError(f"{path} has no field {sorted(unknown)[0]!r} (a newer ropewalk's config?)")

@@ -162,8 +162,9 @@ def resize_cache(caches: Caches, layout: Layout) -> Caches:
     return tuple(map(resize, caches, layout.sizes))
 
 
-def _map_slots(function: Callable, cache: LayerCache, last: Any, *others: Any) -> LayerCache:
-    """Apply `function(array, *others, axis)` to the two arrays with slots, and replace the last."""
+def _map_slots(function: Callable, cache: LayerCache, last: Any, *operands: Any) -> LayerCache:
+    """Apply `function(array, *operands, axis)` to the arrays with slots; replace the last."""
     kind = type(cache)
-    arrays = zip(cache[:2], *others, _SLOT_AXES[kind], strict=True)
-    return kind(*(function(*arguments) for arguments in arrays), last)
+    arrays = zip(cache[:2], *operands, _SLOT_AXES[kind], strict=True)
+    first, second = (function(*arguments) for arguments in arrays)
+    return kind(first, second, last)

@@ -24,12 +24,11 @@ from inference.cache import (
 )
 from model.attention import Attention, project, smear_keys
 from model.axes import shard_tokens
-from model.config import ModelConfig
+from model.config import Architecture, ModelConfig
 from model.layers import RMSNorm
 from model.mask import is_visible
 from model.mla import LatentAttention
 from model.positions import PositionTable, cos_sin, rotate
-from model.rotary.nope import Nope
 from model.transformer import Block, Params
 
 Weights = dict[str, Any]
@@ -49,14 +48,14 @@ class Token(NamedTuple):
     step: jax.Array
 
 
-def static_config(config: ModelConfig, dtype: str) -> ModelConfig:
+def static_config(config: ModelConfig, dtype: str) -> Architecture:
     """Return the part of `config` that programs are compiled on; table and layout have the rest."""
     return dataclasses.replace(
-        config, rotary=Nope(), window=None, compute_dtype=dtype, remat="none", attention="auto"
+        config.architecture, compute_dtype=dtype, remat="none", attention="auto"
     )
 
 
-def unstack(config: ModelConfig, params: Params) -> Weights:
+def unstack(config: Architecture, params: Params) -> Weights:
     """Convert `params` to one dict per layer, on the device, matrices in the compute dtype.
 
     The output matrix is `[D, V]`: a product with one token reads contiguous rows of weights.
@@ -80,7 +79,7 @@ def unstack(config: ModelConfig, params: Params) -> Weights:
 
 
 def prefill(
-    config: ModelConfig,
+    config: Architecture,
     layout: Layout,
     weights: Weights,
     table: PositionTable,
@@ -119,7 +118,7 @@ def prefill(
 
 
 def decode_step(
-    config: ModelConfig,
+    config: Architecture,
     layout: Layout,
     weights: Weights,
     table: PositionTable,
@@ -145,7 +144,9 @@ def decode_step(
         block = _block(config, params)
         step = _Step(layer_table, layer_cos_sin, token, unrotated)
         normed_B1D = block.attention_norm(x_B1D)
-        attend = _attend_latents if isinstance(block.attention, LatentAttention) else _attend
+        # The cache's class follows from the attention's.
+        is_latent = isinstance(block.attention, LatentAttention)
+        attend: Callable[..., Any] = _attend_latents if is_latent else _attend
         out_B1D, new = attend(block.attention, normed_B1D, (cache, new), step)
         x_B1D = x_B1D + out_B1D
         x_B1D = x_B1D + block.mlp(block.mlp_norm(x_B1D))
@@ -215,11 +216,11 @@ def _merge_module(make: Callable[[], Any], params: Params) -> Any:
     return nnx.merge(graph, state)
 
 
-def _block(config: ModelConfig, params: Params) -> Block:
+def _block(config: Architecture, params: Params) -> Block:
     return _merge_module(lambda: Block(config, rngs=nnx.Rngs(params=0)), params)
 
 
-def _logits(config: ModelConfig, weights: Weights, x_B1D: jax.Array) -> jax.Array:
+def _logits(config: Architecture, weights: Weights, x_B1D: jax.Array) -> jax.Array:
     """Return `transformer.logits` of one token per row, `[B, V]`."""
     make = lambda: RMSNorm(config.embed_dim, config.norm_epsilon)  # noqa: E731
     x_BD = _merge_module(make, weights["final_norm"])(x_B1D)[:, 0]

@@ -126,7 +126,7 @@ class _Batch:
 
     @property
     def is_done(self) -> bool:
-        """Whether all rows have ended."""
+        """True if all rows have ended."""
         return bool(np.asarray(self._rows.done_B).all())
 
     def start(self) -> np.ndarray:

@@ -10,7 +10,7 @@ from inference import cache, decoding
 from inference.cache import Layout
 from inference.decoding import Weights
 from inference.sampling import Draws, Sampler, choose
-from model.config import ModelConfig
+from model.config import Architecture
 from model.positions import PositionTable
 
 # Maximum tokens per call of `decode`: few enough for streaming, enough to amortize the call.
@@ -43,7 +43,7 @@ class Static(NamedTuple):
       end: the id that ends a text, or -1.
     """
 
-    config: ModelConfig
+    config: Architecture
     layout: Layout
     sampler: Sampler
     end: int

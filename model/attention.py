@@ -8,7 +8,7 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from model import kernels
-from model.config import ModelConfig
+from model.config import Architecture
 from model.layers import RMSNorm, linear, normal_param
 from model.positions import PositionTable, repeat_heads, rotate
 
@@ -56,7 +56,7 @@ def smear_keys(
 
 
 def attend(
-    config: ModelConfig, q_BTNH, k_BSKH, v_BSKU, table: PositionTable, segment_ids_BT
+    config: Architecture, q_BTNH, k_BSKH, v_BSKU, table: PositionTable, segment_ids_BT
 ) -> jax.Array:
     """Compute attention, `[B, T, N, U]`, of rotated and scaled queries."""
     q_BTNH, k_BSKH = checkpoint_name(q_BTNH, "query"), checkpoint_name(k_BSKH, "key")
@@ -86,7 +86,7 @@ def project(out_BTNU: jax.Array, weight: nnx.Param) -> jax.Array:
 class Attention(nnx.Module):
     """softmax(rotate(q) · rotate(k)) v, heads grouped over fewer keys (2305.13245)."""
 
-    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+    def __init__(self, config: Architecture, *, rngs: nnx.Rngs):
         D, N, K, H = config.embed_dim, config.num_heads, config.kv_heads, config.head_dim
         self.query = normal_param(rngs, (D, N, H), ("embed", "heads", None), fan_in=D)
         self.key = normal_param(rngs, (D, K, H), ("embed", "kv_heads", None), fan_in=D)

@@ -1,4 +1,4 @@
-"""ModelConfig: the sizes and choices that define a model."""
+"""Architecture, the static sizes and choices of a model, and ModelConfig, which adds positions."""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -31,8 +31,8 @@ class MlaConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """A Llama-like decoder.
+class Architecture:
+    """The static part of a Llama-like decoder: programs are compiled on it.
 
     Attributes:
       vocab_size: rows of the embedding; at least the tokenizer's size.
@@ -43,11 +43,6 @@ class ModelConfig:
         num_heads. `kv_heads` is their number.
       head_dim: features of a head. Keep it the same across sizes: the bound depends on it.
       mlp_dim: hidden width of the gated MLP.
-      rotary: the variant of every layer, or several that repeat over the layers (local and global
-        bases, no rotation every fourth layer). In one layer: one variant for all key/value heads,
-        or several that repeat over those. It has no default: a run must state its base.
-      window: tokens that a query attends to, itself included (None: all before it); one, or several
-        that repeat over the layers. In one layer, a control whose effective context is known.
       masked_distances: first and last of the distances, in tokens back from a query, that attention
         masks: a control whose hole is known. It needs num_layers=1, since two layers could relay
         masked tokens. It runs as plain float32 XLA over full rows on every device, whatever
@@ -85,8 +80,6 @@ class ModelConfig:
     num_kv_heads: Count | None = None
     head_dim: Count
     mlp_dim: Count
-    rotary: Pattern
-    window: Count | tuple[Count | None, ...] | None = None
     masked_distances: tuple[Count, Count] | None = None
     mla: MlaConfig | None = None
     tie_embeddings: bool = True
@@ -136,6 +129,35 @@ class ModelConfig:
                     "with mla, align_query_key needs queries without a latent of their own; "
                     "set model.mla.q_lora_rank=none"
                 )
+
+    @property
+    def kv_heads(self) -> int:
+        """Number of key/value heads."""
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
+    def rope_head_dim(self) -> int:
+        """Features of a head that a variant applies to: all, or MLA's rotated part."""
+        return self.head_dim if self.mla is None else self.mla.qk_rope_head_dim
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig(Architecture):
+    """A model: its architecture and its positions, which programs read as a `PositionTable`.
+
+    Attributes:
+      rotary: the variant of every layer, or several that repeat over the layers (local and global
+        bases, no rotation every fourth layer). In one layer: one variant for all key/value heads,
+        or several that repeat over those. It has no default: a run must state its base.
+      window: tokens that a query attends to, itself included (None: all before it); one, or several
+        that repeat over the layers. In one layer, a control whose effective context is known.
+    """
+
+    rotary: Pattern
+    window: Count | tuple[Count | None, ...] | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
         # The head size is known here, so replace a variant from a user's file by its numbers. The
         # run then needs the file no more.
         rotary = rotary_lib.record_frequencies(self.rotary, self.rope_head_dim)
@@ -147,14 +169,10 @@ class ModelConfig:
             raise ValueError("mla rotates one key for all heads; rotary cannot differ by head")
 
     @property
-    def kv_heads(self) -> int:
-        """Number of key/value heads."""
-        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
-
-    @property
-    def rope_head_dim(self) -> int:
-        """Features of a head that a variant applies to: all, or MLA's rotated part."""
-        return self.head_dim if self.mla is None else self.mla.qk_rope_head_dim
+    def architecture(self) -> Architecture:
+        """The static part: equal for models that differ in positions only."""
+        names = [field.name for field in dataclasses.fields(Architecture)]
+        return Architecture(**{name: getattr(self, name) for name in names})
 
     def rotary_table(self, context_length: int, row_length: int | None = None) -> RotaryTable:
         """Return the frequencies of every layer and head; see `model.rotary.table`."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from model.axes import gather_weight
-from model.config import ModelConfig
+from model.config import Architecture
 from model.kernels.matmul import matmul
 
 
@@ -49,7 +49,7 @@ class RMSNorm(nnx.Module):
 class Mlp(nnx.Module):
     """SwiGLU: down(silu(gate(x)) * up(x)) (2002.05202)."""
 
-    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+    def __init__(self, config: Architecture, *, rngs: nnx.Rngs):
         D, F = config.embed_dim, config.mlp_dim
         self.gate = normal_param(rngs, (D, F), ("embed", "mlp"), fan_in=D)
         self.up = normal_param(rngs, (D, F), ("embed", "mlp"), fan_in=D)

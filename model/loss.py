@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from model import axes, vocabulary
-from model.config import ModelConfig
+from model.config import Architecture
 from model.transformer import Params, logits, output_matrix
 
 # Maximum number of float32 logits on a device if `loss_chunk` is None: 256 MiB.
@@ -39,7 +39,7 @@ def tokens_at_once(vocab_size: int, device_kind: str) -> int:
     return min(MAX_TOKENS, MAX_LOGITS_OF[device_kind] // vocab_size)
 
 
-def _chunk_length(config: ModelConfig, B: int, T: int) -> int:
+def _chunk_length(config: Architecture, B: int, T: int) -> int:
     """Return the number of tokens of a chunk: the maximum, or somewhat fewer.
 
     It is a divisor of T if one is at least half the maximum; else the last chunk is padded.
@@ -53,7 +53,7 @@ def _chunk_length(config: ModelConfig, B: int, T: int) -> int:
 
 
 def _over_chunks(
-    config: ModelConfig, function, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
+    config: Architecture, function, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ):
     """Apply `function(output_VD, hidden, targets)` to chunks of T, under `jax.checkpoint`."""
 
@@ -77,7 +77,7 @@ def _over_chunks(
 
 
 def token_nll(
-    config: ModelConfig, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
+    config: Architecture, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ) -> jax.Array:
     """Return the negative log likelihood of each target, float32 `[B, T]`, in nats."""
 
@@ -91,7 +91,7 @@ def token_nll(
 
 
 def token_scores(
-    config: ModelConfig, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
+    config: Architecture, params: Params, hidden_BTD: jax.Array, targets_BT: jax.Array
 ) -> TokenScores:
     """Return the loss, correctness, and rank of each target."""
 

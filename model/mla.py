@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from model.attention import attend, project, query_scale, smear_keys
-from model.config import ModelConfig
+from model.config import Architecture
 from model.layers import RMSNorm, linear, normal_param
 from model.positions import PositionTable, rotate
 
@@ -23,7 +23,7 @@ class LatentAttention(nnx.Module):
     P qk_rope_head_dim, U v_head_dim.
     """
 
-    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+    def __init__(self, config: Architecture, *, rngs: nnx.Rngs):
         mla = config.mla
         assert mla is not None
         D, N, A, C = config.embed_dim, config.num_heads, mla.q_lora_rank, mla.kv_lora_rank

@@ -6,11 +6,11 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from model.axes import RULES, TOKENS
-from model.config import ModelConfig
+from model.config import Architecture
 from model.transformer import Params, parameter_axes
 
 
-def parameter_shardings(config: ModelConfig, mesh: Mesh, *, members: bool) -> Params:
+def parameter_shardings(config: Architecture, mesh: Mesh, *, members: bool) -> Params:
     """Return the sharding of every parameter; `members` adds the leading axis of a sweep."""
     leading = ("sweep",) if members else ()
 

@@ -25,7 +25,7 @@ from model.axes import (
     shard_stream,
     weights_are_gathered,
 )
-from model.config import ModelConfig
+from model.config import Architecture
 from model.layers import Mlp, RMSNorm, normal_param
 from model.mla import LatentAttention
 from model.positions import PositionTable, cos_sin
@@ -58,7 +58,7 @@ REMAT_POLICIES = {
 class Block(nnx.Module):
     """x + attention(norm(x)), then x + mlp(norm(x))."""
 
-    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+    def __init__(self, config: Architecture, *, rngs: nnx.Rngs):
         self.attention_norm = RMSNorm(config.embed_dim, config.norm_epsilon)
         attention = Attention if config.mla is None else LatentAttention
         self.attention = attention(config, rngs=rngs)
@@ -94,7 +94,7 @@ class Activations(NamedTuple):
 class Transformer(nnx.Module):
     """The module that holds the parameters. Other files call `hidden` and `unembed` below."""
 
-    def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+    def __init__(self, config: Architecture, *, rngs: nnx.Rngs):
         V, D = config.vocab_size, config.embed_dim
         self.embedding = normal_param(rngs, (V, D), ("vocab", "embed"), fan_in=D)
 
@@ -164,19 +164,19 @@ def _cos_sin_of_layers(table: PositionTable, positions_BT: jax.Array):
     return jax.tree.map(lambda x: x.reshape(L, B, *x.shape[1:]), rows)
 
 
-def init(config: ModelConfig, seed: jax.Array | int) -> Params:
+def init(config: Architecture, seed: jax.Array | int) -> Params:
     """Draw float32 parameters; `seed` may be traced."""
     model = Transformer(config, rngs=nnx.Rngs(params=jax.random.key(seed)))
     return nnx.to_pure_dict(nnx.state(model, nnx.Param))
 
 
 @functools.cache
-def _skeleton(config: ModelConfig):
+def _skeleton(config: Architecture):
     """Return the structure of the module, without arrays."""
     return nnx.split(nnx.eval_shape(lambda: Transformer(config, rngs=nnx.Rngs(params=0))))
 
 
-def _module(config: ModelConfig, params: Params) -> Transformer:
+def _module(config: Architecture, params: Params) -> Transformer:
     """Build the module that holds `params`."""
     graph, state = _skeleton(config)
     state = nnx.clone(state)  # all callers share the cached skeleton
@@ -184,12 +184,12 @@ def _module(config: ModelConfig, params: Params) -> Transformer:
     return nnx.merge(graph, state)
 
 
-def abstract_params(config: ModelConfig) -> Params:
+def abstract_params(config: Architecture) -> Params:
     """Return the shapes and dtypes of `init`, without computing anything."""
     return nnx.to_pure_dict(_skeleton(config)[1])
 
 
-def parameter_axes(config: ModelConfig) -> Params:
+def parameter_axes(config: Architecture) -> Params:
     """Return the logical axes of every parameter, a tree of tuples; "layers" is first in blocks."""
     _, state = _skeleton(config)
 
@@ -202,7 +202,7 @@ def parameter_axes(config: ModelConfig) -> Params:
 
 
 def hidden(
-    config: ModelConfig,
+    config: Architecture,
     params: Params,
     table: PositionTable,
     tokens_BT: jax.Array,
@@ -212,7 +212,7 @@ def hidden(
     """Return hidden states after the last norm, `[B, T, D]` in the compute dtype.
 
     Args:
-      config: sizes; `rotary` and `window` are not read, `table` is.
+      config: the static part of the model.
       params: parameters; see `init`.
       table: `model.positions.position_table(config, trained context)`.
       tokens_BT: int32 ids.
@@ -223,7 +223,7 @@ def hidden(
 
 
 def return_activations(
-    config: ModelConfig,
+    config: Architecture,
     params: Params,
     table: PositionTable,
     tokens_BT: jax.Array,
@@ -265,7 +265,7 @@ def without_heads(params: Params, heads: Iterable[tuple[int, int]]) -> Params:
     return {**params, "blocks": blocks}
 
 
-def without_pairs(config: ModelConfig, params: Params, pairs_LNR: np.ndarray) -> Params:
+def without_pairs(config: Architecture, params: Params, pairs_LNR: np.ndarray) -> Params:
     """Remove pairs of features from heads: return parameters without their part of the logits.
 
     Args:
@@ -303,7 +303,7 @@ def without_pairs(config: ModelConfig, params: Params, pairs_LNR: np.ndarray) ->
     return {**params, "blocks": {**params["blocks"], "attention": attention}}
 
 
-def output_matrix(config: ModelConfig, params: Params) -> jax.Array:
+def output_matrix(config: Architecture, params: Params) -> jax.Array:
     """Return the output matrix, `[V, D]`."""
     return params["embedding" if config.tie_embeddings else "output"]
 
@@ -315,19 +315,19 @@ def logits(output_VD: jax.Array, x_BTD: jax.Array) -> jax.Array:
     )
 
 
-def unembed(config: ModelConfig, params: Params, x_BTD: jax.Array) -> jax.Array:
+def unembed(config: Architecture, params: Params, x_BTD: jax.Array) -> jax.Array:
     """Return the logits of hidden states, with the output matrix of `params`."""
     return logits(output_matrix(config, params), x_BTD)
 
 
-def count_params(config: ModelConfig) -> dict[str, int]:
+def count_params(config: Architecture) -> dict[str, int]:
     """Count all parameters, and those in matrix products (without the input embedding)."""
     total = sum(leaf.size for leaf in jax.tree.leaves(abstract_params(config)))
     embedding = config.vocab_size * config.embed_dim
     return {"total": total, "matmul": total if config.tie_embeddings else total - embedding}
 
 
-def count_cached(config: ModelConfig) -> int:
+def count_cached(config: Architecture) -> int:
     """Count the numbers that a generation cache stores per token, over all layers.
 
     These are keys and values of every key head, or with MLA the latent and the shared rotated key.
@@ -337,7 +337,7 @@ def count_cached(config: ModelConfig) -> int:
     return config.num_layers * 2 * config.kv_heads * config.head_dim
 
 
-def describe_size(config: ModelConfig) -> str:
+def describe_size(config: Architecture) -> str:
     """Describe the size of parameters and cache; for MLA also that of plain attention."""
     size = (
         f"{count_params(config)['total']:,} parameters, {count_cached(config):,} cached per token"

@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec
 
 from model import axes
 from model.axes import HEADS, TOKENS
-from model.config import ModelConfig
+from model.config import Architecture
 from model.kernels import blocks, cudnn, ring, xla
 
 
@@ -34,7 +34,7 @@ class Choice(NamedTuple):
         return f"attention: {self.name}" + (f" ({self.why})" if self.why else "")
 
 
-def choose_for_model(config: ModelConfig, batch_size: int, context_length: int) -> Choice:
+def choose_for_model(config: Architecture, batch_size: int, context_length: int) -> Choice:
     """Choose the kernel of a model, under the current mesh.
 
     Args:

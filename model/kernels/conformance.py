@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from model.config import ModelConfig
+from model.config import Architecture
 from model.kernels import choice, xla
 from model.positions import NO_WINDOW
 
 
-def check(config: ModelConfig, batch_size: int, context_length: int) -> str:
+def check(config: Architecture, batch_size: int, context_length: int) -> str:
     """Compare the kernel of a model with plain attention on small packed rows.
 
     Outputs and gradients are compared, with and without a window, under the current mesh.

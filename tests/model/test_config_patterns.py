@@ -26,6 +26,15 @@ def test_a_pattern_repeats_from_the_first_layer_on(four_layers):
     assert position_table(config.model, 64).window.tolist() == [8, NO_WINDOW, 8, NO_WINDOW]
 
 
+def test_positions_do_not_change_the_architecture(four_layers):
+    """Programs are compiled on the architecture: another base or window must not recompile."""
+    changes = ["model.rotary=[rope(base=100),nope]", "model.window=8"]
+    changed = overrides.apply(four_layers, changes).model
+    assert changed != four_layers.model and changed.architecture == four_layers.model.architecture
+    deeper = overrides.apply(four_layers, ["model.num_layers=5"]).model
+    assert deeper.architecture != four_layers.model.architecture
+
+
 def test_a_pattern_reads_back(four_layers):
     text = "[ntk_aware(base=10000,factor=8),nope]"
     pattern = rotary.parse_pattern(text)
