@@ -65,7 +65,7 @@ class Curve(NamedTuple):
     mark: Mark | None = None
 
     @classmethod
-    def of(cls, x, mean, error, mark: Mark | None = None) -> "Curve":
+    def from_means(cls, x, mean, error, mark: Mark | None = None) -> "Curve":
         """From means and their standard errors."""
         x, mean, error = (np.asarray(each, float) for each in (x, mean, error))
         return cls(x, mean, mean - 1.96 * error, mean + 1.96 * error, mark)

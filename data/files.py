@@ -63,13 +63,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def write_sealed(path: Path, record: dict[str, Any]) -> None:
-    """Writes a JSON object with the sha256 of the rest of it, by which `read_sealed` knows it."""
+def write_checksummed(path: Path, record: dict[str, Any]) -> None:
+    """Writes a JSON object with the sha256 of the rest of it, by which `read_checksummed` knows it."""
     write_atomically(path, json.dumps({**record, "sha256": _digest(record)}, indent=1))
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
-    """What `write_sealed` wrote; of an object made before there were digests, what it says.
+def read_checksummed(path: Path) -> dict[str, Any]:
+    """What `write_checksummed` wrote; of an object made before there were digests, what it says.
 
     Raises:
       FileNotFoundError: if there is none.
@@ -86,8 +86,8 @@ def read_sealed(path: Path) -> dict[str, Any]:
     return record
 
 
-def is_sealed(path: Path) -> bool:
-    """Whether a file that `read_sealed` reads has a digest."""
+def is_checksummed(path: Path) -> bool:
+    """Whether a file that `read_checksummed` reads has a digest."""
     return "sha256" in json.loads(path.read_bytes())
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from data.task import Asked, Draw
+from data.task import Sample, TaskContext
 from data.tokenizer import Tokenizer
 
 Entry = tuple[list[int], list[int]]  # ids up to the number, and from the number on
@@ -62,8 +62,8 @@ def digits(tokenizer: Tokenizer, numbers: Sequence[int] | np.ndarray, *, task: s
 
 
 def drawn(
-    asked: Asked,
-    draw: Draw,
+    context: TaskContext,
+    sample: Sample,
     names: Pairs,
     around: Sequence[list[int]],
     values: range,
@@ -78,10 +78,10 @@ def drawn(
     """
     before, between, after = around
     num_ids = sum(map(len, around)) + 2 + len(str(values.start))  # of the shortest
-    count = min(asked.length // num_ids + 1, len(names))
-    indices = draw.random.choice(len(names), size=count, replace=False).tolist()
-    numbers = draw.random.integers(values.start, values.stop, size=count)
-    said = zip(indices, digits(asked.tokenizer, numbers, task=task), strict=True)
+    count = min(context.length // num_ids + 1, len(names))
+    indices = sample.random.choice(len(names), size=count, replace=False).tolist()
+    numbers = sample.random.integers(values.start, values.stop, size=count)
+    said = zip(indices, digits(context.tokenizer, numbers, task=task), strict=True)
     return indices, [(before + names[index] + between, number + after) for index, number in said]
 
 

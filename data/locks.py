@@ -14,7 +14,7 @@ from settings.places import in_bucket
 
 
 @contextlib.contextmanager
-def only_one(path: Path) -> Iterator[IO[str] | None]:
+def try_lock(path: Path) -> Iterator[IO[str] | None]:
     """The file `path`, locked by this process while it is in here; None if another one has it."""
     with path.open("a+") as file:
         try:
@@ -26,7 +26,7 @@ def only_one(path: Path) -> Iterator[IO[str] | None]:
 
 
 @contextlib.contextmanager
-def in_turn(path: Path) -> Iterator[None]:
+def lock(path: Path) -> Iterator[None]:
     """Waits for whoever has the lock at `path`, and holds it while in here."""
     if in_bucket(path):
         with _bucket_turn(path):

@@ -7,10 +7,10 @@ import numpy as np
 
 import data.tasks
 from data.config import DataConfig
-from data.order import interleaved
 from data.packing import Row, TextRows
+from data.shuffle import interleaved
 from data.store import TokenStore
-from data.task import Asked, Task
+from data.task import Task, TaskContext
 from data.tokenizer import Tokenizer
 from settings import expressions
 from settings.folders import classes_in
@@ -31,10 +31,10 @@ class RetrievalRows:
     """
 
     task: str  # as text: a class of the user's own file would not reach a worker process
-    asked: Asked
+    context: TaskContext
 
     def __getitem__(self, index: int) -> Row:
-        document, *_ = retrieval_task(self.task).documents(self.asked, range(index, index + 1))
+        document, *_ = retrieval_task(self.task).documents(self.context, range(index, index + 1))
         count = len(document.tokens) - 1
         columns = {
             "tokens": document.tokens[:-1],
@@ -43,7 +43,7 @@ class RetrievalRows:
             "segment_ids": np.ones(count, np.int32),
             "loss_mask": document.loss_mask(),
         }
-        padding = (0, self.asked.length - count)
+        padding = (0, self.context.length - count)
         return {name: np.pad(column, padding) for name, column in columns.items()}
 
 
@@ -75,7 +75,7 @@ def mixture(
         sources.append(TextRows(store, config.context_length, seed=config.seed))
         weights.append(1 - fraction)
     if fraction > 0:
-        asked = Asked(
+        context = TaskContext(
             data=config,
             tokenizer=tokenizer,
             length=config.context_length,
@@ -83,7 +83,7 @@ def mixture(
             split=split,
         )
         for task in config.retrieval_tasks:
-            rows = RetrievalRows(task, asked)
+            rows = RetrievalRows(task, context)
             rows[0]  # a document that cannot fit is refused now, not in a worker later
             sources.append(rows)
             weights.append(fraction / len(config.retrieval_tasks))

@@ -18,7 +18,7 @@ import hashlib
 
 import numpy as np
 
-from data.order import shuffled
+from data.shuffle import shuffled
 from data.store import TokenStore
 
 Row = dict[str, np.ndarray]  # the batch contract of `data`, without the batch axis

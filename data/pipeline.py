@@ -21,7 +21,7 @@ from data.mixture import mixture, retrieval_task
 from data.packing import Row
 from data.prepare import check_arguments, prepare
 from data.store import TokenStore
-from data.task import Asked
+from data.task import TaskContext
 from data.threads import map_ahead
 from data.tokenizer import file_in
 from data.verify import read_tokenizer
@@ -66,7 +66,7 @@ def check_data(config: DataConfig) -> None:
         task = retrieval_task(text)
         if tokenizer:
             length, seed = config.context_length, config.seed
-            task.check(Asked(data=config, tokenizer=tokenizer, length=length, seed=seed))
+            task.check(TaskContext(data=config, tokenizer=tokenizer, length=length, seed=seed))
 
 
 def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:

@@ -48,8 +48,8 @@ import rich.progress
 from data import store as store_lib
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
-from data.files import check_writable, read_sealed, write_sealed
-from data.locks import in_turn
+from data.files import check_writable, read_checksummed, write_checksummed
+from data.locks import lock
 from data.sources import (
     LISTED,
     SUBSET_NAMES,
@@ -64,7 +64,7 @@ from data.sources import (
 )
 from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer, file_in
-from data.verify import SPLITS, check_whole, read_report, read_tokenizer, verify
+from data.verify import SPLITS, check_intact, read_report, read_tokenizer, verify
 from settings.commands import Parser
 from settings.messages import nearest, quoted
 from settings.places import copy, in_bucket, local, place
@@ -113,10 +113,10 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
             _copy_up(prepare(on_disk, show_progress=show_progress), folder)
     if not (folder / "prepare.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with in_turn(folder / ".lock"):  # a second process waits, and then finds the work done
+        with lock(folder / ".lock"):  # a second process waits, and then finds the work done
             if not (folder / "prepare.json").exists():
                 _make(config, settings, source, folder, given, show_progress)
-    check_whole(folder, show_progress=show_progress)
+    check_intact(folder, show_progress=show_progress)
     skipped = read_report(folder).get("skipped", {"count": 0})
     if skipped["count"] and config.on_bad_document == "error":
         raise ValueError(
@@ -215,7 +215,7 @@ def _make(
     report = {"settings": settings, "path": config.path, "tokenizer": tokenizer.fingerprint}
     if config.source != "retrieval":
         report |= _tokenize(config, source, folder, tokenizer, show_progress)
-    write_sealed(folder / "prepare.json", report)
+    write_checksummed(folder / "prepare.json", report)
 
 
 class _Source(NamedTuple):
@@ -391,7 +391,7 @@ class _Stores:
         self._started = time.monotonic()
         self._progress_path = folder / "progress.json"
         if self._progress_path.exists():
-            self.done = read_sealed(self._progress_path)
+            self.done = read_checksummed(self._progress_path)
         else:
             self.done = {
                 "after": [0, 1],
@@ -441,7 +441,7 @@ class _Stores:
         now = time.monotonic()
         self.done["seconds"] += now - self._started
         self._started = now
-        write_sealed(self._progress_path, self.done)
+        write_checksummed(self._progress_path, self.done)
 
     def finish(self) -> dict:
         """Makes the shards two stores; the counts of each."""

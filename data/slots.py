@@ -6,18 +6,18 @@ the number of answers grows with the length up to 64: `data.tasks.kv` makes toda
 
 import numpy as np
 
-from data.task import Asked, Document, distances, possible
+from data.task import Document, TaskContext, distances, possible
 from data.tokenizer import NUM_KEYS, NUM_VALUES
 
 
-def document(asked: Asked, random: np.random.Generator) -> Document:
+def document(context: TaskContext, random: np.random.Generator) -> Document:
     """Slots of two ids: pairs of the wished distances where they fit, filler in the rest."""
-    tokenizer = asked.tokenizer
-    num_slots = asked.length // 2
+    tokenizer = context.tokenizer
+    num_slots = context.length // 2
     num_pairs = min(NUM_KEYS, num_slots // 2)
     nearest, farthest = 1, num_slots - 1  # in slots: keys stand 2 tokens a slot apart, less one
-    if asked.distances is not None:
-        low, high = possible(1, 2 * farthest - 1, asked.distances)
+    if context.distances is not None:
+        low, high = possible(1, 2 * farthest - 1, context.distances)
         nearest, farthest = low // 2 + 1, max(low // 2 + 1, (high + 1) // 2)
     wished = distances(random, num_pairs, nearest, farthest)
     # Far ones first: they have the fewest places.
@@ -35,7 +35,7 @@ def document(asked: Asked, random: np.random.Generator) -> Document:
         tokens[at], tokens[at + 1] = keys, values
     # The second key's logits must give what follows the first key.
     answers = np.stack([second + 1, np.ones_like(second), second - (first + 1)], axis=1)
-    return Document.of(tokens, answers[np.argsort(second)])
+    return Document.from_lists(tokens, answers[np.argsort(second)])
 
 
 def place(wished: np.ndarray, num_slots: int, random: np.random.Generator) -> np.ndarray:

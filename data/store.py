@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from data.files import DamagedError, read_sealed, write_sealed
+from data.files import DamagedError, read_checksummed, write_checksummed
 from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer
 from settings.checks import Count, check
@@ -51,7 +51,7 @@ class TokenStore:
         self.path = place(path)
         path = self.path / "store.json"
         try:
-            index = self._index = read_sealed(path)
+            index = self._index = read_checksummed(path)
         except FileNotFoundError:
             raise ValueError(f"{self.path}: no token store there (no store.json)") from None
         if index.get("format") != FORMAT:
@@ -361,7 +361,7 @@ def write_index(folder: Path, shards: Sequence[dict], tokenizer: Tokenizer) -> N
       shards: entries from `ShardWriter.finish`, in order.
       tokenizer: what gave the ids.
     """
-    write_sealed(folder / "store.json", _index(shards, tokenizer))
+    write_checksummed(folder / "store.json", _index(shards, tokenizer))
 
 
 def _index(shards: Sequence[dict], tokenizer: Tokenizer) -> dict[str, Any]:

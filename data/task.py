@@ -51,7 +51,7 @@ class Document:
     segment_ids: np.ndarray | None = None
 
     @classmethod
-    def of(cls, tokens: Any, answers: Any, **fields: Any) -> "Document":
+    def from_lists(cls, tokens: Any, answers: Any, **fields: Any) -> "Document":
         """From lists or arrays of any integers."""
         tokens, answers = (np.asarray(each, np.int32) for each in (tokens, answers))
         return cls(tokens=tokens, answers=answers, **fields)
@@ -66,7 +66,7 @@ class Document:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
+class TaskContext:
     """What a task is to make documents for.
 
     Attributes:
@@ -90,7 +90,7 @@ class Asked:
     held_out: Path | None = None
 
 
-class Draw(NamedTuple):
+class Sample(NamedTuple):
     """What makes one document different from the others.
 
     Attributes:
@@ -148,26 +148,26 @@ class Task(abc.ABC):
     # What is asked.
 
     @abc.abstractmethod
-    def document(self, asked: Asked, draw: Draw) -> Document | Sequence[Document]:
+    def document(self, context: TaskContext, sample: Sample) -> Document | Sequence[Document]:
         """One document, or several rows that are one draw: a pure function of the arguments."""
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """The shortest length at which it can ask."""
         return 2
 
-    def check(self, asked: Asked) -> None:
+    def check(self, context: TaskContext) -> None:
         """Raises ValueError if it cannot ask at this length, with the length that would do."""
-        if asked.data.documents == 1 and (new := render("", self, self.since_version_2)):
+        if context.data.documents == 1 and (new := render("", self, self.since_version_2)):
             raise ValueError(
                 f"{self.expression} needs data.documents=2; documents of version 1 have no {new}"
             )
-        if asked.length < (least := self.least_length(asked)):
+        if context.length < (least := self.least_length(context)):
             raise ValueError(
-                f"{self.expression} does not fit length={asked.length}; the shortest that works "
+                f"{self.expression} does not fit length={context.length}; the shortest that works "
                 f"with this tokenizer is {least}"
             )
 
-    def num_documents(self, asked: Asked, documents: int) -> int:
+    def num_documents(self, context: TaskContext, documents: int) -> int:
         """How many to ask where nobody said it, and the config says `documents`.
 
         Raises:
@@ -175,19 +175,19 @@ class Task(abc.ABC):
         """
         return documents
 
-    def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, Any]]:
+    def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
         """Each document's number and what it is made from, such as a text.
 
         Fewer come back where the data has no more.
         """
         return ((number, None) for number in numbers)
 
-    def key(self, asked: Asked, number: int) -> tuple:
+    def key(self, context: TaskContext, number: int) -> tuple:
         """What decides the random numbers of a document: all that it is made of."""
-        key = asked.seed, self.expression, asked.split, number, asked.length
-        return key + tuple(map(int, asked.distances or ()))
+        key = context.seed, self.expression, context.split, number, context.length
+        return key + tuple(map(int, context.distances or ()))
 
-    def documents(self, asked: Asked, numbers: range) -> list[Document]:
+    def documents(self, context: TaskContext, numbers: range) -> list[Document]:
         """The documents of these numbers: a pure function of the arguments.
 
         Random numbers come from a counter-based generator keyed by a hash of all that a document
@@ -197,12 +197,12 @@ class Task(abc.ABC):
           ValueError: if it cannot ask at this length, with this tokenizer or without this data; it
             says what would help (the shortest length that works, the missing file).
         """
-        self.check(asked)
+        self.check(context)
         found = []
-        for number, source in self.sources(asked, numbers):
-            digest = hashlib.blake2b(repr(self.key(asked, number)).encode(), digest_size=16)
+        for number, source in self.sources(context, numbers):
+            digest = hashlib.blake2b(repr(self.key(context, number)).encode(), digest_size=16)
             bits = np.random.Philox(key=int.from_bytes(digest.digest(), "little"))
-            made = self.document(asked, Draw(number, np.random.Generator(bits), source))
+            made = self.document(context, Sample(number, np.random.Generator(bits), source))
             rows = [made] if isinstance(made, Document) else made
             found += [dataclasses.replace(row, number=number) for row in rows]
         return found

@@ -1,6 +1,6 @@
 """Whether a prepared folder is as it was written.
 
-Every process that trains or evaluates asks once (`check_whole`). What is read in half a second it
+Every process that trains or evaluates asks once (`check_intact`). What is read in half a second it
 reads each time; of more it is remembered, in `verified.json`, which sizes and modification times
 the files had when they were found whole. `python -m data.prepare --verify` reads everything.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import rich.console
 import rich.progress
 
-from data.files import DamagedError, is_sealed, read_sealed, write_atomically
+from data.files import DamagedError, is_checksummed, read_checksummed, write_atomically
 from data.store import TokenStore
 from data.tokenizer import FILE_NAMES, Tokenizer, file_in
 
@@ -33,7 +33,7 @@ def read_report(folder: Path) -> dict[str, Any]:
       DamagedError: if it is not as it was written.
     """
     path = folder / "prepare.json"
-    report = read_sealed(path)
+    report = read_checksummed(path)
     # One without a digest may say anything.
     settings, skipped = report.get("settings"), report.get("skipped", {"count": 0})
     named = isinstance(settings, dict) and "tokenizer" in settings
@@ -53,7 +53,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         report = read_report(folder)
         recorded = report.get("tokenizer", report["settings"]["tokenizer"])
     elif (folder / "progress.json").exists():
-        recorded = read_sealed(folder / "progress.json").get("tokenizer")
+        recorded = read_checksummed(folder / "progress.json").get("tokenizer")
     return Tokenizer(file_in(folder), sha256=recorded)
 
 
@@ -85,17 +85,17 @@ def damages(folder: Path, on_bytes: Callable[[int], None] = lambda count: None) 
             yield f"{folder / 'prepare.json'}: damaged: it counts another {split} store"
 
 
-def check_whole(folder: Path, *, show_progress: bool = True) -> None:
+def check_intact(folder: Path, *, show_progress: bool = True) -> None:
     """Reads a finished folder, or remembers that it was whole, once a process and state of it.
 
     Raises:
       ValueError: at the first file that is not as it was written.
     """
-    _check_whole(folder.resolve(), folder, _stamp(folder), show_progress)
+    _check_intact(folder.resolve(), folder, _stamp(folder), show_progress)
 
 
 @functools.lru_cache
-def _check_whole(whole: Path, folder: Path, stamp: Stamp, show_progress: bool) -> None:
+def _check_intact(whole: Path, folder: Path, stamp: Stamp, show_progress: bool) -> None:
     is_large = sum(size for _, size, _ in stamp) > EACH_TIME
     remembered, stamped = whole / "verified.json", json.dumps(stamp).encode()
     if is_large and remembered.exists() and remembered.read_bytes() == stamped:
@@ -160,7 +160,7 @@ def verify(root: Path) -> list[str]:
 def _whole(folder: Path) -> str:
     if not (folder / "prepare.json").exists():
         return "not finished; the same command goes on"
-    if is_sealed(folder / "prepare.json"):
+    if is_checksummed(folder / "prepare.json"):
         return "whole"
     # Made before files had digests; its stores are known by what they hold.
     if not any((folder / split).exists() for split in SPLITS):

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from data.files import check_writable
-from data.locks import only_one
+from data.locks import try_lock
 from settings import folders
 from studies import forecasts
 from studies.piece import expected_seconds
@@ -96,7 +96,7 @@ def run(job: Job, *, num_workers: int | None = None, console: Console | None = N
     forecasts.check(job, queue)
     check_writable(job.rows, "use another --rows")
     job.here.mkdir(parents=True, exist_ok=True)
-    with only_one(job.here / "lock") as held:
+    with try_lock(job.here / "lock") as held:
         if not held:
             raise ValueError(f"{job.workdir} is being worked on by another run; wait for it")
         pieces = queue.pending(together=False)

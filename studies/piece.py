@@ -275,7 +275,7 @@ def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
         group = runner.Group([loaded], options, lambda text: None)
         for asked in group.questions:
             (answered,) = group.ask(asked, lambda documents: None)
-            kind = kinds.of(answered)
+            kind = kinds.kind_of(answered)
             answers = Answers(
                 measurement=measurement.name,
                 task=asked.task.expression,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.locks import only_one
+from data.locks import try_lock
 from evals.estimate.effective_context import ESTIMATOR
 from settings.messages import nearest
 from settings.places import in_bucket
@@ -195,5 +195,5 @@ class Queue:
     def _lock(self, run: Run) -> Iterator[bool]:
         path = self.job.here / "locks" / f"{run.path}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with only_one(path) as held:
+        with try_lock(path) as held:
             yield held is not None

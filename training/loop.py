@@ -20,7 +20,7 @@ from experiment.metrics import MetricsLog
 from model import kernels, transformer
 from training import compiling
 from training.divergence import DivergedError, Divergence
-from training.holding import held
+from training.holding import run_lock
 from training.interrupts import Interrupts
 from training.log import StageLog
 from training.members import (
@@ -55,7 +55,7 @@ def train(plan: Plan, *, command: str = "", ask: Ask | None = None) -> bool:
         data, or none of it is whole.
       DivergedError: if no member trains any more; what there is has been saved.
     """
-    with held(plan) as check_held:
+    with run_lock(plan) as check_held:
         write_records(plan, command)
         return _train(plan, command, ask, check_held)
 

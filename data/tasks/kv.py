@@ -12,7 +12,7 @@ import numpy as np
 
 from data import slots
 from data.config import DataConfig
-from data.task import Asked, Document, Draw, Task, evenly, possible
+from data.task import Document, Sample, Task, TaskContext, evenly, possible
 from data.tokenizer import NUM_KEYS, NUM_VALUES
 from settings.checks import Bounds, Count, Positive
 
@@ -39,7 +39,7 @@ class Kv(Task):
     per_octave: Positive = 3.0
     answers: Count | None = None
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """Two pairs of two ids."""
         return 4
 
@@ -53,14 +53,14 @@ class Kv(Task):
         pairs = self.pairs if data.documents == 2 else NUM_KEYS
         return max(1, min(pairs, length // 4) - 1)
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """Pairs at places of their own, those asked at the wished distances, filler in the rest."""
-        if asked.data.documents == 1:
-            return slots.document(asked, draw.random)
-        tokenizer, random, length = asked.tokenizer, draw.random, asked.length
+        if context.data.documents == 1:
+            return slots.document(context, sample.random)
+        tokenizer, random, length = context.tokenizer, sample.random, context.length
         farthest = length - 3  # a pair at each end
         num_answers = self._num_answers(length, farthest, random)
-        wished = evenly(random, num_answers, *possible(1, farthest, asked.distances))
+        wished = evenly(random, num_answers, *possible(1, farthest, context.distances))
         twice, once = _place(np.sort(wished)[::-1].tolist(), self.pairs, length, random)
 
         num_pairs = twice.shape[1] + len(once)
@@ -74,7 +74,7 @@ class Kv(Task):
         first, second = twice[:, np.argsort(twice[1])]
         # The second key's logits must give what follows the first key.
         answers = np.stack([second + 1, np.ones_like(second), second - (first + 1)], axis=1)
-        return Document.of(tokens, answers)
+        return Document.from_lists(tokens, answers)
 
     def _num_answers(self, length: int, farthest: int, random: np.random.Generator) -> int:
         """Of a document; what is no whole number is the mean over documents."""

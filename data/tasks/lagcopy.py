@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from data.task import Asked, Document, Draw, Task, distances, evenly, possible
+from data.task import Document, Sample, Task, TaskContext, distances, evenly, possible
 from data.tokenizer import Tokenizer
 from settings.checks import Count
 
@@ -27,30 +27,30 @@ class Lagcopy(Task):
 
     answers: Count = 16
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """Two copies of two ids."""
         return 4
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """Random pieces repeated to fill the length.
 
         A text no longer than the alphabet holds no piece twice, so one piece of context is enough.
         """
-        length, lag, fillers = asked.length, self._lag(asked, draw), asked.tokenizer.fillers
-        blocks = [draw.random.permutation(len(fillers)) for _ in range(0, lag, len(fillers))]
+        length, lag, fillers = context.length, self._lag(context, sample), context.tokenizer.fillers
+        blocks = [sample.random.permutation(len(fillers)) for _ in range(0, lag, len(fillers))]
         copies = np.resize(fillers[np.concatenate(blocks)[:lag]], length)
-        tokens = np.append(asked.tokenizer.bos_id, copies)
+        tokens = np.append(context.tokenizer.bos_id, copies)
         # That the text starts again is news, so its second copy is asked from its second id on.
         determined = np.arange(lag + 2, length + 1)
-        if asked.data.documents == 1 or len(determined) <= self.answers:
+        if context.data.documents == 1 or len(determined) <= self.answers:
             return copied(tokens, determined, lag)
-        drawn = draw.random.choice(determined, self.answers, replace=False)
+        drawn = sample.random.choice(determined, self.answers, replace=False)
         return copied(tokens, np.sort(drawn), lag)
 
-    def _lag(self, asked: Asked, draw: Draw) -> int:
-        nearest, farthest = possible(1, asked.length - 3, asked.distances)
-        spread = distances if asked.data.documents == 1 else evenly
-        return int(spread(draw.random, 1, nearest + 1, farthest + 1)[0])
+    def _lag(self, context: TaskContext, sample: Sample) -> int:
+        nearest, farthest = possible(1, context.length - 3, context.distances)
+        spread = distances if context.data.documents == 1 else evenly
+        return int(spread(sample.random, 1, nearest + 1, farthest + 1)[0])
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`."""
@@ -60,4 +60,4 @@ class Lagcopy(Task):
 def copied(tokens: np.ndarray, start: np.ndarray, lag: int) -> Document:
     """A document that asks for single ids, each said `lag` tokens before."""
     answers = np.stack([start, np.ones_like(start), np.full_like(start, lag - 1)], axis=1)
-    return Document.of(tokens, answers)
+    return Document.from_lists(tokens, answers)

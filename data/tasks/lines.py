@@ -10,7 +10,7 @@ import functools
 import numpy as np
 
 from data import keys
-from data.task import Asked, Document, Draw, Task, distances, evenly, possible
+from data.task import Document, Sample, Task, TaskContext, distances, evenly, possible
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 from settings.checks import Count
@@ -42,17 +42,17 @@ class Lines(Task):
 
     answers: Count = 4
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """Two lines, and one of them again."""
-        return 3 * _parts(asked.tokenizer)[1]
+        return 3 * _parts(context.tokenizer)[1]
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """Lines with keys of their own, then lines that repeat some of them."""
-        tokenizer, length, random = asked.tokenizer, asked.length, draw.random
+        tokenizer, length, random = context.tokenizer, context.length, sample.random
         around, longest = _parts(tokenizer)
-        nouns = NOUNS if asked.split == "train" else HELD_OUT_NOUNS
+        nouns = NOUNS if context.split == "train" else HELD_OUT_NOUNS
         names = keys.pairs(tokenizer, ADJECTIVES, nouns)
-        _, lines = keys.drawn(asked, draw, names, around, range(10_000, 100_000), task="lines")
+        _, lines = keys.drawn(context, sample, names, around, range(10_000, 100_000), task="lines")
         # Room for the queries first: each may repeat the longest line of those that fit.
         num_queries = min(self.answers, length // longest // 2)
         room = length - num_queries * max(len(before + after) for before, after in lines)
@@ -63,22 +63,22 @@ class Lines(Task):
         answers = []
         # A line is chosen from where its repetition begins; its content is asked a head later.
         head, last = len(lines[0][0]) - 1, len(tokens) - said[-1]
-        for wished in self._wished(asked, num_queries, head, last, random):
+        for wished in self._wished(context, num_queries, head, last, random):
             chosen = int(np.argmin(np.abs(len(tokens) - unasked - wished)))
             before, after = lines[said.index(unasked[chosen])]
             tokens += before
             answers.append((len(tokens), 5, len(tokens) - 1 - unasked[chosen]))
             tokens += after
             unasked = np.delete(unasked, chosen)
-        return Document.of(tokens, answers)
+        return Document.from_lists(tokens, answers)
 
     def _wished(
-        self, asked: Asked, count: int, head: int, last: int, random: np.random.Generator
+        self, context: TaskContext, count: int, head: int, last: int, random: np.random.Generator
     ) -> list[int]:
         """Distances from where repetitions begin, in no order; `last` is that of the last line."""
-        low, high = possible(head + 1, asked.length - 1, asked.distances)
-        if asked.data.documents == 1:
-            nearest, farthest = (low - head, high - head) if asked.distances else (1, high)
+        low, high = possible(head + 1, context.length - 1, context.distances)
+        if context.data.documents == 1:
+            nearest, farthest = (low - head, high - head) if context.distances else (1, high)
             return distances(random, count, max(nearest, 1), farthest).tolist()
         wished = evenly(random, count, min(max(low, head + last), high), high) - head
         return random.permutation(wished).tolist()

@@ -15,7 +15,7 @@ import numpy as np
 
 from data.figures import Curve, Mark, Plot, Suggestion
 from data.store import TokenStore
-from data.task import Asked, Document, Draw, Results, Task
+from data.task import Document, Results, Sample, Task, TaskContext
 from evals import text
 from evals.estimate import summaries
 from evals.rows import select
@@ -51,35 +51,37 @@ class Step1(Task):
         bars=True,
     )
 
-    def check(self, asked: Asked) -> None:
+    def check(self, context: TaskContext) -> None:
         """Any length can be asked for: rows are packed."""
 
-    def num_documents(self, asked: Asked, documents: int) -> int:
+    def num_documents(self, context: TaskContext, documents: int) -> int:
         """Return the number of rows with `TOKENS` tokens in all, whatever the config says."""
-        return -(-TOKENS // asked.length)
+        return -(-TOKENS // context.length)
 
-    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+    def sources(
+        self, context: TaskContext, numbers: range
+    ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """The first rows of training."""
         from data.mixture import mixture  # it brings grain and jax, which --help does without
 
-        data = dataclasses.replace(asked.data, context_length=asked.length)
-        prepared = text.prepared(asked, task="step1")
+        data = dataclasses.replace(context.data, context_length=context.length)
+        prepared = text.prepared(context, task="step1")
         store = None if data.source == "retrieval" else TokenStore(prepared / "train")
-        if store and store.num_tokens <= asked.length:
+        if store and store.num_tokens <= context.length:
             longest = store.num_tokens - 1
-            raise text.too_short("step1", asked.length, longest, what="stretch of training")
-        rows = mixture(data, store, asked.tokenizer)
+            raise text.too_short("step1", context.length, longest, what="stretch of training")
+        rows = mixture(data, store, context.tokenizer)
         for number in numbers:
             row: Any = rows[number]
             yield number, row
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """A packed row with answers where the loss counts."""
-        row = draw.source
+        row = sample.source
         tokens = np.append(row["tokens"], row["targets"][-1])
         answers = chunks(row["loss_mask"], row["positions"], CHUNK)
-        whole = Document.of(tokens, answers, segment_ids=row["segment_ids"])
-        return text.sized(whole, text.sizes(asked.tokenizer, tokens))
+        whole = Document.from_lists(tokens, answers, segment_ids=row["segment_ids"])
+        return text.sized(whole, text.sizes(context.tokenizer, tokens))
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
         """Nats per token more than under the trained variant, and the standard error of that."""
@@ -103,7 +105,7 @@ class Step1(Task):
         mark = None
         if str(own["rotary"][0]).startswith("rope("):
             mark = Mark(float(own["base"][0]), 0.0, "the variant it was trained with")
-        return [Curve.of(bases, mean, error, mark)]
+        return [Curve.from_means(bases, mean, error, mark)]
 
     @classmethod
     def suggestion(cls, length: int) -> Suggestion:

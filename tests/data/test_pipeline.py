@@ -14,7 +14,7 @@ from data.mixture import RetrievalRows, mixture, retrieval_task
 from data.pipeline import make_batches, open_data
 from data.prepare import prepare
 from data.store import TokenStore
-from data.task import Asked
+from data.task import TaskContext
 from data.tokenizer import Tokenizer
 from settings import folders
 from tests.data.helpers import plain_text, write_jsonl
@@ -152,10 +152,10 @@ def test_mixture_keeps_its_shares_in_any_stretch(config, prepared, fraction, tex
 
 def test_retrieval_rows_are_training_documents_padded(config, prepared):
     tokenizer = Tokenizer(prepared / "tokenizer.model")
-    asked = Asked(data=config, tokenizer=tokenizer, length=CONTEXT, seed=4, split="train")
+    context = TaskContext(data=config, tokenizer=tokenizer, length=CONTEXT, seed=4, split="train")
     for task in config.retrieval_tasks:
-        (document,) = retrieval_task(task).documents(asked, range(11, 12))
-        row = RetrievalRows(task, asked)[11]
+        (document,) = retrieval_task(task).documents(context, range(11, 12))
+        row = RetrievalRows(task, context)[11]
         count = len(document.tokens) - 1
         np.testing.assert_array_equal(row["tokens"][:count], document.tokens[:-1])
         np.testing.assert_array_equal(row["targets"][:count], document.tokens[1:])

@@ -5,7 +5,7 @@ import pytest
 
 from data.config import DataConfig
 from data.mixture import retrieval_task
-from data.task import Asked
+from data.task import TaskContext
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 
 TASKS = ("kv", "lagcopy", "lines")
@@ -17,10 +17,10 @@ LENGTH = 400  # all tasks fit with the small tokenizer of these tests
 def make_document(
     task, tokenizer, length, *, seed=0, split="train", index=0, distances=None, data=DATA
 ):
-    asked = Asked(
+    context = TaskContext(
         data=data, tokenizer=tokenizer, length=length, seed=seed, split=split, distances=distances
     )
-    (document,) = retrieval_task(task).documents(asked, range(index, index + 1))
+    (document,) = retrieval_task(task).documents(context, range(index, index + 1))
     return document
 
 
@@ -191,12 +191,12 @@ def test_lagcopy_repeats_one_text_and_asks_as_often_at_every_lag(tokenizer, task
         tokens = document.tokens
         np.testing.assert_array_equal(tokens[1 + lag :], tokens[1:-lag])
         # All ids from the second of the second copy on are determined.
-        asked, wished = document.answers[:, 0], 3 if "3" in task else 16
-        assert len(asked) == min(wished, LENGTH - lag - 1)
-        assert lag + 2 <= asked.min() <= asked.max() <= LENGTH
-        assert (np.diff(asked) > 0).all()
+        context, wished = document.answers[:, 0], 3 if "3" in task else 16
+        assert len(context) == min(wished, LENGTH - lag - 1)
+        assert lag + 2 <= context.min() <= context.max() <= LENGTH
+        assert (np.diff(context) > 0).all()
         assert (document.answers[:, 1] == 1).all()
-        places.append((asked.mean() - lag - 2) / (LENGTH - lag - 2 or 1))
+        places.append((context.mean() - lag - 2) / (LENGTH - lag - 2 or 1))
     counts = np.histogram(lags, 2.0 ** np.arange(1, 9))[0] / len(lags)
     np.testing.assert_allclose(counts, 1 / np.log2((LENGTH - 1) / 2), atol=0.05)
     assert max(lags) > LENGTH // 2
@@ -222,12 +222,12 @@ def test_lines_read_as_published(tokenizer):
         assert content[0] == "<"
         assert content[-1] == ">"
         assert 10_000 <= int(content[1:-1]) <= 99_999
-    said, asked = lines[:-queries], lines[-queries:]
-    assert len(set(said)) == len(said)
-    assert len({line.split(":")[0] for line in said}) == len(said)
-    assert len(set(asked)) == queries
-    assert set(asked) <= set(said)
-    for (start, count, _), line in zip(document.answers, asked, strict=True):
+    first, queried = lines[:-queries], lines[-queries:]
+    assert len(set(first)) == len(first)
+    assert len({line.split(":")[0] for line in first}) == len(first)
+    assert len(set(queried)) == queries
+    assert set(queried) <= set(first)
+    for (start, count, _), line in zip(document.answers, queried, strict=True):
         assert count == 5
         assert tokenizer.decode(document.tokens[start : start + 5]) == line[-6:-1]
         assert tokenizer.decode(document.tokens[start - 1 : start]) != ""

@@ -5,7 +5,7 @@ import pytest
 
 from data.config import DataConfig
 from data.slots import place
-from data.task import Asked
+from data.task import TaskContext
 from data.tasks.kv import Kv
 
 DATA = DataConfig(source="retrieval", context_length=64, batch_size=1, documents=1)
@@ -16,10 +16,10 @@ class Reserved:
 
 
 def document(length, distances=None, split="train", number=0, tokenizer: Any = Reserved):
-    asked = Asked(
+    context = TaskContext(
         data=DATA, tokenizer=tokenizer, length=length, seed=0, split=split, distances=distances
     )
-    return Kv().documents(asked, range(number, number + 1))[0]
+    return Kv().documents(context, range(number, number + 1))[0]
 
 
 def test_documents_of_all_distances_are_those_of_the_first_version():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data import store as store_lib
-from data.files import read_sealed, write_sealed
+from data.files import read_checksummed, write_checksummed
 from data.store import BLOCK, TokenStore
 from tests.data.helpers import B, E, make_store
 
@@ -108,6 +108,6 @@ def test_missing_files_are_named(tmp_path, documents):
 def test_another_format_is_refused(tmp_path, documents):
     make_store(tmp_path, documents)
     index = tmp_path / "store.json"
-    write_sealed(index, read_sealed(index) | {"format": 99})
+    write_checksummed(index, read_checksummed(index) | {"format": 99})
     with pytest.raises(ValueError, match="store format 99, this version reads 1"):
         TokenStore(tmp_path)

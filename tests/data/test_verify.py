@@ -10,7 +10,7 @@ import pytest
 
 from data import verify
 from data.config import DataConfig
-from data.files import read_sealed
+from data.files import read_checksummed
 from data.prepare import main, prepare
 from data.store import TokenStore
 from tests.data.helpers import plain_text, write_jsonl
@@ -65,8 +65,8 @@ def contents(folder: Path) -> list:
 def without_digests(folder: Path) -> None:
     """As it was prepared before files had digests of their own."""
     for path in folder.rglob("*.json"):
-        path.write_text(json.dumps(read_sealed(path), indent=1))
-    report = read_sealed(folder / "prepare.json")
+        path.write_text(json.dumps(read_checksummed(path), indent=1))
+    report = read_checksummed(folder / "prepare.json")
     del report["tokenizer"]
     (folder / "prepare.json").write_text(json.dumps(report, indent=1))
 
@@ -141,7 +141,7 @@ def test_large_folders_are_read_once_for_sizes_and_times(root, monkeypatch):
     monkeypatch.setattr(verify, "damages", lambda *a: (reads.append(1), damages(*a))[1])
 
     def run_in_new_process():
-        verify._check_whole.cache_clear()
+        verify._check_intact.cache_clear()
         return run(root)
 
     for _ in range(2):

@@ -132,7 +132,7 @@ ROWS = [
         "run ./study --only one",
         "runs/studies/study is being worked on by another run; wait for it",
         given=lambda patch: patch.setattr(
-            driver, "only_one", lambda path: contextlib.nullcontext(False)
+            driver, "try_lock", lambda path: contextlib.nullcontext(False)
         ),
     ),
     studied("run ./study --only one", "the disk is gone", given=failing),

@@ -17,7 +17,7 @@ from data.pg19 import test_books as books
 from data.prepare import prepare
 from data.redpajama.redpajama_dataset_builder import published_files
 from data.store import TokenStore
-from data.task import Asked
+from data.task import TaskContext
 from data.tokenizer import Tokenizer, train
 from data.verify import read_report
 from evals import text
@@ -39,12 +39,12 @@ def config(**fields) -> DataConfig:
     return DataConfig(context_length=8, batch_size=1, **given | fields)
 
 
-def asked(length: int = 64, tokenizer: Tokenizer | None = None, **fields) -> Asked:
+def asked(length: int = 64, tokenizer: Tokenizer | None = None, **fields) -> TaskContext:
     """What a task is given, of a small tokenizer."""
     if tokenizer is None:
         train(TEXTS, "t.model", 550)
         tokenizer = Tokenizer("t.model")
-    return Asked(
+    return TaskContext(
         data=config(**fields), tokenizer=tokenizer, length=length, seed=0, split="validation"
     )
 

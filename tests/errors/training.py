@@ -16,7 +16,7 @@ from settings.buckets import BucketPath
 from studies import piece
 from studies.card import Card, Measurement, Member
 from tests.errors.table import Row
-from training.holding import held
+from training.holding import run_lock
 from training.plan import make_plan
 
 _TRAIN = "train.py tiny --workdir new"
@@ -54,13 +54,13 @@ def _hold_what_was_trained_meanwhile() -> None:
     plan = make_plan([find_config("tiny")], [RunDirectory("new")])
     plan.runs[0].write_config(plan.configs[0], [])
     Path("new/checkpoints/5").mkdir(parents=True)
-    with held(plan):
+    with run_lock(plan):
         pass
 
 
 def _hold_what_another_trains_by_now() -> None:
     plan = make_plan([find_config("tiny")], [RunDirectory("gs://bucket/new")])
-    with held(plan) as check:
+    with run_lock(plan) as check:
         check()
 
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from data.locks import only_one
+from data.locks import try_lock
 from studies import driver, forecasts, rows
 from studies.piece import Run
 from studies.queue import Queue, make_job
@@ -137,7 +137,7 @@ def test_a_study_is_run_once_at_a_time(job, study):
     job = job._replace(cards=("one",))  # which has no budget, so no forecast
     job.workdir.mkdir()
     with (
-        only_one(job.workdir / "lock") as held,
+        try_lock(job.workdir / "lock") as held,
         pytest.raises(ValueError, match="is being worked on by another run"),
     ):
         assert held

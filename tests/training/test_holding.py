@@ -6,7 +6,7 @@ from configs import find_config
 from experiment import overrides
 from experiment.run import RunDirectory
 from training import loop
-from training.holding import held
+from training.holding import run_lock
 from training.loop import train
 from training.plan import make_plan
 
@@ -19,7 +19,7 @@ def plan(tiny_data, tmp_path):
 
 def test_a_run_can_be_trained_once_nobody_else_does(plan, monkeypatch):
     monkeypatch.setattr(loop, "_train", lambda *_: True)
-    with held(plan), pytest.raises(ValueError, match="is being trained by process"):
+    with run_lock(plan), pytest.raises(ValueError, match="is being trained by process"):
         train(plan)
     assert train(plan)
 
@@ -27,5 +27,5 @@ def test_a_run_can_be_trained_once_nobody_else_does(plan, monkeypatch):
 def test_a_config_that_another_process_began_with_meanwhile_is_refused(plan):
     other = overrides.apply(plan.configs[0], ["model.rotary.base=7"])
     plan.runs[0].write_config(other, [])
-    with pytest.raises(ValueError, match=r"holds a run with model\.rotary\.base=7"), held(plan):
+    with pytest.raises(ValueError, match=r"holds a run with model\.rotary\.base=7"), run_lock(plan):
         pass

@@ -6,7 +6,7 @@ import grain
 import pytest
 from grain.experimental import index_shuffle
 
-from data.order import interleaved, shuffled
+from data.shuffle import interleaved, shuffled
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 1000, 2**16, 2**16 + 1, 2**17 + 2, 10**9, 2**40])
