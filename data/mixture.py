@@ -1,4 +1,4 @@
-"""Text rows and retrieval rows, mixed by weight."""
+"""Rows of text and of retrieval documents, mixed by weight."""
 
 import dataclasses
 import functools
@@ -18,19 +18,18 @@ from settings.folders import classes_in
 
 @functools.cache
 def retrieval_task(text: str) -> Task:
-    """The task that `text` names; raises ValueError as `settings.expressions.build` does."""
+    """Return the task of an expression; raise ValueError as `settings.expressions.build` does."""
     return expressions.build(text, classes_in(data.tasks, Task), Task, kind="retrieval task")
 
 
 @dataclasses.dataclass(frozen=True)
 class RetrievalRows:
-    """Row number i is document i of one task, endless.
+    """Endless rows: row i is document i of one task, padded with segment 0.
 
-    A document has a row to itself, padded with segment 0. The loss is on answers only: the rest of
-    it is random, and learning its frequencies would drown the little there is to learn.
+    The loss counts answers only. The other ids are random, and their loss would be most of the sum.
     """
 
-    task: str  # as text: a class of the user's own file would not reach a worker process
+    task: str  # an expression, because worker processes cannot unpickle a class of a user's file
     context: TaskContext
 
     def __getitem__(self, index: int) -> Row:
@@ -49,24 +48,26 @@ class RetrievalRows:
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Kinds of rows interleaved evenly, so that every batch holds its share of each."""
+    """Sources of rows, interleaved evenly, so that every batch has its share of each source."""
 
     sources: list[TextRows | RetrievalRows]
     weights: list[float]
 
     def __getitem__(self, index: int) -> Row:
-        source, own = interleaved(index, self.weights)
-        return self.sources[source][own]
+        source, row = interleaved(index, self.weights)
+        return self.sources[source][row]
 
 
 def mixture(
     config: DataConfig, store: TokenStore | None, tokenizer: Tokenizer, split: str = "train"
 ) -> Mixture:
-    """All rows of a split, endless, each found by its number at once.
+    """Return the endless rows of a split, with random access.
 
     Args:
-      store: of the split's text; None where there is none (config.source == "retrieval").
-      split: "train", or anything else for documents that training never holds.
+      config: shares, tasks, context length and seed.
+      store: text of the split; None if the source has no text.
+      tokenizer: tokenizer of the store.
+      split: "train"; any other name gives retrieval documents that training never contains.
     """
     sources: list[TextRows | RetrievalRows] = []
     weights: list[float] = []
@@ -84,7 +85,7 @@ def mixture(
         )
         for task in config.retrieval_tasks:
             rows = RetrievalRows(task, context)
-            rows[0]  # a document that cannot fit is refused now, not in a worker later
+            rows[0]  # raises an error for a document that does not fit here, not in a worker
             sources.append(rows)
             weights.append(fraction / len(config.retrieval_tasks))
     return Mixture(sources, weights)

@@ -10,6 +10,7 @@ import numpy as np
 
 from data.files import DamagedError
 from data.prepare import prepare
+from data.sources import source_class
 from data.store import TokenStore
 from data.task import Document, Task, TaskContext
 from data.tokenizer import Tokenizer
@@ -33,7 +34,7 @@ def prepared(context: TaskContext, *, task: str) -> Path:
         raise MissingTextError(f"{task} needs the text the run was trained on: {error}") from error
     if read_tokenizer(folder) != context.tokenizer:
         way = "evaluate the run where it was trained"
-        if context.data.source == "local":
+        if source_class(context.data.source).differs_by_machine:
             way += ", or repeat its training command there, which adds the held-out text to it"
         raise MissingTextError(
             f"{task} needs the text the run was trained on, but {folder} has another tokenizer: "
@@ -49,8 +50,8 @@ def validation(context: TaskContext, *, task: str) -> TokenStore:
       ValueError: if the run has no text, what it was trained on is not to be had here, or what it
         keeps is damaged.
     """
-    if context.data.source == "retrieval":
-        raise ValueError(f"{task} needs text, and data.source=retrieval has none")
+    if not source_class(context.data.source).has_text:
+        raise ValueError(f"{task} needs text, and data.source={context.data.source} has none")
     if context.held_out is None or not context.held_out.exists():
         return TokenStore(prepared(context, task=task) / "validation")
     try:

@@ -65,9 +65,9 @@ class FixedTarget(text.CropTask):
         gain = context_gain(results)
         return {"context_gain": gain.gains[-1].mean, "context_gain_length": gain.length}
 
-    def curves(self, own: Results, every: Results) -> list[Curve]:
+    def curves(self, trained: Results, results: Results) -> list[Curve]:
         """The gain by context."""
-        gain = context_gain(own)
+        gain = context_gain(trained)
         mean, error, _ = np.array(gain.gains).T
         mark = None
         if mean[-1] > 0:  # else there is nothing of which there could be 95%

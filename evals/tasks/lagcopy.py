@@ -105,9 +105,9 @@ class Lagcopy(lagcopy.Lagcopy):
         """See `Task.chance`. Of natural text the control is the measure, not a guess."""
         return super().chance(tokenizer) if self.text == "random" else 0.0
 
-    def curves(self, own: Results, every: Results) -> list[Curve]:
+    def curves(self, trained: Results, results: Results) -> list[Curve]:
         """Nats and share of right tokens gained by the first saying, by lag."""
-        gain = copy_gain(own)
+        gain = copy_gain(trained)
         if not len(gain.lag):
             return []
         return [

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from data import keys, sources
+from data import json_lines, keys
 from data.task import Document, Sample, TaskContext
 from data.tasks import lines
 from data.tokenizer import Tokenizer
@@ -143,10 +143,12 @@ def _official(context: TaskContext, sample: Sample) -> Document:
     """LongEval's prompt with as many lines as fit."""
     parts = _parts(context.tokenizer)
     values = range(10_000, 100_000)
-    drawn, entries = keys.drawn(context, sample, parts.names, parts.line, values, task="lines")
+    drawn, entries = keys.draw_entries(
+        context, sample, parts.names, parts.line, values, task="lines"
+    )
     tokens = list(parts.intro)
     room = context.length + 1 - len(tokens) - parts.question_size
-    said = keys.write(tokens, entries, room, task="lines")
+    said = keys.append_entries(tokens, entries, room, task="lines")
 
     far = len(tokens) + parts.question_size - 5 - 1 - said
     wished = prompts.distance(sample.random, int(far.min()), int(far.max()), context.distances)
@@ -162,7 +164,7 @@ def _read_cases(path: str) -> list[dict]:
     if not place(path).is_file():
         raise ValueError(f"lines: no file of cases at {path}")
     records = []
-    for line, data in enumerate(sources.lines(place(path)), start=1):
+    for line, data in enumerate(json_lines.lines(place(path)), start=1):
         try:
             record = json.loads(data)
         except ValueError as error:

@@ -69,13 +69,13 @@ class Perplexity(Task):
         queries = len(made[0].answers)
         return [dataclasses.replace(each, first_query=n * queries) for n, each in enumerate(made)]
 
-    def curves(self, own: Results, every: Results) -> list[Curve]:
+    def curves(self, trained: Results, results: Results) -> list[Curve]:
         """Perplexity by position, over all documents and seeds."""
-        positions, place = np.unique(own["distance"], return_inverse=True)
-        count, tokens = np.bincount(place), own["num_tokens"]
-        mean = np.bincount(place, own["nll"]) / count
-        variance = np.bincount(place, (own["nll"] - mean[place]) ** 2) / count
-        nll = np.bincount(place, own["nll"] * tokens) / np.bincount(place, tokens)
+        positions, place = np.unique(trained["distance"], return_inverse=True)
+        count, tokens = np.bincount(place), trained["num_tokens"]
+        mean = np.bincount(place, trained["nll"]) / count
+        variance = np.bincount(place, (trained["nll"] - mean[place]) ** 2) / count
+        nll = np.bincount(place, trained["nll"] * tokens) / np.bincount(place, tokens)
         curve = Curve.from_means(np.maximum(positions, 1), nll, np.sqrt(variance / count))
         return [Curve(curve.x, np.exp(curve.y), np.exp(curve.low), np.exp(curve.high))]
 

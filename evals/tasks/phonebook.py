@@ -46,12 +46,14 @@ class Phonebook(prompts.PromptTask):
         length, random = context.length, sample.random
         names, middle, line = _parts(context.tokenizer)
         values = range(6 * 10**9, 10**10)
-        _, entries = keys.drawn(
+        _, entries = keys.draw_entries(
             context, sample, names, ([], middle, line), values, task="phonebook"
         )
         tokens = [context.tokenizer.bos_id]
         longest = max(len(before + after) for before, after in entries)
-        said = keys.write(tokens, entries, length - 3 * longest - len(line), task="phonebook")
+        said = keys.append_entries(
+            tokens, entries, length - 3 * longest - len(line), task="phonebook"
+        )
         shown = random.choice(len(said), size=2, replace=False).tolist()
         for before, after in ([], line), *(entries[index] for index in shown), ([], line):
             tokens += before + after

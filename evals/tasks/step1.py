@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from data.figures import Curve, Mark, Plot, Suggestion
+from data.sources import source_class
 from data.store import TokenStore
 from data.task import Document, Results, Sample, Task, TaskContext
 from evals import text
@@ -66,7 +67,8 @@ class Step1(Task):
 
         data = dataclasses.replace(context.data, context_length=context.length)
         prepared = text.prepared(context, task="step1")
-        store = None if data.source == "retrieval" else TokenStore(prepared / "train")
+        has_text = source_class(data.source).has_text
+        store = TokenStore(prepared / "train") if has_text else None
         if store and store.num_tokens <= context.length:
             longest = store.num_tokens - 1
             raise text.too_short("step1", context.length, longest, what="stretch of training")
@@ -90,21 +92,21 @@ class Step1(Task):
         change = first_loss(results, trained)
         return {"first_loss": change.mean, "first_loss_error": change.standard_error}
 
-    def curves(self, own: Results, every: Results) -> list[Curve]:
+    def curves(self, trained: Results, results: Results) -> list[Curve]:
         """First loss by candidate base; variants other than plain RoPE are in results.csv."""
         changes = {
-            float(np.max(found["base"])): first_loss(found, own)
-            for rotary in np.unique(every["rotary"]).tolist()
-            for found in [select(every, rotary=rotary)]
+            float(np.max(found["base"])): first_loss(found, trained)
+            for rotary in np.unique(results["rotary"]).tolist()
+            for found in [select(results, rotary=rotary)]
             if rotary.startswith("rope(") and not np.isnan(found["base"]).any()
         }
-        if not changes or not len(own["task"]):
+        if not changes or not len(trained["task"]):
             return []
         bases = sorted(changes)
         mean, error, _ = np.array([changes[base] for base in bases]).T
         mark = None
-        if str(own["rotary"][0]).startswith("rope("):
-            mark = Mark(float(own["base"][0]), 0.0, "the variant it was trained with")
+        if str(trained["rotary"][0]).startswith("rope("):
+            mark = Mark(float(trained["base"][0]), 0.0, "the variant it was trained with")
         return [Curve.from_means(bases, mean, error, mark)]
 
     @classmethod

@@ -108,7 +108,7 @@ def test_ids_are_read_where_they_lie(root, bucket, tmp_path, monkeypatch):
     names = [name for name in bucket.names("data/") if name.startswith(f"data/{on_disk.name}/")]
     assert {name.rpartition("/")[2] for name in names} >= {"prepare.json", "store.json"}
     # It is found there now, by whoever has the text, and no disk is asked.
-    monkeypatch.setattr("data.prepare._copy_up", None)
+    monkeypatch.setattr("data.prepare._upload", None)
     assert open_data(config).fingerprint == data.fingerprint
     here = TokenStore(on_disk / "train")
     there = TokenStore(f"gs://bucket/data/{on_disk.name}/train")

@@ -1,4 +1,4 @@
-"""Locks that a dead process does not hold, and what is said where there are none."""
+"""Locks of dead processes, and file systems without locks."""
 
 import errno
 import fcntl
@@ -32,7 +32,7 @@ def holder(tmp_path):
     process.communicate()
 
 
-def test_a_lock_is_held_by_one_and_by_nobody_once_that_one_is_killed(holder, tmp_path):
+def test_one_process_has_the_lock_until_it_is_killed(holder, tmp_path):
     with try_lock(tmp_path / "lock") as file:
         assert file is None
     holder.kill()
@@ -52,5 +52,5 @@ def test_without_locks_there_is_one_warning(tmp_path, monkeypatch, capsys):
             assert file is not None
         with lock(tmp_path / "lock"):
             pass
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and f"{tmp_path} lies where files cannot be locked" in said
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1 and f"files in {tmp_path} cannot be locked" in message
