@@ -1,52 +1,56 @@
-"""DataConfig: which documents, cut how."""
+"""DataConfig: the text, retrieval documents and batches of a run."""
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from data import tasks
+from data import sources, tasks
 from settings.checks import Bounds, Share, check
 from settings.places import check_place
 
-# Longest row of training and of evaluation, tokens: float32 holds every position up to it exactly.
+if TYPE_CHECKING:
+    SourceName = str
+else:
+    SourceName = Literal[tuple(sources.names())]
+# Longest row of training and evaluation, tokens: float32 represents every position up to it.
 MAX_CONTEXT = 2**24
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """What a run is trained on. Every row is a pure function of this and the row's number.
+    """Data of a run. Every row is a pure function of this config and the number of the row.
 
     Attributes:
-      source: "local" (the Python standard library's own source: real text on any machine),
-        "jsonl" (RedPajama-format .jsonl, .jsonl.gz or .jsonl.zst at `path`), "redpajama" (the
-        TFDS builder, prepared under `path`) or "retrieval" (documents made on the spot only).
+      source: a file in `data/sources`. "local": the source code of Python's standard library, on
+        any machine. "jsonl": RedPajama-format .jsonl, .jsonl.gz or .jsonl.zst files at `path`.
+        "redpajama": the published files at `path`. "retrieval": retrieval documents only.
       path: file or folder of the source; not used by "local" and "retrieval".
       tokenizer: an existing SentencePiece .model or tokenizer.json; None trains one on the source.
-      vocab_size: size of the tokenizer to train (ignored when `tokenizer` is given); 128 of its ids
+      vocab_size: size of the tokenizer to train (ignored if `tokenizer` is set); 128 of its ids
         are reserved for the keys and values of retrieval documents.
       subset_shares: share in [0, 1] of a RedPajama subset's documents to keep, by name, e.g.
-        (("github", 0.5),); those of subsets not named are all kept. Any published name of a subset
-        will do (`data.sources.SUBSET_NAMES`).
+        (("github", 0.5),); all documents of other subsets are kept. Every published name of a
+        subset is accepted (`data.source.SUBSET_NAMES`).
       context_length: tokens of a training row.
       batch_size: rows of a step over all devices.
       retrieval_fraction: share of rows that are retrieval documents.
       retrieval_tasks: kinds of retrieval documents, drawn with equal weight: names of files in
-        `data/tasks`, or a task of the user's own, `path/to/mine.py:Echo(n=2)`.
-      documents: version of the documents made on the spot and of the split of `local`. 2: answers
-        spread evenly over octaves of distance, as many at every length (see `data.tasks`). 1: as
-        before there were versions, which is what a recorded config without this field means.
-      seed: decides row order and retrieval documents; not the initialisation. An override of the
-        experiment's seed (`seed=1`) sets this one too, unless it is given (`data.seed=0`).
-      on_bad_document: "error" stops at the first broken document, naming file and line; "skip"
+        `data/tasks`, or a task in a user's file, `path/to/mine.py:Echo(n=2)`.
+      documents: version of the retrieval documents and of the split of `local`. 2: answers are
+        spread evenly over octaves of distance, equally many at every length (see `data.tasks`).
+        1: the first version, which a recorded config without this field has.
+      seed: decides row order and retrieval documents, not the initialisation. An override of the
+        experiment's seed (`seed=1`) sets this seed too, unless `data.seed` is also overridden.
+      on_bad_document: "error" stops at the first bad document, naming file and line; "skip"
         leaves it out and reports it.
-      prepared_root: where tokenized data is kept and found again.
+      prepared_root: folder of tokenized data.
       num_workers: processes that build rows; 0 builds them in threads of the trainer.
     """
 
-    # What a recorded config means by leaving a field out, where that is not today's default.
+    # Meaning of a field that a recorded config lacks, if it differs from the default.
     absent: ClassVar[Mapping[str, Any]] = {"documents": 1}
 
-    source: Literal["local", "jsonl", "redpajama", "retrieval"] = "local"
+    source: SourceName = "local"
     path: str | None = None
     tokenizer: str | None = None
     vocab_size: int = 1024
@@ -65,7 +69,7 @@ class DataConfig:
         check(self)
         for path in filter(None, (self.path, self.tokenizer, self.prepared_root)):
             check_place(path)
-        if self.source in ("jsonl", "redpajama") and self.path is None:
+        if sources.source_class(self.source).needs_path and self.path is None:
             raise ValueError(f"data.source={self.source} needs data.path=FILE_OR_FOLDER")
         if not self.retrieval_tasks:
             raise ValueError(f"retrieval_tasks must be some of {', '.join(tasks.names())}")

@@ -1,7 +1,4 @@
-"""What a task has to show besides the general figures and tables, as data.
-
-Whoever draws (`reporting`) knows no task by name: it draws what is declared here.
-"""
+"""Declarations of a task's own figures and tables, which `reporting` draws."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,23 +9,23 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plot:
-    """A figure with a curve a member, in panels side by side: one a context length.
+    """A figure with one curve per member and one column of panels per context length.
 
     Attributes:
-      name: of its files.
-      section: heading of the page under which it stands.
-      alternative: what it shows, for who cannot see it.
-      caption: under it.
-      xlabel: with its unit.
-      ylabels: of the panels that stand below each other, with units; `Task.curves` gives as many.
-      x_scale: "log2" of tokens; "log" of values, each named at the axis.
+      name: name of its files.
+      section: heading on the page.
+      alternative: text alternative for screen readers.
+      caption: text below the figure.
+      xlabel: label with unit.
+      ylabels: labels with units, one per row of panels and curve of `Task.curves`.
+      x_scale: "log2" for tokens; "log" for values, with a tick label for each.
       y_scale: "symlog" is linear below 0.01.
-      mark: what the diamonds are.
-      levels: what the dotted lines are.
-      share: the y axis goes from 0 to 1.
-      bars: intervals are bars, not bands.
-      trained: a line at the trained length.
-      together: all tasks of the class at one length are one panel.
+      mark: meaning of the diamonds.
+      levels: meaning of the dotted lines.
+      share: whether the y axis goes from 0 to 1.
+      bars: whether intervals are bars instead of bands.
+      trained: whether a line marks the trained length.
+      together: whether all tasks of the class at one length share a panel.
     """
 
     name: str
@@ -48,7 +45,7 @@ class Plot:
 
 
 class Mark(NamedTuple):
-    """A place on a curve and what is said of it."""
+    """A labelled point on a curve."""
 
     x: float
     y: float
@@ -56,7 +53,7 @@ class Mark(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """What a member's answers draw in one panel: `[N]` each, with 95% intervals."""
+    """A member's curve in one panel, `[N]` each, with 95% intervals."""
 
     x: np.ndarray
     y: np.ndarray
@@ -65,20 +62,20 @@ class Curve(NamedTuple):
     mark: Mark | None = None
 
     @classmethod
-    def of(cls, x, mean, error, mark: Mark | None = None) -> "Curve":
-        """From means and their standard errors."""
-        x, mean, error = (np.asarray(each, float) for each in (x, mean, error))
+    def from_means(cls, x, mean, error, mark: Mark | None = None) -> "Curve":
+        """Return a curve from means and standard errors."""
+        x, mean, error = np.asarray(x, float), np.asarray(mean, float), np.asarray(error, float)
         return cls(x, mean, mean - 1.96 * error, mean + 1.96 * error, mark)
 
 
 class Grid(NamedTuple):
-    """One column of a heat map: answers at one length, by place in the context, `[P]` each.
+    """One column of a heat map: answers at one length by position in the context, `[P]` each.
 
     Attributes:
-      names: of the places.
-      low, high: where they begin and end; 0 is the start of the context, 1 its end.
-      accuracy: share of exact matches; NaN where nothing was asked.
-      counts: answers asked.
+      names: names of the positions.
+      low, high: bounds of the positions; 0 is the start of the context, 1 its end.
+      accuracy: share of exact matches; NaN without answers.
+      counts: number of answers.
     """
 
     names: list[str]
@@ -90,12 +87,12 @@ class Grid(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shares:
-    """A table of shares, one line a member and variant evaluated with, one table a length.
+    """A table of shares per length, with one line per member and evaluated variant.
 
     Attributes:
-      section: heading of the page under which it stands.
-      caption: above it.
-      heads: of its columns, which `Task.share_columns` fills.
+      section: heading on the page.
+      caption: text above the table.
+      heads: heads of the columns, which `Task.share_columns` fills.
     """
 
     section: str
@@ -104,13 +101,13 @@ class Shares:
 
 
 class Suggestion(NamedTuple):
-    """What a page suggests to measure where nobody has.
+    """A measurement that a page suggests if it is missing.
 
     Attributes:
       what: one sentence.
-      shows: where it would be shown: `Plot.name`, `Shares.section`, or "places" (a `Grid`).
-      calls: arguments of evaluate.py, one list a command.
-      of_text: whether it needs text.
+      shows: place on the page: `Plot.name`, `Shares.section`, or "places" (a `Grid`).
+      calls: arguments of evaluate.py, one list per command.
+      of_text: whether the measurement needs text.
     """
 
     what: str

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, or known to be damaged."""
+"""Atomic writes and JSON files with a digest."""
 
 import hashlib
 import json
@@ -13,10 +13,10 @@ from settings.places import in_bucket
 
 
 class DamagedError(ValueError):
-    """A file of prepared data is not as it was written.
+    """A file of prepared data is damaged.
 
     Attributes:
-      what: names the file and says what is wrong with it; the message says how to go on, too.
+      what: the file and its damage; the message of the exception adds what to do.
     """
 
     def __init__(self, what: str):
@@ -25,11 +25,11 @@ class DamagedError(ValueError):
 
 
 def check_writable(folder: Path, otherwise: str) -> None:
-    """Raises ValueError if no file can be made in a folder, which need not exist yet.
+    """Raise ValueError if no file can be written in a folder, which need not exist yet.
 
     Args:
-      folder: where something is to be written, after work that would be lost.
-      otherwise: what to do then.
+      folder: folder that a later step writes into.
+      otherwise: advice at the end of the message.
     """
     try:
         if in_bucket(folder):
@@ -46,12 +46,12 @@ def check_writable(folder: Path, otherwise: str) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """The whole file or nothing, even if the machine stops in between."""
+    """Replace a file at once, so that a crash leaves the old or the new content."""
     content = content.encode() if isinstance(content, str) else content
     if in_bucket(path):
         path.write_bytes(content)
         return
-    # Each writer its own: the jobs of an array begin one sweep in the same second.
+    # A random name: the jobs of an array start one sweep in the same second.
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("wb") as file:
@@ -63,17 +63,17 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def write_sealed(path: Path, record: dict[str, Any]) -> None:
-    """Writes a JSON object with the sha256 of the rest of it, by which `read_sealed` knows it."""
-    write_atomically(path, json.dumps({**record, "sha256": _digest(record)}, indent=1))
+def write_checksummed(path: Path, record: dict[str, Any]) -> None:
+    """Write a JSON object together with its sha256, which `read_checksummed` checks."""
+    write_atomically(path, json.dumps({**record, "sha256": digest(record)}, indent=1))
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
-    """What `write_sealed` wrote; of an object made before there were digests, what it says.
+def read_checksummed(path: Path) -> dict[str, Any]:
+    """Return a JSON object of `write_checksummed`, without its sha256.
 
     Raises:
-      FileNotFoundError: if there is none.
-      DamagedError: if it is no JSON object, or not the one that was written.
+      FileNotFoundError: if there is no file.
+      DamagedError: if it is not a JSON object, or its sha256 differs.
     """
     try:
         record = json.loads(path.read_bytes())
@@ -81,15 +81,11 @@ def read_sealed(path: Path) -> dict[str, Any]:
         raise DamagedError(f"{path}: damaged: it is not JSON") from None
     if not isinstance(record, dict):
         raise DamagedError(f"{path}: damaged: it is not a JSON object")
-    if record.pop("sha256", None) not in (None, _digest(record)):
-        raise DamagedError(f"{path}: damaged: its sha256 is not that of what it says")
+    if record.pop("sha256", None) != digest(record):
+        raise DamagedError(f"{path}: damaged: its sha256 is not that of its content")
     return record
 
 
-def is_sealed(path: Path) -> bool:
-    """Whether a file that `read_sealed` reads has a digest."""
-    return "sha256" in json.loads(path.read_bytes())
-
-
-def _digest(record: dict[str, Any]) -> str:
+def digest(record: dict[str, Any]) -> str:
+    """Return the sha256 of a JSON object, in hex."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

@@ -1,21 +1,21 @@
-"""Documents that list keys with a number each: red-fox and 12345, Anna Baker and 7204418365."""
+"""Entries of a key and a number, such as red-fox 12345 or Anna Baker 7204418365, as token ids."""
 
 import functools
 from collections.abc import Sequence
 
 import numpy as np
 
-from data.task import Asked, Draw
+from data.task import Sample, TaskContext
 from data.tokenizer import Tokenizer
 
-Entry = tuple[list[int], list[int]]  # ids up to the number, and from the number on
+Entry = tuple[list[int], list[int]]  # ids before the number, and the other ids
 
 
 class Pairs:
-    """Keys of two words as ids; words are encoded once and joined as ids.
+    """Keys of two words as ids; each word is encoded once.
 
     Attributes:
-      longest, shortest: ids of the longest key, at most, and of the shortest, at least.
+      longest, shortest: bounds on the number of ids of a key.
     """
 
     def __init__(self, firsts: list[list[int]], seconds: list[list[int]]):
@@ -37,22 +37,22 @@ def pairs(
     tokenizer: Tokenizer,
     firsts: Sequence[str],
     seconds: Sequence[str],
-    before: tuple[str, str] = ("", "-"),
+    prefixes: tuple[str, str] = ("", "-"),
 ) -> Pairs:
-    """All keys of these words, `before` them what joins them to the text."""
+    """Return all keys of these words; `prefixes` stand before first and second words."""
     return Pairs(
         *(
-            [tokenizer.encode(prefix + word, inside=True) for word in words]
-            for prefix, words in zip(before, (firsts, seconds), strict=True)
+            [tokenizer.encode(prefix + word, inside=True) for word in column]
+            for prefix, column in zip(prefixes, (firsts, seconds), strict=True)
         )
     )
 
 
 def digits(tokenizer: Tokenizer, numbers: Sequence[int] | np.ndarray, *, task: str) -> list:
-    """The ids of numbers of equally many digits, one a digit.
+    """Return the ids of numbers with equally many digits, one id per digit.
 
     Raises:
-      ValueError: if a digit is not one id of this tokenizer, naming the task.
+      ValueError: if a digit is not one id of this tokenizer; it names the task.
     """
     powers = 10 ** np.arange(len(str(numbers[0])) - 1, -1, -1)
     try:
@@ -61,42 +61,53 @@ def digits(tokenizer: Tokenizer, numbers: Sequence[int] | np.ndarray, *, task: s
         raise ValueError(f"{task} cannot ask for numbers: {error}") from None
 
 
-def drawn(
-    asked: Asked,
-    draw: Draw,
+def draw_entries(
+    context: TaskContext,
+    sample: Sample,
     names: Pairs,
     around: Sequence[list[int]],
     values: range,
     *,
     task: str,
 ) -> tuple[list[int], list[Entry]]:
-    """Entries for more different keys than fit, as far as there are so many: which, and their ids.
+    """Draw entries with different keys, more than fit into the context if there are so many.
 
     Args:
+      context: tokenizer and length.
+      sample: its random numbers are used.
+      names: the keys.
       around: ids before the key, between key and number, and after the number.
-      values: of the numbers; equally many digits.
+      values: range of the numbers, which have equally many digits.
+      task: name of the task in messages.
+
+    Returns:
+      Indices of the keys, and the entries.
     """
     before, between, after = around
-    num_ids = sum(map(len, around)) + 2 + len(str(values.start))  # of the shortest
-    count = min(asked.length // num_ids + 1, len(names))
-    indices = draw.random.choice(len(names), size=count, replace=False).tolist()
-    numbers = draw.random.integers(values.start, values.stop, size=count)
-    said = zip(indices, digits(asked.tokenizer, numbers, task=task), strict=True)
-    return indices, [(before + names[index] + between, number + after) for index, number in said]
+    num_ids = sum(map(len, around)) + 2 + len(str(values.start))  # of the shortest entry
+    count = min(context.length // num_ids + 1, len(names))
+    indices = sample.random.choice(len(names), size=count, replace=False).tolist()
+    numbers = sample.random.integers(values.start, values.stop, size=count)
+    numbered = zip(indices, digits(context.tokenizer, numbers, task=task), strict=True)
+    return indices, [
+        (before + names[index] + between, number + after) for index, number in numbered
+    ]
 
 
-def write(tokens: list[int], entries: Sequence[Entry], room: int, *, task: str) -> np.ndarray:
-    """Writes as many entries as fit `room` ids; returns where their numbers begin.
+def append_entries(
+    tokens: list[int], entries: Sequence[Entry], room: int, *, task: str
+) -> np.ndarray:
+    """Append the entries that fit into `room` ids; return the indices of their numbers.
 
     Raises:
-      ValueError: if all of them fit, naming the task: it has no more keys.
+      ValueError: if all entries fit, because the task has no more keys.
     """
     sizes = np.array([[len(before), len(after)] for before, after in entries])
     ends = np.cumsum(sizes.sum(axis=1))
     count = int(np.searchsorted(ends, room, side="right"))
     if count == len(entries):
         raise ValueError(f"{task} does not fit this length: it has {count} different keys")
-    said = len(tokens) + ends[:count] - sizes[:count, 1]
+    starts = len(tokens) + ends[:count] - sizes[:count, 1]
     for before, after in entries[:count]:
         tokens += before + after
-    return said
+    return starts

@@ -1,4 +1,4 @@
-"""Locks on files. The system lets go of a lock when its process ends, however it ends."""
+"""Locks on files. The operating system releases a lock when its process ends, even if killed."""
 
 import contextlib
 import fcntl
@@ -14,8 +14,8 @@ from settings.places import in_bucket
 
 
 @contextlib.contextmanager
-def only_one(path: Path) -> Iterator[IO[str] | None]:
-    """The file `path`, locked by this process while it is in here; None if another one has it."""
+def try_lock(path: Path) -> Iterator[IO[str] | None]:
+    """Lock the file `path` for the block; yield it, or None if another process has the lock."""
     with path.open("a+") as file:
         try:
             _flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -26,10 +26,10 @@ def only_one(path: Path) -> Iterator[IO[str] | None]:
 
 
 @contextlib.contextmanager
-def in_turn(path: Path) -> Iterator[None]:
-    """Waits for whoever has the lock at `path`, and holds it while in here."""
+def lock(path: Path) -> Iterator[None]:
+    """Wait for the lock at `path`, and hold it for the block."""
     if in_bucket(path):
-        with _bucket_turn(path):
+        with _bucket_lock(path):
             yield
         return
     with path.open("a") as file:
@@ -38,15 +38,15 @@ def in_turn(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _bucket_turn(path: Path) -> Iterator[None]:
-    """Holds an object that only one can make. What lies there for long is of a dead process."""
-    mine = secrets.token_bytes(8)
-    seen, since = b"", time.monotonic()
-    while not path.create(mine):  # pyright: ignore[reportAttributeAccessIssue]
+def _bucket_lock(path: Path) -> Iterator[None]:
+    """Hold an object that only one process can create; delete the object of a dead process."""
+    token = secrets.token_bytes(8)
+    holder, since = b"", time.monotonic()
+    while not path.create(token):  # pyright: ignore[reportAttributeAccessIssue]
         with contextlib.suppress(FileNotFoundError):
-            if (theirs := path.read_bytes()) != seen:
-                seen, since = theirs, time.monotonic()
-            elif time.monotonic() - since > _HELD:
+            if (content := path.read_bytes()) != holder:
+                holder, since = content, time.monotonic()
+            elif time.monotonic() - since > _STALE:
                 path.unlink(missing_ok=True)
         time.sleep(0.2)
     try:
@@ -55,7 +55,7 @@ def _bucket_turn(path: Path) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-_HELD = 60  # seconds: who is in there reads and writes one file
+_STALE = 60  # seconds; a holder only reads and writes one file
 
 
 def _flock(file: IO[str], operation: int) -> None:
@@ -70,7 +70,7 @@ def _flock(file: IO[str], operation: int) -> None:
 @functools.cache
 def _warn(folder: str, reason: str) -> None:
     print(
-        f"warning: {folder} lies where files cannot be locked ({reason}); nothing here would "
-        "notice another process that writes there too",
+        f"warning: files in {folder} cannot be locked ({reason}); another process that writes "
+        "there is not noticed",
         file=sys.stderr,
     )

@@ -1,4 +1,4 @@
-"""Text rows and retrieval rows, mixed by weight."""
+"""Rows of text and of retrieval documents, mixed by weight."""
 
 import dataclasses
 import functools
@@ -7,10 +7,10 @@ import numpy as np
 
 import data.tasks
 from data.config import DataConfig
-from data.order import interleaved
 from data.packing import Row, TextRows
+from data.shuffle import interleaved
 from data.store import TokenStore
-from data.task import Asked, Task
+from data.task import Task, TaskContext
 from data.tokenizer import Tokenizer
 from settings import expressions
 from settings.folders import classes_in
@@ -18,23 +18,22 @@ from settings.folders import classes_in
 
 @functools.cache
 def retrieval_task(text: str) -> Task:
-    """The task that `text` names; raises ValueError as `settings.expressions.build` does."""
+    """Return the task of an expression; raise ValueError as `settings.expressions.build` does."""
     return expressions.build(text, classes_in(data.tasks, Task), Task, kind="retrieval task")
 
 
 @dataclasses.dataclass(frozen=True)
 class RetrievalRows:
-    """Row number i is document i of one task, endless.
+    """Endless rows: row i is document i of one task, padded with segment 0.
 
-    A document has a row to itself, padded with segment 0. The loss is on answers only: the rest of
-    it is random, and learning its frequencies would drown the little there is to learn.
+    The loss counts answers only. The other ids are random, and their loss would be most of the sum.
     """
 
-    task: str  # as text: a class of the user's own file would not reach a worker process
-    asked: Asked
+    task: str  # an expression, because worker processes cannot unpickle a class of a user's file
+    context: TaskContext
 
     def __getitem__(self, index: int) -> Row:
-        document, *_ = retrieval_task(self.task).documents(self.asked, range(index, index + 1))
+        document, *_ = retrieval_task(self.task).documents(self.context, range(index, index + 1))
         count = len(document.tokens) - 1
         columns = {
             "tokens": document.tokens[:-1],
@@ -43,30 +42,32 @@ class RetrievalRows:
             "segment_ids": np.ones(count, np.int32),
             "loss_mask": document.loss_mask(),
         }
-        padding = (0, self.asked.length - count)
+        padding = (0, self.context.length - count)
         return {name: np.pad(column, padding) for name, column in columns.items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Kinds of rows interleaved evenly, so that every batch holds its share of each."""
+    """Sources of rows, interleaved evenly, so that every batch has its share of each source."""
 
     sources: list[TextRows | RetrievalRows]
     weights: list[float]
 
     def __getitem__(self, index: int) -> Row:
-        source, own = interleaved(index, self.weights)
-        return self.sources[source][own]
+        source, row = interleaved(index, self.weights)
+        return self.sources[source][row]
 
 
 def mixture(
     config: DataConfig, store: TokenStore | None, tokenizer: Tokenizer, split: str = "train"
 ) -> Mixture:
-    """All rows of a split, endless, each found by its number at once.
+    """Return the endless rows of a split, with random access.
 
     Args:
-      store: of the split's text; None where there is none (config.source == "retrieval").
-      split: "train", or anything else for documents that training never holds.
+      config: shares, tasks, context length and seed.
+      store: text of the split; None if the source has no text.
+      tokenizer: tokenizer of the store.
+      split: "train"; any other name gives retrieval documents that training never contains.
     """
     sources: list[TextRows | RetrievalRows] = []
     weights: list[float] = []
@@ -75,7 +76,7 @@ def mixture(
         sources.append(TextRows(store, config.context_length, seed=config.seed))
         weights.append(1 - fraction)
     if fraction > 0:
-        asked = Asked(
+        context = TaskContext(
             data=config,
             tokenizer=tokenizer,
             length=config.context_length,
@@ -83,8 +84,8 @@ def mixture(
             split=split,
         )
         for task in config.retrieval_tasks:
-            rows = RetrievalRows(task, asked)
-            rows[0]  # a document that cannot fit is refused now, not in a worker later
+            rows = RetrievalRows(task, context)
+            rows[0]  # raises an error for a document that does not fit here, not in a worker
             sources.append(rows)
             weights.append(fraction / len(config.retrieval_tasks))
     return Mixture(sources, weights)

@@ -1,16 +1,15 @@
-"""Training rows cut from the stored stream, documents and all.
+"""Training rows: consecutive stretches of the stored stream of documents.
 
     stream     ... E|B a b c d E|B e f E|B g h i j k l ...      B, E: beginning, end of a document
     row              [b c d E B e f E]B                         T = 8 ids, and one more as target
     tokens            b c d E B e f E
-    targets           c d E . e f E .                           . no target: the document is over
+    targets           c d E . e f E .                           . no target: the document ended
     positions         0 1 2 3 0 1 2 3                           from the document's or row's start
     segment_ids       1 1 1 1 2 2 2 2                           attention stays within one
 
-Rows are neighbours in the stream, so no id is lost or padded. Epoch e starts at its own offset
-o_e < T and takes the rows in its own order: row i of an epoch reads ids o_e + j T ... o_e + j T + T
-where j = permutation_e(i). Offset and permutation follow from (seed, e), so any row of any epoch
-is found at once, and which host or worker asks makes no difference.
+Rows are adjacent in the stream, so no id is lost or padded. Epoch e has an offset o_e < T and a
+permutation: row i of an epoch reads ids o_e + j T ... o_e + j T + T where j = permutation_e(i).
+Both follow from (seed, e), so every host or worker computes any row directly.
 """
 
 import functools
@@ -18,14 +17,14 @@ import hashlib
 
 import numpy as np
 
-from data.order import shuffled
+from data.shuffle import shuffled
 from data.store import TokenStore
 
 Row = dict[str, np.ndarray]  # the batch contract of `data`, without the batch axis
 
 
 class TextRows:
-    """Packed rows by their numbers, endless: epoch follows epoch.
+    """Endless packed rows with random access.
 
     Raises:
       ValueError: if the store is shorter than one row.
@@ -39,7 +38,7 @@ class TextRows:
                 f"{store.path} holds {store.num_tokens} ids, a row of "
                 f"context_length={context_length} needs {context_length + 1}; use more text"
             )
-        # One row less than fits leaves room for every offset; a store of one row has none to spare.
+        # One row less than fits leaves room for every offset, unless only one row fits.
         self.rows_per_epoch = max(1, spare // context_length - 1)
         self._num_offsets = min(context_length, spare - self.rows_per_epoch * context_length + 1)
 
@@ -48,7 +47,7 @@ class TextRows:
         return {name: column[0] for name, column in pack(ids[None], self._store.bos_id).items()}
 
     def start(self, index: int) -> int:
-        """Where row number `index` begins in the stream."""
+        """Return the index in the stream of the first id of row `index`."""
         epoch, i = divmod(index, self.rows_per_epoch)
         offset, order_seed = self._epoch(epoch)
         return offset + shuffled(i, self.rows_per_epoch, order_seed) * self._T
@@ -61,24 +60,24 @@ class TextRows:
 
 
 def pack(ids: np.ndarray, bos_id: int) -> Row:
-    """The batch contract for stretches of the stream.
+    """Split stretches of the stream into the columns of a batch.
 
     Args:
       ids: int32 `[B, T + 1]`.
-      bos_id: the id that starts every document.
+      bos_id: first id of every document.
 
     Returns:
       tokens, targets, positions, segment_ids int32 and loss_mask float32, all `[B, T]`.
     """
     starts = ids == bos_id
-    starts[:, 0] = True  # a row's start is its first document's start, wherever that was cut
-    place = np.arange(ids.shape[1] - 1, dtype=np.int32)
-    last_start = np.maximum.accumulate(np.where(starts[:, :-1], place, 0), axis=1)
+    starts[:, 0] = True  # positions restart at a row's start, even inside a document
+    index = np.arange(ids.shape[1] - 1, dtype=np.int32)
+    last_start = np.maximum.accumulate(np.where(starts[:, :-1], index, 0), axis=1)
     counts = ~starts[:, 1:]
     return {
         "tokens": ids[:, :-1],
         "targets": np.where(counts, ids[:, 1:], 0).astype(np.int32),
-        "positions": place - last_start,
+        "positions": index - last_start,
         "segment_ids": np.cumsum(starts[:, :-1], axis=1, dtype=np.int32),
         "loss_mask": counts.astype(np.float32),
     }

@@ -1,9 +1,9 @@
-"""PG-19's test split: 100 books of Project Gutenberg, as published or through its TFDS builder.
+"""Reader of PG-19's test split: 100 books of Project Gutenberg, as published or from TFDS.
 
     DIR/pg19/0.1.1/                    tensorflow-datasets, prepared as array_record
     DIR/test/10146.txt ...             DeepMind's files (beside them metadata.csv, not needed)
     DIR/test.jsonl, or the file        {"text": ..., "url": "http://www.gutenberg.org/ebooks/10146"}
-                                       a line (url may be in "meta"); .gz and .zst too
+                                       per line (url may be in "meta"); .gz and .zst too
 
 DeepMind's files are at github.com/google-deepmind/pg19. The builder writes array_record with
 `tfds build pg19 --file_format=array_record`, which needs TensorFlow; reading it does not.
@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from data.sources import JSONL_SUFFIXES, json_records
+from data.json_lines import JSONL_SUFFIXES, json_records
 from settings.places import place
 
 _URL = re.compile(r"/(\d+)/?$")
@@ -24,8 +24,8 @@ class Book(NamedTuple):
     """One book.
 
     Attributes:
-      id: of Project Gutenberg.
-      text: without the white space around it, as the builder has it.
+      id: number at Project Gutenberg.
+      text: stripped of surrounding white space, as in the builder.
     """
 
     id: int
@@ -33,26 +33,26 @@ class Book(NamedTuple):
 
 
 def test_books(path: str | None) -> list[Book]:
-    """The test split in the order of book ids.
+    """Return the test split in the order of book ids.
 
     Args:
-      path: a folder in one of the layouts of the module; None: tensorflow-datasets' own.
+      path: a folder in one of the layouts above; None: the folder of tensorflow-datasets.
 
     Raises:
-      ValueError: if there is none of them, or a book cannot be read; it says which.
+      ValueError: if there are no books, or one cannot be read.
     """
     root = None if path is None else place(path)
     if root is None or (root / "pg19").is_dir():
-        found = _from_tfds(root)
+        books = _from_tfds(root)
     elif root.is_file():
-        found = _from_jsonl(root)
+        books = _from_jsonl(root)
     else:
         files = (root / f"test{suffix}" for suffix in JSONL_SUFFIXES)
         jsonl = next(filter(Path.is_file, files), None)
-        found = _from_jsonl(jsonl) if jsonl else _from_text(root)
-    by_id = {book.id: book for book in found}
-    if len(by_id) < len(found):
-        raise ValueError(f"{path}: {len(found) - len(by_id)} books have the id of another one")
+        books = _from_jsonl(jsonl) if jsonl else _from_text(root)
+    by_id = {book.id: book for book in books}
+    if len(by_id) < len(books):
+        raise ValueError(f"{path}: {len(books) - len(by_id)} books have the id of another one")
     return [by_id[book_id] for book_id in sorted(by_id)]
 
 
@@ -66,7 +66,7 @@ def _missing(where: str) -> ValueError:
 def _from_tfds(data_dir: Path | None) -> list[Book]:
     import tensorflow_datasets as tfds  # slow to import
 
-    logging.getLogger("absl").setLevel(logging.ERROR)  # it warns of what is said below
+    logging.getLogger("absl").setLevel(logging.ERROR)  # its warning repeats the error below
     builder = tfds.builder("pg19", data_dir=data_dir)
     if not builder.is_prepared():
         raise _missing(str(builder.data_path))

@@ -1,8 +1,8 @@
-"""From rows by number to batches by step.
+"""Rows of a config, and batches of them by step.
 
 Row r of training is a pure function of (data fingerprint, config.seed, r), and step s consumes rows
-s * batch_size ... (s + 1) * batch_size - 1. So a resumed run continues exactly, and neither the
-number of hosts nor of workers changes the stream.
+s * batch_size ... (s + 1) * batch_size - 1. So a resumed run continues exactly, and the number of
+hosts or workers does not change the stream.
 """
 
 import dataclasses
@@ -17,37 +17,40 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from data.config import DataConfig
+from data.json_lines import jsonl_files
 from data.mixture import mixture, retrieval_task
 from data.packing import Row
 from data.prepare import check_arguments, prepare
+from data.sources import source_class
 from data.store import TokenStore
-from data.task import Asked
+from data.task import TaskContext
 from data.threads import map_ahead
 from data.tokenizer import file_in
 from data.verify import read_tokenizer
 from settings import folders
+from settings.places import place
 
 Batch = dict[str, np.ndarray]
 _PREFETCH = 4  # batches built ahead
 
 
 class Rows(Protocol):
-    """Rows by their numbers, endless."""
+    """Endless rows with random access."""
 
     def __getitem__(self, index: int, /) -> Row: ...
 
 
 class TrainingData(NamedTuple):
-    """All that training asks of data: `open_data` finds it on disk, `rows_in_memory` has it.
+    """Data as training uses it, from `open_data` or `rows_in_memory`.
 
     Attributes:
-      config: what it was made from; its batch size and number of workers are read.
+      config: the config of the rows; training reads batch size and number of workers from it.
       fingerprint: two runs with equal fingerprint and config see equal rows.
-      tokenizer_path: its file (`data.tokenizer`); None where rows never were text.
-      open_rows: from a split, "train" or "validation", to its rows. Raises ValueError if what is
-        prepared is damaged, or too small for one row.
-      held_out: the store of held-out documents that a run keeps, because on another machine its
-        text is another; None: it keeps none.
+      tokenizer_path: file of the tokenizer (`data.tokenizer`); None if rows are not text.
+      open_rows: returns the rows of a split, "train" or "validation"; raises ValueError if the
+        prepared data is damaged or too small for one row.
+      held_out: folder of the held-out documents that a run must keep, because the source differs
+        by machine; None otherwise.
     """
 
     config: DataConfig
@@ -58,49 +61,66 @@ class TrainingData(NamedTuple):
 
 
 def check_data(config: DataConfig) -> None:
-    """Raise ValueError for what `open_data` would refuse, as far as no document need be read."""
+    """Raise the ValueErrors of `open_data` that need no document to be read."""
     tokenizer = check_arguments(config)
-    if not (config.retrieval_fraction or config.source == "retrieval"):
+    if source_class(config.source).has_text and not config.retrieval_fraction:
         return
     for text in config.retrieval_tasks:
         task = retrieval_task(text)
         if tokenizer:
             length, seed = config.context_length, config.seed
-            task.check(Asked(data=config, tokenizer=tokenizer, length=length, seed=seed))
+            task.check(TaskContext(data=config, tokenizer=tokenizer, length=length, seed=seed))
+
+
+def describe_source(config: DataConfig) -> str:
+    """Return one line about the files at `data.path`; none is read.
+
+    Raises:
+      ValueError: if `data.path` does not exist, or has no such files.
+    """
+    if config.path is None:
+        return "needs no data.path"
+    if not source_class(config.source).needs_path:
+        if not place(config.path).exists():
+            raise ValueError(f"data.path={config.path}: no such file or folder")
+        return f"does not read data.path={config.path}; set data.source=jsonl if it should"
+    files = jsonl_files(config.path)
+    size = sum(file.size for file in files)
+    return f"{len(files)} file(s) at data.path={config.path}, {size / 2**20:,.1f} MiB"
 
 
 def open_data(config: DataConfig, prepared: Path | None = None) -> TrainingData:
-    """The rows of `config`: packed text, retrieval documents, or a mixture.
+    """Return the rows of `config`: packed text, retrieval documents, or a mixture.
 
     Args:
       config: what to train on.
-      prepared: what `data.prepare.prepare` returned; None: found, or made, now.
+      prepared: result of `data.prepare.prepare`; None prepares the data now if necessary.
 
     Raises:
-      ValueError: on bad input, as `FILE:LINE: what is wrong`; if what is prepared is damaged.
+      ValueError: on bad input, as `FILE:LINE: problem`; if the prepared data is damaged.
     """
+    source = source_class(config.source)
     prepared = prepare(config) if prepared is None else prepared
-    path, has_text = file_in(prepared), config.source != "retrieval"
     tokenizer = read_tokenizer(prepared)
 
     def open_rows(split: str) -> Rows:
-        store = TokenStore(prepared / split) if has_text else None
+        store = TokenStore(prepared / split) if source.has_text else None
         return mixture(config, store, tokenizer, split)
 
-    of_text = TokenStore(prepared / "train").fingerprint if has_text else tokenizer.fingerprint
-    held_out = prepared / "validation" if config.source == "local" else None
-    return TrainingData(config, of_text, path, open_rows, held_out)
+    text = TokenStore(prepared / "train") if source.has_text else tokenizer
+    held_out = prepared / "validation" if source.differs_by_machine else None
+    return TrainingData(config, text.fingerprint, file_in(prepared), open_rows, held_out)
 
 
 def rows_in_memory(
     config: DataConfig, columns: Mapping[str, np.ndarray], held_out: Mapping[str, np.ndarray]
 ) -> TrainingData:
-    """Rows that the caller has made, again and again in their order.
+    """Return training data that repeats the given rows in order.
 
     Args:
-      config: its batch size is read; its source is not.
-      columns: the contract of `data`, `[number of rows, T]` each.
-      held_out: the same, of the rows that validation reads.
+      config: only its batch size is used.
+      columns: training rows after the contract of `data`, `[number of rows, T]` each.
+      held_out: rows of validation.
     """
     splits = {"train": _Columns(columns), "validation": _Columns(held_out)}
     digest = hashlib.sha256()
@@ -120,7 +140,7 @@ class _Columns:
 
 @dataclasses.dataclass(frozen=True)
 class HostBatches:
-    """Batch number s holds rows s * batch_size ...; this host's are some of them, in order."""
+    """This host's part of the batches from `start_step` on."""
 
     rows: Rows
     batch_size: int
@@ -131,7 +151,7 @@ class HostBatches:
         return sys.maxsize // self.batch_size - self.start_step
 
     def __getitem__(self, index: int) -> Batch:
-        """The batch `index` steps after the first."""
+        """Return the batch of step `start_step + index`."""
         first = (self.start_step + index) * self.batch_size
         numbers = [first + row for row in self.host_rows]
         rows = [self.rows[number] for number in numbers]
@@ -141,10 +161,10 @@ class HostBatches:
 
 
 def row_hash(number: int, tokens: np.ndarray) -> int:
-    """64 bits of a row's number and ids.
+    """Return a 64-bit hash of a row's number and ids.
 
-    The sum over rows mod 2^64 says which rows were consumed, in whatever order and on whatever
-    host: two arms of a sweep, or a run before and after a resume, compare it.
+    The sum over rows mod 2^64 identifies the consumed rows independent of order and hosts. Members
+    of a sweep, or a run before and after a resume, compare it.
     """
     digest = hashlib.blake2b(number.to_bytes(8, "little"), digest_size=8)
     digest.update(tokens.astype("<i4", copy=False).tobytes())
@@ -158,16 +178,16 @@ def make_batches(
     host_rows: Sequence[int] | None = None,
     split: str = "train",
 ) -> Iterator[Batch]:
-    """Endless batches from step `start_step` on: the contract of `data`, this host's rows.
+    """Yield endless batches of this host's rows, after the contract of `data`.
 
     Args:
-      data: what rows are read from.
-      start_step: of the first batch.
-      host_rows: which rows of each batch are wanted, of 0 ... batch_size - 1; None means all.
+      data: the rows.
+      start_step: step of the first batch.
+      host_rows: this host's rows of each batch, from 0 ... batch_size - 1; None means all.
       split: "train" or "validation".
 
     Raises:
-      ValueError: as `TrainingData.open_rows` does.
+      ValueError: as `TrainingData.open_rows`.
     """
     size = data.config.batch_size
     host_rows = range(size) if host_rows is None else host_rows
@@ -179,21 +199,21 @@ def make_batches(
 
 def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:
     import absl.flags
-    import grain  # nothing but processes needs it
+    import grain  # only worker processes need it
 
-    if not absl.flags.FLAGS.is_parsed():  # grain asks absl for a flag; not all programs use absl
+    if not absl.flags.FLAGS.is_parsed():  # grain reads an absl flag; most programs parse none
         absl.flags.FLAGS.mark_as_parsed()
     options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCH)
     processes = grain.MultiprocessingOptions(
         num_workers=num_workers, per_worker_buffer_size=_PREFETCH
     )
     source = grain.MapDataset.source(batches)
-    # Workers build documents of the user's own tasks, and did not see the command line.
+    # Workers build documents of tasks in users' files, and did not see the command line.
     allow_files = functools.partial(_allow_files, folders.allowed())
     return iter(source.to_iter_dataset(options).mp_prefetch(processes, allow_files))
 
 
 def _allow_files(paths: Sequence[str], worker: int, num_workers: int) -> None:
-    """Permit in a new worker process what its parent may execute."""
+    """Allow a new worker process to execute the files that its parent may execute."""
     for path in paths:
         folders.allow(path)

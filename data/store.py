@@ -1,12 +1,12 @@
-"""TokenStore: one long stream of token ids on disk, any stretch of it in constant time.
+"""TokenStore: a stream of token ids on disk with random access.
 
     shard 00000                          shard 00001
     |block 0  |block 1  |block 2 |       |block 0  |...     blocks of 2048 ids: ArrayRecord records
     |B doc EB doc  EB do c EB doc E|     |B  doc  E|...     a document never crosses a shard
 
-Token x of a shard lies in its block x // 2048, so nothing is searched and nothing is kept in
-memory. Beside each shard, `.starts.npy` holds where its documents begin. BOS stands at the start
-of every document and nowhere else.
+Token x of a shard is in its block x // 2048, so reading needs neither a search nor an index in
+memory. `.starts.npy` of each shard holds the indices at which its documents start. BOS occurs at
+the start of every document and nowhere else.
 """
 
 import bisect
@@ -17,41 +17,42 @@ import io
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data.files import DamagedError, read_sealed, write_sealed
+from data.files import DamagedError, read_checksummed, write_checksummed
+from data.source import OnBytes, ignore_bytes
 from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer
 from settings.checks import Count, check
 from settings.places import in_bucket, place, telling_outages
 
 FORMAT = 1
-BLOCK = 2048  # ids a record
+BLOCK = 2048  # ids per record
 
 
 class TokenStore:
-    """Reads a store. Cheap to pickle: worker processes open the files themselves.
+    """A store for reading. Pickling copies only the path; worker processes open the files.
 
     Attributes:
       fingerprint: hex digest of the format, the tokenizer and every id in order.
-      bos_id: the id that starts every document.
+      bos_id: first id of every document.
       num_tokens: ids in the store, BOS and EOS included.
       num_documents: documents in the store.
 
     Raises:
-      ValueError: if `path` holds no store, or its index is damaged, or one of its files is missing,
-        cut short or changed in size. What is in them is read by `damages` only.
+      ValueError: if `path` holds no store, its index is damaged, or a file is missing or has
+        another size. Only `damages` reads the content of the files.
     """
 
     def __init__(self, path: str | Path):
         self.path = place(path)
         path = self.path / "store.json"
         try:
-            index = self._index = read_sealed(path)
+            index = self._index = read_checksummed(path)
         except FileNotFoundError:
             raise ValueError(f"{self.path}: no token store there (no store.json)") from None
         if index.get("format") != FORMAT:
@@ -68,7 +69,7 @@ class TokenStore:
         for shard in self._shards:
             for name, size in shard.bytes.items():
                 _check_size(self.path / name, size)
-        # In the stream: where each shard begins, and at last where the stream ends.
+        # Indices in the stream: the start of each shard, and the end of the stream.
         self._token_bounds = [0, *itertools.accumulate(s.tokens for s in self._shards)]
         self._document_bounds = [0, *itertools.accumulate(s.documents for s in self._shards)]
         self.num_tokens, self.num_documents = self._token_bounds[-1], self._document_bounds[-1]
@@ -79,26 +80,26 @@ class TokenStore:
         return TokenStore, (self.path,)
 
     def read(self, start: int, length: int) -> np.ndarray:
-        """int32 `[length]`: ids start .. start + length - 1 of the stream.
+        """Return ids start ... start + length - 1 of the stream, int32 `[length]`.
 
         Raises:
-          IndexError: if they are not all in the store.
-          ValueError: naming the file, if a record cannot be read.
+          IndexError: if the store is shorter.
+          ValueError: if a record cannot be read.
         """
         if start < 0 or start + length > self.num_tokens:
             raise IndexError(
                 f"ids {start}..{start + length} of a store of {self.num_tokens} ({self.path})"
             )
-        found, filled = np.empty(length, np.int32), 0
+        stretch, filled = np.empty(length, np.int32), 0
         while filled < length:
             shard = bisect.bisect_right(self._token_bounds, start + filled) - 1
             within = start + filled - self._token_bounds[shard]
             count = min(length - filled, self._shards[shard].tokens - within)
             first, last = within // BLOCK, (within + count - 1) // BLOCK
             ids = np.frombuffer(self._records(shard, first, last + 1), self._dtype)
-            found[filled : filled + count] = ids[within - first * BLOCK :][:count]
+            stretch[filled : filled + count] = ids[within - first * BLOCK :][:count]
             filled += count
-        return found
+        return stretch
 
     def _records(self, shard: int, first: int, end: int) -> bytes:
         info = self._shards[shard]
@@ -112,7 +113,7 @@ class TokenStore:
             raise DamagedError(_unreadable(path, error)) from None
 
     def document_span(self, document: int) -> tuple[int, int]:
-        """Where a document begins and ends in the stream."""
+        """Return the bounds of a document in the stream, the end excluded."""
         if not 0 <= document < self.num_documents:
             raise IndexError(f"document {document} of {self.num_documents} ({self.path})")
         shard = bisect.bisect_right(self._document_bounds, document) - 1
@@ -125,34 +126,31 @@ class TokenStore:
         return before + int(starts[within]), before + int(end)
 
     def document(self, document: int) -> np.ndarray:
-        """int32: the ids of one document, from its BOS to its EOS."""
+        """Return the ids of one document, BOS to EOS, int32."""
         start, end = self.document_span(document)
         return self.read(start, end - start)
 
-    def damages(
-        self, tokenizer: Tokenizer, on_bytes: Callable[[int], None] = lambda count: None
-    ) -> Iterator[str]:
-        """What is not as it was written, a sentence a file: all of the store is read for it.
-
-        Of stores made before indices had a digest too: all that an index says follows from the ids
-        and the tokenizer.
+    def damages(self, tokenizer: Tokenizer, on_bytes: OnBytes = ignore_bytes) -> Iterator[str]:
+        """Yield one sentence per damaged file; read all of the store.
 
         Args:
-          tokenizer: what gave the ids.
-          on_bytes: told how many bytes of ids were read, as they are, by several threads.
+          tokenizer: the tokenizer of the ids.
+          on_bytes: called with numbers of bytes of ids read, by several threads.
         """
-        said = _index([dataclasses.asdict(shard) for shard in self._shards], tokenizer)
-        if wrong := [name for name in said if said[name] != self._index[name]]:
+        index = _index([dataclasses.asdict(shard) for shard in self._shards], tokenizer)
+        if wrong := [name for name in index if index[name] != self._index[name]]:
             yield (
                 f"{self.path / 'store.json'}: damaged: its {wrong[0]} is not that of its shards "
                 "and the tokenizer"
             )
-        look = functools.partial(self._shard_damage, on_bytes=on_bytes)
+        check_shard = functools.partial(self._shard_damage, on_bytes=on_bytes)
         num_threads = num_cpus()
-        found = map_ahead(look, self._shards, num_threads=num_threads, ahead=2 * num_threads)
-        yield from filter(None, found)
+        yield from filter(
+            None,
+            map_ahead(check_shard, self._shards, num_threads=num_threads, ahead=2 * num_threads),
+        )
 
-    def _shard_damage(self, shard: "Shard", on_bytes: Callable[[int], None]) -> str | None:
+    def _shard_damage(self, shard: "Shard", on_bytes: OnBytes) -> str | None:
         path = self.path / shard.records
         digest, num_ids, starts = hashlib.sha256(), 0, []
         num_records = -(-shard.tokens // BLOCK)
@@ -182,13 +180,13 @@ class TokenStore:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shard:
-    """What `store.json` says of a shard.
+    """Entry of a shard in `store.json`.
 
     Attributes:
-      name: of its files, without what tells them apart.
-      tokens, documents: in it.
-      sha256: of its ids, as they are stored.
-      bytes: sizes of its files, by their names.
+      name: its files are NAME.array_record and NAME.starts.npy.
+      tokens, documents: number of each.
+      sha256: digest of its ids as stored.
+      bytes: sizes of its files by name.
     """
 
     name: str
@@ -204,26 +202,26 @@ class Shard:
 
     @property
     def records(self) -> str:
-        """The file of ids."""
+        """File name of the ids."""
         return f"{self.name}.array_record"
 
     @property
     def starts(self) -> str:
-        """The file of where documents begin."""
+        """File name of the starts of documents."""
         return f"{self.name}.starts.npy"
 
 
 def _check_size(path: Path, size: int) -> None:
     try:
-        found = path.stat().st_size
+        actual = path.stat().st_size
     except FileNotFoundError:
         raise DamagedError(f"{path}: missing") from None
-    if found != size:
-        raise DamagedError(f"{path}: {found} bytes where {size} were written")
+    if actual != size:
+        raise DamagedError(f"{path}: {actual} bytes where {size} were written")
 
 
 _READ_AT_ONCE = 1024  # records
-_UNREADABLE = (RuntimeError, ValueError, IndexError)  # what readers of records raise
+_UNREADABLE = (RuntimeError, ValueError, IndexError)  # errors of readers of records
 
 
 def _unreadable(path: Path, error: Exception) -> str:
@@ -238,28 +236,28 @@ def _open_starts(path: Path) -> np.ndarray:
         return np.load(path, mmap_mode="r")
     except OSError:
         raise
-    except Exception:  # numpy reads the header as Python: a damaged one can raise nearly anything
+    except Exception:  # numpy parses the header as Python: damage can raise any exception
         raise DamagedError(f"{path}: damaged: not an array that can be read") from None
 
 
 def _open_records(path: Path, num_tokens: int, dtype: np.dtype) -> Any:
-    """What reads a shard's records: array_record, or where there is none, `_PlainRecords`."""
+    """Return a reader of a shard's records: array_record's, or `_PlainRecords` if it is missing."""
     try:
         from array_record.python import array_record_module  # pyright: ignore
     except ImportError:
         return _PlainRecords(path, num_tokens * dtype.itemsize, BLOCK * dtype.itemsize)
-    # Options for random access: read no more than was asked for.
+    # Options for random access: read only the requested records.
     return array_record_module.ArrayRecordReader(
         str(path), "readahead_buffer_size:0,max_parallelism:0"
     )
 
 
 class _PlainRecords:
-    """Records of the shards written here, read without array_record and its check of their hashes.
+    """Reader of shards without array_record; it does not check the hashes of records.
 
-    A file is a string of chunks, the first empty, then one a record: 40 bytes of header, 2 and a
-    varint that give its size, its bytes. Cut into that string at every 64 KiB of the file, from its
-    start on, are 24 bytes of the file's own.
+    A file is a sequence of chunks, the first empty, then one per record: a header of 40 bytes, 2
+    bytes and a varint for the size, and the record. Every 64 KiB of the file start with 24 bytes
+    of a block header, which interrupt the sequence.
     """
 
     def __init__(self, path: Path, num_bytes: int, record_bytes: int):
@@ -267,19 +265,19 @@ class _PlainRecords:
         self._num_bytes, self._record_bytes = num_bytes, record_bytes
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
-        """Records by their numbers, all but the last `record_bytes` long."""
+        """Return records by number; all but the last have `record_bytes`."""
         return [self._read(number) for number in numbers]
 
     def _read(self, number: int) -> bytes:
         size = min(self._record_bytes, self._num_bytes - number * self._record_bytes)
         varint_bytes = 1 if size < 128 else 2
         start = 40 + number * (44 + self._record_bytes) + 42 + varint_bytes
-        place = np.arange(start, start + size)
-        return self._file[place + 24 * (place // (2**16 - 24) + 1)].tobytes()
+        index = np.arange(start, start + size)
+        return self._file[index + 24 * (index // (2**16 - 24) + 1)].tobytes()
 
 
 class ShardWriter:
-    """Writes one shard; its files appear under their names only when it is complete.
+    """Writer of one shard; its files get their names when it is complete.
 
     Attributes:
       num_tokens: ids written so far.
@@ -289,7 +287,7 @@ class ShardWriter:
         self._folder, self._name = folder, name
         self._dtype = store_dtype(vocab_size)
         self._part = folder / f"{name}.array_record.part"
-        # Late: who only reads need not have it.
+        # Imported here, because reading works without it.
         from array_record.python import array_record_module  # pyright: ignore
 
         self._writer = array_record_module.ArrayRecordWriter(
@@ -302,7 +300,7 @@ class ShardWriter:
         self.num_tokens = 0
 
     def append(self, ids: np.ndarray, *, new_document: bool) -> None:
-        """Adds ids: a document's first, or more of the last one."""
+        """Add ids of a new document, or more ids of the last document."""
         if new_document:
             self._starts.append(self.num_tokens)
         self._pending.append(ids.astype(self._dtype))
@@ -312,7 +310,7 @@ class ShardWriter:
             self._write(self._num_pending // BLOCK * BLOCK)
 
     def _write(self, count: int) -> None:
-        """Writes the first `count` pending ids as records."""
+        """Write the first `count` pending ids as records."""
         pending = np.concatenate([*self._pending, np.empty(0, self._dtype)])
         for start in range(0, count, BLOCK):
             record = pending[start : min(start + BLOCK, count)].tobytes()
@@ -321,12 +319,12 @@ class ShardWriter:
         self._pending, self._num_pending = [pending[count:]], len(pending) - count
 
     def discard(self) -> None:
-        """Leaves nothing of the unfinished shard."""
+        """Delete the unfinished shard."""
         self._writer.close()
         self._part.unlink()
 
     def finish(self) -> dict | None:
-        """Completes the shard and returns its entry for `write_index`; None if it is empty."""
+        """Complete the shard; return its entry for `write_index`, or None if it is empty."""
         self._write(self._num_pending)
         self._writer.close()
         if not self.num_tokens:
@@ -349,19 +347,19 @@ class ShardWriter:
 
 
 def store_dtype(vocab_size: int) -> np.dtype:
-    """Little-endian uint16 where ids fit, else uint32."""
+    """Return little-endian uint16 if all ids fit, else uint32."""
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
 def write_index(folder: Path, shards: Sequence[dict], tokenizer: Tokenizer) -> None:
-    """Writes `store.json`, which makes the shards in `folder` a store.
+    """Write `store.json`, which makes the shards in `folder` a store.
 
     Args:
-      folder: where the shards are.
+      folder: folder of the shards.
       shards: entries from `ShardWriter.finish`, in order.
-      tokenizer: what gave the ids.
+      tokenizer: the tokenizer of the ids.
     """
-    write_sealed(folder / "store.json", _index(shards, tokenizer))
+    write_checksummed(folder / "store.json", _index(shards, tokenizer))
 
 
 def _index(shards: Sequence[dict], tokenizer: Tokenizer) -> dict[str, Any]:

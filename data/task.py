@@ -1,7 +1,7 @@
-"""What every task is: documents with questions in them, at known distances, and what answers say.
+"""Base class of tasks: documents with questions at known distances, and statistics of answers.
 
-A task is one file with one frozen dataclass. `data.tasks` holds those that can be trained on too,
-`evals.tasks` those that are only asked. This module needs numpy alone, because grain's worker
+A task is one file with one frozen dataclass. `data.tasks` holds tasks for training and evaluation,
+`evals.tasks` tasks for evaluation only. This module needs only numpy, because grain's worker
 processes make training documents from tasks.
 """
 
@@ -27,18 +27,18 @@ Results = dict[str, np.ndarray]  # result rows as columns, of the schema of `eva
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Document:
-    """Ids with questions in them. The answers are in place: teacher forcing.
+    """Ids with questions and their answers, for teacher forcing.
 
     Attributes:
       tokens: int32 `[n]`, n <= length + 1, BOS at 0.
-      answers: int32 `[Q, 3]`, one row an answer: index of its first id, number of ids, distance.
-        The distance, in tokens, is from the id that asked for to the position whose logits answer:
-        tokens[start - 1] is that position, tokens[start - 1 - distance] the first id of the same
-        content said earlier. Tasks without a distance say what they put there.
-      number: documents of one number are one draw for the statistics, however many rows: paired
-        contexts of one text, depths of one haystack. Equal numbers are equal for all runs.
+      answers: int32 `[Q, 3]`, one row per answer: index of its first id, number of ids, distance.
+        The logits at tokens[start - 1] predict the answer, and tokens[start - 1 - distance] is the
+        first id of the earlier occurrence of its content. Tasks without a distance document the
+        value.
+      number: rows of one number are one sample for the statistics, such as several contexts of one
+        text or depths of one haystack. Equal numbers mean equal documents in all runs.
       first_query: number of the first answer within the document.
-      num_bytes, num_words: int32 `[Q]`, of the answers' text, where the task measures text.
+      num_bytes, num_words: int32 `[Q]`, size of the answers' text, if the task measures text.
       segment_ids: int32 `[n - 1]`, as in a packed row of training; None: one document.
     """
 
@@ -51,13 +51,14 @@ class Document:
     segment_ids: np.ndarray | None = None
 
     @classmethod
-    def of(cls, tokens: Any, answers: Any, **fields: Any) -> "Document":
-        """From lists or arrays of any integers."""
-        tokens, answers = (np.asarray(each, np.int32) for each in (tokens, answers))
-        return cls(tokens=tokens, answers=answers, **fields)
+    def from_lists(cls, tokens: Any, answers: Any, **fields: Any) -> "Document":
+        """Return a document from lists or arrays of integers."""
+        return cls(
+            tokens=np.asarray(tokens, np.int32), answers=np.asarray(answers, np.int32), **fields
+        )
 
     def loss_mask(self) -> np.ndarray:
-        """float32 `[n - 1]`: 1 at the positions whose logits give an answer's ids."""
+        """Return float32 `[n - 1]`, 1 at the positions whose logits predict an answer's ids."""
         mask = np.zeros(len(self.tokens) - 1, np.float32)
         start, count = self.answers[:, 0], self.answers[:, 1]
         for i in range(count.max(initial=0)):
@@ -66,19 +67,19 @@ class Document:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What a task is to make documents for.
+class TaskContext:
+    """Settings from which a task makes documents.
 
     Attributes:
-      data: where text comes from, and the trained length.
-      tokenizer: of the run.
-      length: tokens a model sees; documents have up to length + 1 ids.
+      data: source of text, and the trained length.
+      tokenizer: tokenizer of the run.
+      length: context length of the model; documents have up to length + 1 ids.
       seed: decides random numbers.
-      split: "train", or anything else for documents that training never holds.
-      distances: ask mostly at these, first and last, in tokens, as far as there is room for them;
-        tasks that cannot choose distances do not look at it.
-      held_out: the store of held-out documents that the run keeps; None, or nothing there: they are
-        found as training finds its text.
+      split: "train"; any other name gives documents that training never contains.
+      distances: first and last preferred distance, tokens, used as far as there is room; tasks that
+        cannot choose distances ignore it.
+      held_out: folder of the held-out documents that the run keeps; without it, text comes from the
+        prepared data.
     """
 
     data: DataConfig
@@ -90,13 +91,13 @@ class Asked:
     held_out: Path | None = None
 
 
-class Draw(NamedTuple):
-    """What makes one document different from the others.
+class Sample(NamedTuple):
+    """Inputs of one document.
 
     Attributes:
-      number: of the document.
-      random: its own generator.
-      source: what it is made from, as `Task.sources` gives it.
+      number: number of the document.
+      random: random generator of this document.
+      source: item of `Task.sources`, such as a text.
     """
 
     number: int
@@ -106,25 +107,24 @@ class Draw(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task(abc.ABC):
-    """One question to a checkpoint: its parameters are fields, written `name(parameter=value)`.
+    """A task with parameters as fields, written `name(parameter=value)`.
 
-    A new task is one new file with one subclass; the file's name is the task's. It makes a
-    `document`; the rest has defaults. Its parameters are held to their type hints.
+    A new task is one new file with one subclass; the file names the task. The subclass defines
+    `document`; everything else has defaults. Type hints restrict the parameters.
 
     Attributes:
-      kind: what its answers measure. "retrieval": exact matches by distance, from which effective
+      kind: measurement of the answers. "retrieval": exact matches by distance, from which effective
         context is estimated; "score": exact matches of the whole context, without a distance;
-        "likelihood": nats per token of text; "accuracy": share of the tokens of text that are the
-        most likely ones (`first_token_correct` of answers of one token).
-      order: its place among tasks on a page; the first retrieval task leads it.
-      compared: whether different lengths and variants are told apart by the general figures and
-        tables; a task whose documents differ by length has figures of its own instead.
-      plot: a figure of curves of its own, which `curves` fills.
-      shares: a table of its own, which `share_columns` fills.
-      of_training: whether its documents are rows of training, which the data's seed decides.
+        "likelihood": nats per token of text; "accuracy": share of the tokens of text with the
+        highest probability (`first_token_correct` of answers of one token).
+      order: sort key of tasks on a page; the first retrieval task is the main one.
+      compared: whether general figures and tables compare lengths and variants; a task whose
+        documents differ by length has its own figures instead.
+      plot: figure with the curves of `curves`.
+      shares: table with the columns of `share_columns`.
+      of_training: whether documents are rows of training, which the data's seed decides.
       since_version_2: parameters that documents of version 1 do not have.
-      num_choices: as many answers are equally likely to a model that knows the format and nothing
-        of the past.
+      num_choices: number of equally likely answers for a model that knows only the format.
     """
 
     kind: ClassVar[Literal["retrieval", "score", "likelihood", "accuracy"]]
@@ -141,126 +141,123 @@ class Task(abc.ABC):
 
     @property
     def expression(self) -> str:
-        """The task as text, defaults left out."""
+        """The task as text, without parameters at their defaults."""
         fields = [field.name for field in dataclasses.fields(self)]
         return render(name_of(type(self)), self, fields)
 
-    # What is asked.
+    # Documents.
 
     @abc.abstractmethod
-    def document(self, asked: Asked, draw: Draw) -> Document | Sequence[Document]:
-        """One document, or several rows that are one draw: a pure function of the arguments."""
+    def document(self, context: TaskContext, sample: Sample) -> Document | Sequence[Document]:
+        """Return one document, or several rows of one sample: a pure function of the arguments."""
 
-    def least_length(self, asked: Asked) -> int:
-        """The shortest length at which it can ask."""
+    def least_length(self, context: TaskContext) -> int:
+        """Return the shortest length with room for a question."""
         return 2
 
-    def check(self, asked: Asked) -> None:
-        """Raises ValueError if it cannot ask at this length, with the length that would do."""
-        if asked.data.documents == 1 and (new := render("", self, self.since_version_2)):
+    def check(self, context: TaskContext) -> None:
+        """Raise ValueError if a document does not fit this length."""
+        if context.data.documents == 1 and (new := render("", self, self.since_version_2)):
             raise ValueError(
                 f"{self.expression} needs data.documents=2; documents of version 1 have no {new}"
             )
-        if asked.length < (least := self.least_length(asked)):
+        shortest = self.least_length(context)
+        if context.length < shortest:
             raise ValueError(
-                f"{self.expression} does not fit length={asked.length}; the shortest that works "
-                f"with this tokenizer is {least}"
+                f"{self.expression} does not fit length={context.length}; the shortest that works "
+                f"with this tokenizer is {shortest}"
             )
 
-    def num_documents(self, asked: Asked, documents: int) -> int:
-        """How many to ask where nobody said it, and the config says `documents`.
+    def num_documents(self, context: TaskContext, documents: int) -> int:
+        """Return the default number of documents; `documents` is the config's number.
 
         Raises:
           ValueError: as `documents`.
         """
         return documents
 
-    def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, Any]]:
-        """Each document's number and what it is made from, such as a text.
-
-        Fewer come back where the data has no more.
-        """
+    def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
+        """Yield numbers of documents and their sources, such as texts; fewer if data runs out."""
         return ((number, None) for number in numbers)
 
-    def key(self, asked: Asked, number: int) -> tuple:
-        """What decides the random numbers of a document: all that it is made of."""
-        key = asked.seed, self.expression, asked.split, number, asked.length
-        return key + tuple(map(int, asked.distances or ()))
+    def key(self, context: TaskContext, number: int) -> tuple:
+        """Return the key of a document's random numbers: everything that decides the document."""
+        key = context.seed, self.expression, context.split, number, context.length
+        return key + tuple(map(int, context.distances or ()))
 
-    def documents(self, asked: Asked, numbers: range) -> list[Document]:
-        """The documents of these numbers: a pure function of the arguments.
+    def documents(self, context: TaskContext, numbers: range) -> list[Document]:
+        """Return the documents of these numbers: a pure function of the arguments.
 
-        Random numbers come from a counter-based generator keyed by a hash of all that a document
-        depends on, so any document can be made again, in any order.
+        A hash of everything that a document depends on is the key of its counter-based generator,
+        so documents can be made again in any order.
 
         Raises:
-          ValueError: if it cannot ask at this length, with this tokenizer or without this data; it
-            says what would help (the shortest length that works, the missing file).
+          ValueError: if documents do not fit this length or tokenizer, or data is missing.
         """
-        self.check(asked)
-        found = []
-        for number, source in self.sources(asked, numbers):
-            digest = hashlib.blake2b(repr(self.key(asked, number)).encode(), digest_size=16)
+        self.check(context)
+        documents = []
+        for number, source in self.sources(context, numbers):
+            digest = hashlib.blake2b(repr(self.key(context, number)).encode(), digest_size=16)
             bits = np.random.Philox(key=int.from_bytes(digest.digest(), "little"))
-            made = self.document(asked, Draw(number, np.random.Generator(bits), source))
-            rows = [made] if isinstance(made, Document) else made
-            found += [dataclasses.replace(row, number=number) for row in rows]
-        return found
+            rows = self.document(context, Sample(number, np.random.Generator(bits), source))
+            rows = [rows] if isinstance(rows, Document) else rows
+            documents += [dataclasses.replace(row, number=number) for row in rows]
+        return documents
 
     def chance(self, tokenizer: Tokenizer) -> float:
-        """Exact matches of a model that knows the format and nothing of the past."""
+        """Return the share of exact matches of a model that knows only the format."""
         return 1 / self.num_choices
 
     def num_others(self, data: DataConfig, length: int) -> int | None:
-        """Keys of a document of this length that a question's could be mistaken for.
+        """Return the number of wrong keys in a document of this length.
 
-        None where that is not known: such a task has no forecast of effective context.
+        None if unknown: the task then has no forecast of effective context.
         """
         return None
 
-    # What the answers say.
+    # Statistics of answers.
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
-        """Numbers of its own, by name: columns of `results.csv` and of tables.
+        """Return the task's own numbers by name: columns of `results.csv` and of tables.
 
         Args:
-          results: of one length and one variant evaluated with.
-          trained: the same under the variant trained with, where that was evaluated.
+          results: rows of one length and one evaluated variant.
+          trained: rows of the trained variant, if it was evaluated.
         """
         return {}
 
-    def curves(self, own: Results, every: Results) -> Sequence[Curve]:
-        """One member's curves at one length, one for each of `plot.ylabels`; none: nothing to draw.
+    def curves(self, trained: Results, results: Results) -> Sequence[Curve]:
+        """Return one member's curves at one length, one per `plot.ylabels`, or nothing.
 
         Args:
-          own: under the variant trained with.
-          every: under all variants.
+          trained: rows of the trained variant.
+          results: rows of all variants.
         """
         return ()
 
     def grid(self, results: Results) -> Grid | None:
-        """Accuracy at one length by place in the context; None: by distance."""
+        """Return accuracy at one length by position in the context; None: only by distance."""
         return None
 
     def share_columns(self, results: Results, length: int) -> dict[str, dict[str, Any]]:
-        """What fills the table `shares` at one length, from all results of the class.
+        """Return the cells of the table `shares` at one length, from all results of the class.
 
         Returns:
-          By variant (as in the column `rotary`) and head: a mean with its standard error.
+          Means with standard errors by variant (as in the column `rotary`) and column head.
         """
         return {}
 
     @classmethod
     def suggestion(cls, length: int) -> Suggestion | None:
-        """What to measure on models that were trained at `length`, or can be asked only there."""
+        """Return a suggested measurement for models that are trained or limited to `length`."""
         return None
 
 
 def possible(low: int, high: int, wanted: tuple[int, int] | None) -> tuple[int, int]:
-    """The part of the wanted distances that lies in low ... high, all ends included.
+    """Return the part of the wanted distances within low ... high, all ends included.
 
     Raises:
-      ValueError: if there is none.
+      ValueError: if it is empty.
     """
     if wanted is None:
         return low, high
@@ -273,20 +270,20 @@ def possible(low: int, high: int, wanted: tuple[int, int] | None) -> tuple[int, 
 
 
 def evenly(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
-    """int64 `[count]` in low ... high, ends included, ascending: evenly over octaves.
+    """Draw int64 `[count]` in low ... high, ends included, ascending, evenly over octaves.
 
-    One from each of `count` equal stretches of the logarithm, so that an octave holds its share
-    not on average only. A distance d stands for the logarithms from d to d + 1.
+    Each of `count` equal parts of the logarithmic range gives one value, so every sample, not only
+    the average, is even. A distance d stands for the logarithms from d to d + 1.
     """
     shares = (np.arange(count) + random.random(count)) / count
     return np.minimum(low * ((high + 1) / low) ** shares, high).astype(np.int64)
 
 
 def distances(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
-    """int64 `[count]` in low ... high, ends included, in no order.
+    """Draw int64 `[count]` in low ... high, ends included, in random order.
 
-    Half of them log-uniform, half uniform, so that near and far are both seen; the log-uniform
-    half alone would send 1 in 10 to the far half.
+    Half of them are log-uniform, half uniform: of a log-uniform sample only 1 in 10 is in the far
+    half.
     """
     u, uniform = random.random((2, count))
     far = low + u * (high + 1 - low)

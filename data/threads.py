@@ -1,4 +1,4 @@
-"""Work done by threads, ahead of whoever waits for it."""
+"""Threads that compute results ahead of their consumer."""
 
 import itertools
 import os
@@ -14,7 +14,7 @@ Out = TypeVar("Out")
 def map_ahead(
     function: Callable[[In], Out], items: Iterable[In], *, num_threads: int, ahead: int
 ) -> Iterator[Out]:
-    """`function` of each item, in order; `ahead` items are under way, no more are in memory."""
+    """Yield `function(item)` in order; at most `ahead` items are computed or in memory."""
     items = iter(items)
     with ThreadPoolExecutor(num_threads) as threads:
         running = deque(threads.submit(function, item) for item in itertools.islice(items, ahead))
@@ -24,7 +24,7 @@ def map_ahead(
 
 
 def num_cpus() -> int:
-    """Those this process may use, where the system tells (SLURM grants few of many)."""
+    """Return the number of CPUs that this process may use; SLURM may grant fewer than there are."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

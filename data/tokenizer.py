@@ -1,6 +1,6 @@
-"""Text to ids and back: a SentencePiece model, trained here or brought along (e.g. Llama 2's).
+"""Tokenizers: SentencePiece models, trained here or existing ones such as Llama 2's.
 
-Tokenizers that are a `tokenizer.json` and nothing else (Llama 3, Qwen): `data.tokenizer_json`.
+`data.tokenizer_json` reads tokenizers that are only a `tokenizer.json` (Llama 3, Qwen).
 """
 
 import functools
@@ -12,7 +12,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -25,69 +25,35 @@ from settings.places import UnreachableError, place
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
 NUM_SPECIAL = 3 + 256  # <unk> <s> </s> and the 256 byte pieces
 
-_SPACE = "\u2581"  # what SentencePiece writes for a space inside pieces
+_SPACE = "\u2581"  # a space inside SentencePiece's pieces
 _SYMBOLS = [f"<key_{i}>" for i in range(NUM_KEYS)] + [f"<value_{i}>" for i in range(NUM_VALUES)]
 _ASCII = frozenset(string.printable.strip())
 _NUM_RESERVED = NUM_SPECIAL + len(_SYMBOLS) + len(_ASCII) + 1  # ids of a tokenizer trained here
-COVERAGE = 0.9995  # of the characters of a text, by pieces other than bytes
-FILE_NAMES = ("tokenizer.model", "tokenizer.json")  # in a run, or in prepared data
-_TRAINING_LINE = 2048  # characters: well below where the trainer drops a line
+COVERAGE = 0.9995  # share of the characters of a text that are pieces instead of bytes
+FILE_NAMES = ("tokenizer.model", "tokenizer.json")  # in runs and prepared folders
+_TRAINING_LINE = 2048  # characters; the trainer drops much longer lines
 
 
 def file_in(folder: Path) -> Path:
-    """The tokenizer's file in a run or in prepared data; its usual place if there is none."""
+    """Return the tokenizer's file in a run or prepared folder, or the default path if missing."""
     sentencepiece_model, json_file = (folder / name for name in FILE_NAMES)
     return json_file if json_file.exists() else sentencepiece_model
-
-
-class Pieces(Protocol):
-    """What one kind of file says of its ids; the rest of the code sees only `Tokenizer`."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids."""
-        ...
-
-    @property
-    def adds_space(self) -> bool:
-        """Whether a space is put before a text."""
-        ...
-
-    def encode(self, text: str, *, inside: bool) -> list[int]:
-        """Ids of a text, or of what continues one."""
-        ...
-
-    def decode(self, ids: list[int]) -> str:
-        """The text, without special pieces."""
-        ...
-
-    def find(self, piece: str) -> int | None:
-        """The id of a piece, by its name."""
-        ...
-
-    def bytes_of_all(self) -> list[bytes]:
-        """Of each id the bytes it stands for."""
-        ...
-
-    def ordinary(self) -> list[int]:
-        """Ids of pieces of text that are more than a byte's stand-in."""
-        ...
 
 
 class Tokenizer:
     """A SentencePiece model, or a `tokenizer.json` (which needs `tokenizers`, of the extra `hf`).
 
-    Two tokenizers are equal if their files are. Pickling (for worker processes) carries the
-    file's bytes; the processor is rebuilt on first use.
+    Two tokenizers are equal if their files are. Pickling (for worker processes) copies the bytes of
+    the file; the processor is rebuilt on first use.
 
     Attributes:
-      model: bytes of the file. A `tokenizer.json` without a word on BOS and EOS has got one from
-        the files beside it (`data.tokenizer_json.complete`).
-      bos_id, eos_id: ids that begin and end a document; one id in both offices only begins it.
+      model: bytes of the file. A `tokenizer.json` without BOS and EOS gets them from the files
+        beside it (`data.tokenizer_json.complete`).
+      bos_id, eos_id: ids that begin and end a document; if they are equal, the id only begins it.
 
     Raises:
-      DamagedError: if the file has another sha256 than the one given.
-      ValueError: if `path` is missing or is no tokenizer, or it has no BOS or EOS.
+      DamagedError: if the file does not have the expected sha256.
+      ValueError: if `path` is missing or not a tokenizer, or the tokenizer has no BOS or EOS.
     """
 
     def __init__(self, path: str | Path, *, sha256: str | None = None):
@@ -99,7 +65,7 @@ class Tokenizer:
         except OSError as error:
             reason = error.strerror or "nothing that can be read"
             raise ValueError(f"{path}: no tokenizer there ({reason})") from None
-        # Before it is understood: what a library makes of a damaged model nobody knows.
+        # Check before parsing: libraries may crash on a damaged model.
         if sha256 and hashlib.sha256(self.model).hexdigest() != sha256:
             raise DamagedError(f"{path}: damaged: not the tokenizer that was written")
         if self._is_json:
@@ -131,15 +97,17 @@ class Tokenizer:
 
     @property
     def _is_json(self) -> bool:
-        return self.model[:1] == b"{"  # SentencePiece's begin with a newline: a field's number
+        return (
+            self.model[:1] == b"{"
+        )  # SentencePiece models begin with a newline, the number of a field
 
     @property
     def file_name(self) -> str:
-        """What such a file is called in a folder: one of `FILE_NAMES`."""
+        """Name of the file in a folder, one of `FILE_NAMES`."""
         return FILE_NAMES[self._is_json]
 
     @functools.cached_property
-    def _pieces(self) -> Pieces:
+    def _pieces(self) -> "_SentencePieces | tokenizer_json.JsonPieces":
         if self._is_json:
             return tokenizer_json.JsonPieces(self.model)
         return _SentencePieces(self.model)
@@ -150,34 +118,35 @@ class Tokenizer:
         return self._pieces.vocab_size
 
     def encode(self, text: str, *, inside: bool = False) -> list[int]:
-        """Ids of `text`, without BOS and EOS. What a text says of them is text.
+        """Return the ids of `text`, without BOS and EOS; the text `</s>` is not EOS.
 
         Args:
-          text: a document's text from its start or, with `inside`, what continues an earlier part:
-            Llama's tokenizer puts a space before a text's start, which has no place in the middle.
+          text: text of a document.
+          inside: whether the text continues an earlier part. Llama's tokenizer adds a space before
+            the start of a document, but must not add one in the middle.
         """
         return self._pieces.encode(text, inside=inside)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text. Exact for tokenizers made by `train`, whatever the text."""
+        """Return the text. Decoding inverts encoding exactly for tokenizers made by `train`."""
         return self._pieces.decode([int(i) for i in ids])
 
     @functools.cached_property
     def piece_bytes(self) -> list[bytes]:
-        """Of each id the UTF-8 bytes of text it stands for; none of control and unknown pieces."""
+        """UTF-8 bytes of each id, empty for control and unknown pieces."""
         return self._pieces.bytes_of_all()
 
     @property
     def adds_space(self) -> bool:
-        """Whether the ids of a document begin with a space that its text does not have."""
+        """True if the ids of a document begin with a space that is not in its text."""
         return self._pieces.adds_space
 
     @functools.cached_property
     def digit_ids(self) -> np.ndarray:
-        """int32 `[10]`: the piece of each digit.
+        """Id of each digit, int32 `[10]`.
 
         Raises:
-          ValueError: if a digit is not one piece by itself.
+          ValueError: if a digit is not one piece.
         """
         ids = [self.encode(digit, inside=True) for digit in string.digits]
         if any(len(digit) != 1 for digit in ids):
@@ -189,15 +158,15 @@ class Tokenizer:
 
     @functools.cached_property
     def _ordinary(self) -> np.ndarray:
-        """Ids that stand for text: no control, byte, unused or retrieval piece."""
+        """Ids of text, without control, byte, unused and retrieval pieces."""
         symbols = {self._pieces.find(symbol) for symbol in _SYMBOLS}
         return np.array([i for i in self._pieces.ordinary() if i not in symbols], np.int32)
 
     @functools.cached_property
     def _symbols(self) -> np.ndarray:
-        found = [self._pieces.find(symbol) for symbol in _SYMBOLS]
-        if None not in found:
-            return np.array(found, np.int32)
+        ids = [self._pieces.find(symbol) for symbol in _SYMBOLS]
+        if None not in ids:
+            return np.array(ids, np.int32)
         ordinary = self._ordinary
         if len(ordinary) < 2 * len(_SYMBOLS):
             raise ValueError(
@@ -208,22 +177,22 @@ class Tokenizer:
 
     @property
     def keys(self) -> np.ndarray:
-        """int32 `[64]`: reserved ids of a trained tokenizer, else fixed ordinary pieces."""
+        """Reserved ids of a tokenizer trained here, else fixed ordinary pieces, int32 `[64]`."""
         return self._symbols[:NUM_KEYS]
 
     @property
     def values(self) -> np.ndarray:
-        """int32 `[64]`, as `keys`."""
+        """Like `keys`, int32 `[64]`."""
         return self._symbols[NUM_KEYS:]
 
     @functools.cached_property
     def fillers(self) -> np.ndarray:
-        """int32: ordinary pieces that are neither keys nor values, for random text."""
+        """Ordinary pieces that are neither keys nor values, for random text, int32."""
         return np.setdiff1d(self._ordinary, self._symbols).astype(np.int32)
 
 
 class _SentencePieces:
-    """Pieces of a SentencePiece model. Raises RuntimeError if it is none."""
+    """Pieces of a SentencePiece model; RuntimeError if the bytes are not one."""
 
     def __init__(self, model: bytes):
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -246,7 +215,7 @@ class _SentencePieces:
         processor = self._inner if inside else self.processor
         if _SPACE not in text:
             return processor.encode(text)
-        # SentencePiece takes a real U+2581 for its own space; as bytes it survives.
+        # SentencePiece treats U+2581 as its space, so encode the character as bytes.
         first, *rest = text.split(_SPACE)
         ids = processor.encode(first)
         for part in rest:
@@ -257,21 +226,21 @@ class _SentencePieces:
         return self.processor.decode(ids)
 
     def find(self, piece: str) -> int | None:
-        found = self.processor.piece_to_id(piece)
-        return None if found == self.processor.unk_id() else found
+        i = self.processor.piece_to_id(piece)
+        return None if i == self.processor.unk_id() else i
 
     def bytes_of_all(self) -> list[bytes]:
         p = self.processor
-        found = []
+        texts = []
         for i in range(p.vocab_size()):
             piece = p.id_to_piece(i)
             if p.is_byte(i):
-                found.append(bytes([int(piece[3:5], 16)]))
+                texts.append(bytes([int(piece[3:5], 16)]))
             elif p.is_control(i) or p.is_unknown(i) or p.is_unused(i):
-                found.append(b"")
+                texts.append(b"")
             else:
-                found.append(piece.replace(_SPACE, " ").encode())
-        return found
+                texts.append(piece.replace(_SPACE, " ").encode())
+        return texts
 
     def ordinary(self) -> list[int]:
         texts = enumerate(self.bytes_of_all())
@@ -288,12 +257,12 @@ def check_vocab_size(vocab_size: int) -> None:
 
 
 def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
-    """Trains a BPE model on `texts` and writes it to `path`. The same input gives the same file.
+    """Train a BPE model on `texts` and write it to `path`. Equal inputs give equal files.
 
-    No normalisation and byte fallback, so that decoding gives back every text exactly; digits are
-    split; `<key_0>` ... `<value_63>` are reserved for retrieval documents. The alphabet is
-    printable ASCII and the commonest other characters, until they cover 99.95% of the text or fill
-    a quarter of the free pieces; the rest is coded as bytes.
+    There is byte fallback and no normalisation, so that decoding restores every text exactly.
+    Digits are split; `<key_0>` ... `<value_63>` are reserved for retrieval documents. The alphabet
+    is printable ASCII and the most frequent other characters, until they cover 99.95% of the text
+    or fill a quarter of the free pieces; other characters become bytes.
 
     Raises:
       ValueError: if there is no text, or `vocab_size` has no room for bytes, symbols and ASCII, or
@@ -310,15 +279,15 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
             break
         alphabet.add(character)
         covered += count
-    others = re.compile(f"[^{re.escape(''.join(sorted(alphabet)))}]+")
-    parts = (part for line in lines for part in others.split(line) if part)
-    # Before 0.2.3 it aborts where a required character does not occur; by itself one joins nothing.
+    outside = re.compile(f"[^{re.escape(''.join(sorted(alphabet)))}]+")
+    parts = (part for line in lines for part in outside.split(line) if part)
+    # Before 0.2.3, training aborts if a required character is absent; add each as a line.
     is_old = tuple(map(int, sentencepiece.__version__.split(".")[:3])) < (0, 2, 3)
     absent = sorted(_ASCII - counts.keys()) if is_old else []
     options: dict[str, Any] = dict(
         model_type="bpe",
         vocab_size=vocab_size,
-        character_coverage=1.0,  # of what is left: the trainer accepts no less than 0.98
+        character_coverage=1.0,  # of the remaining text; the trainer requires at least 0.98
         required_chars="".join(sorted(_ASCII)),
         user_defined_symbols=_SYMBOLS,
         byte_fallback=True,
@@ -342,7 +311,7 @@ def train(texts: Iterable[str], path: str | Path, vocab_size: int) -> None:
 
 
 def _training_lines(text: str) -> Iterator[str]:
-    """Pieces of lines. Newlines stay out: they are coded as a byte, so no piece crosses lines."""
+    """Yield parts of lines without newlines, which become bytes, so that no piece crosses lines."""
     for line in text.replace("\0", "").split("\n"):
         for start in range(0, len(line), _TRAINING_LINE):
             yield line[start : start + _TRAINING_LINE]

@@ -1,7 +1,7 @@
-"""Words and names of documents made on the spot.
+"""Words and names for generated documents.
 
-Keys of `lines` documents are adjective-noun; held-out nouns occur in no training document. Names
-are those of the phone book.
+Keys of `lines` documents are adjective-noun; held-out nouns occur in no training document. The
+names fill the phone book.
 """
 
 import tomllib

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import data.tasks
 import evals.tasks as asked_tasks
-from data.task import Asked, Task
+from data.task import Task, TaskContext
 from data.tokenizer import Tokenizer
 from experiment.config import ExperimentConfig
 from settings import expressions
@@ -39,9 +39,9 @@ def asked(
     length: int,
     distances: tuple[int, int] | None = None,
     held_out: Path | None = None,
-) -> Asked:
+) -> TaskContext:
     """What a task is to make documents for, when a run is evaluated at `length` tokens."""
-    return Asked(
+    return TaskContext(
         data=config.data,
         tokenizer=tokenizer,
         length=length,

@@ -7,7 +7,7 @@ A forward pass of B rows of T tokens is estimated, for each candidate that share
     tokens     B T (2 L K R + 2 D + max(3 F, 2 N H + 3 K H + N U)): cosines and sines of all
                layers, the residual stream, and the widest part of one layer
     logits     2 V C + V D + 2 B T D, where C tokens have their logits at once (`model.loss`)
-    attention  3 x 4 B N T^2 where `model.masked_distances` needs whole rows; all kernels avoid T x T
+    attention  3 x 4 B N T^2 with `model.masked_distances`; all other kernels avoid T x T
 
 with the letters of `model` and F for mlp_dim. XLA's own analysis of the compiled program lies
 within a factor of two (`tests/evals/test_cost.py`), so `check_length` rejects only what cannot fit
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from data.task import Asked, Document, Task
+from data.task import Document, Task, TaskContext
 from evals.progress import duration
 from experiment.config import ExperimentConfig
 from experiment.memory import free_device_memory, free_host_memory
@@ -121,26 +121,26 @@ def check_host(needed: float, what: str) -> None:
 
 
 def check_documents(
-    task: Task, asked: Asked, count: int, readers: Readers, notice: Callable[[str], None]
+    task: Task, context: TaskContext, count: int, readers: Readers, notice: Callable[[str], None]
 ) -> None:
     """Reject documents that do not fit the host, by the first of them; announce slow ones.
 
     Raises:
       DoesNotFitError: before all of them are generated.
     """
-    if count * (4 * asked.length + _ROWS) < _SMALL:
+    if count * (4 * context.length + _ROWS) < _SMALL:
         return
     try:
-        first = task.documents(asked, range(1))
+        first = task.documents(context, range(1))
         start = time.monotonic()
-        task.documents(asked, range(1))  # the first call may have read files
+        task.documents(context, range(1))  # the first call may have read files
         seconds = count * (time.monotonic() - start)
-        num_last = sum(1 for _ in task.sources(asked, range(count - 1, count)))
+        num_last = sum(1 for _ in task.sources(context, range(count - 1, count)))
     except ValueError:  # reported when all of them are generated, if it still holds then
         return
     if not num_last:  # a text that ends before: it fits the disk
         return
-    what = f"{count:,} documents of {task.expression} at length {asked.length}"
+    what = f"{count:,} documents of {task.expression} at length {context.length}"
     check_host(count * host_bytes(first, readers), what)
     if seconds > _SLOW:
         notice(f"generating {what}: about {duration(seconds)}")

@@ -47,6 +47,6 @@ KINDS = {
 }
 
 
-def of(rows: Rows) -> Kind:
+def kind_of(rows: Rows) -> Kind:
     """That of the task whose rows these are."""
     return KINDS[evals.parse(str(rows["task"][0])).kind]

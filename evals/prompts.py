@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from data.task import Asked, Document, Draw, Task, distances, possible
+from data.task import Document, Sample, Task, TaskContext, distances, possible
 from data.tokenizer import Tokenizer
 
 # The haystack of RULER (Hsieh et al., arXiv 2404.06654) and of landmark attention's passkey.
@@ -22,14 +22,14 @@ NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. The
 class PromptTask(Task):
     """A task that is asked in words, and not trained on."""
 
-    def key(self, asked: Asked, number: int) -> tuple:
+    def key(self, context: TaskContext, number: int) -> tuple:
         """See `Task.key`. Distances move the question about, all else being equal."""
-        return key(self, asked, number)
+        return key(self, context, number)
 
 
-def key(task: Task, asked: Asked, number: int) -> tuple:
+def key(task: Task, context: TaskContext, number: int) -> tuple:
     """`Task.key` where nothing is trained on: no split, and the same for all distances."""
-    return asked.seed, task.expression, asked.length, number
+    return context.seed, task.expression, context.length, number
 
 
 def encoder(tokenizer: Tokenizer) -> Callable[[str], list[int]]:
@@ -55,11 +55,13 @@ def distance(
     return int(distances(random, 1, *possible(low, high, wanted))[0])
 
 
-def words(asked: Asked, draw: Draw, alphabet: str, letters: int, count: int) -> list[list[int]]:
+def words(
+    context: TaskContext, sample: Sample, alphabet: str, letters: int, count: int
+) -> list[list[int]]:
     """Ids of different words of as many letters, each with a space before it."""
-    numbers = draw.random.choice(len(alphabet) ** letters, size=count, replace=False)
+    numbers = sample.random.choice(len(alphabet) ** letters, size=count, replace=False)
     places = numbers[:, None] // len(alphabet) ** np.arange(letters) % len(alphabet)
-    encode = encoder(asked.tokenizer)
+    encode = encoder(context.tokenizer)
     return [encode(" " + "".join(alphabet[place] for place in word)) for word in places]
 
 
@@ -74,4 +76,4 @@ def ask(tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]]) 
         tokens += before
         places.append((len(tokens), len(answer), len(tokens) - 1 - said))
         tokens += answer
-    return Document.of(tokens, places)
+    return Document.from_lists(tokens, places)

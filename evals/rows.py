@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from data.files import write_atomically
-from data.locks import in_turn
+from data.locks import lock
 from data.task import Results
 from experiment.identity import disagreement
 from experiment.records import parse_json
@@ -121,7 +121,7 @@ def ids(rows: Rows) -> dict[int, str]:
 
 def add(path: Path, new: Rows) -> None:
     """`replace` in the file `path`, in turn with other processes: none loses what another found."""
-    with in_turn(path.with_name(f".{path.name}.lock")):
+    with lock(path.with_name(f".{path.name}.lock")):
         old = read(path) if path.exists() else columns([])
         write(path, replace(old, new))
 

@@ -313,7 +313,7 @@ def ask_in_memory(
     for asked in group.questions:
         name = asked.task.expression + (f"@{asked.length}" if several else "")
         for value, found in zip(values, group.ask(asked, lambda documents: None), strict=True):
-            value[name] = kinds.of(found).value(found)
+            value[name] = kinds.kind_of(found).value(found)
     return values
 
 

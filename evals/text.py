@@ -10,8 +10,9 @@ import numpy as np
 
 from data.files import DamagedError
 from data.prepare import prepare
+from data.sources import source_class
 from data.store import TokenStore
-from data.task import Asked, Document, Task
+from data.task import Document, Task, TaskContext
 from data.tokenizer import Tokenizer
 from data.verify import read_tokenizer
 from settings.folders import name_of
@@ -21,45 +22,45 @@ class MissingTextError(ValueError):
     """What a run was trained on is not to be had here: other tasks can be asked all the same."""
 
 
-def prepared(asked: Asked, *, task: str) -> Path:
+def prepared(context: TaskContext, *, task: str) -> Path:
     """The folder of `data.prepare` with what the run was trained on.
 
     Raises:
       MissingTextError: if that is not to be had here, or is something else here.
     """
     try:
-        folder = prepare(asked.data)
+        folder = prepare(context.data)
     except ValueError as error:
         raise MissingTextError(f"{task} needs the text the run was trained on: {error}") from error
-    if read_tokenizer(folder) != asked.tokenizer:
+    if read_tokenizer(folder) != context.tokenizer:
         way = "evaluate the run where it was trained"
-        if asked.data.source == "local":
+        if source_class(context.data.source).differs_by_machine:
             way += ", or repeat its training command there, which adds the held-out text to it"
         raise MissingTextError(
             f"{task} needs the text the run was trained on, but {folder} has another tokenizer: "
-            f"data.source={asked.data.source} is not the same on this machine; {way}"
+            f"data.source={context.data.source} is not the same on this machine; {way}"
         )
     return folder
 
 
-def validation(asked: Asked, *, task: str) -> TokenStore:
+def validation(context: TaskContext, *, task: str) -> TokenStore:
     """The run's held-out documents, tokenized: those it keeps, or else as training finds them.
 
     Raises:
       ValueError: if the run has no text, what it was trained on is not to be had here, or what it
         keeps is damaged.
     """
-    if asked.data.source == "retrieval":
-        raise ValueError(f"{task} needs text, and data.source=retrieval has none")
-    if asked.held_out is None or not asked.held_out.exists():
-        return TokenStore(prepared(asked, task=task) / "validation")
+    if not source_class(context.data.source).has_text:
+        raise ValueError(f"{task} needs text, and data.source={context.data.source} has none")
+    if context.held_out is None or not context.held_out.exists():
+        return TokenStore(prepared(context, task=task) / "validation")
     try:
-        store = TokenStore(asked.held_out)
-        for damage in store.damages(asked.tokenizer):
+        store = TokenStore(context.held_out)
+        for damage in store.damages(context.tokenizer):
             raise DamagedError(damage)
     except DamagedError as error:
         raise ValueError(
-            f"{task} needs held-out text: {error.what}; delete {asked.held_out}, and it is made "
+            f"{task} needs held-out text: {error.what}; delete {context.held_out}, and it is made "
             "again of the text the run was trained on"
         ) from None
     return store
@@ -84,7 +85,7 @@ class Crop(NamedTuple):
 
 
 def crops(
-    asked: Asked, numbers: range, *, task: str, length: int | None = None
+    context: TaskContext, numbers: range, *, task: str, length: int | None = None
 ) -> Iterator[tuple[int, Crop]]:
     """One crop from a random place of each of `numbers` held-out documents.
 
@@ -92,22 +93,22 @@ def crops(
       length: ids of a crop; None: all that is asked for.
 
     Yields:
-      Numbers and crops, documents in an order that `asked.seed` decides, the too short ones left
+      Numbers and crops, documents in an order that `context.seed` decides, the too short ones left
       out; fewer than asked for where there are no more.
 
     Raises:
       ValueError: as `validation`; if every document is shorter, naming the longest.
     """
-    cropped = several_crops(asked, numbers, task=task, length=length or asked.length, most=1)
+    cropped = several_crops(context, numbers, task=task, length=length or context.length, most=1)
     return ((number, found) for number, (found,) in cropped)
 
 
 def several_crops(
-    asked: Asked, numbers: range, *, task: str, length: int, most: int
+    context: TaskContext, numbers: range, *, task: str, length: int, most: int
 ) -> Iterator[tuple[int, list[Crop]]]:
     """As `crops`, up to `most` of each document, which do not overlap."""
-    store = validation(asked, task=task)
-    indices, random = order(store, seed=asked.seed)
+    store = validation(context, task=task)
+    indices, random = order(store, seed=context.seed)
     number, longest = 0, 0
     for index in indices.tolist():
         start, end = store.document_span(index)
@@ -121,17 +122,17 @@ def several_crops(
         gaps = np.sort(random.integers(room - count * length, size=count, endpoint=True))
         if number in numbers:
             places = start + 1 + gaps + length * np.arange(count)
-            yield number, [_crop(asked, store, place, length) for place in places.tolist()]
+            yield number, [_crop(context, store, place, length) for place in places.tolist()]
         number += 1
     if not number:
         raise too_short(task, length, longest)
 
 
-def _crop(asked: Asked, store: TokenStore, place: int, length: int) -> Crop:
+def _crop(context: TaskContext, store: TokenStore, place: int, length: int) -> Crop:
     # With the id before the crop: whether a word goes on or starts is seen there.
     ids = store.read(place - 1, length + 1)
-    sizes_N2 = sizes(asked.tokenizer, ids)
-    ids[0] = asked.tokenizer.bos_id
+    sizes_N2 = sizes(context.tokenizer, ids)
+    ids[0] = context.tokenizer.bos_id
     return Crop(ids, sizes_N2)
 
 
@@ -147,17 +148,17 @@ class Share(NamedTuple):
     crops: int
 
 
-def share(asked: Asked, tokens: int, *, task: str) -> Share:
+def share(context: TaskContext, tokens: int, *, task: str) -> Share:
     """The fewest crops a document, then the fewest documents, with `tokens` in all.
 
     All there are, if they have fewer.
     """
-    store = validation(asked, task=task)
-    wanted = -(-tokens // asked.length)
+    store = validation(context, task=task)
+    wanted = -(-tokens // context.length)
     rooms = []
-    for index in order(store, seed=asked.seed)[0].tolist():
+    for index in order(store, seed=context.seed)[0].tolist():
         start, end = store.document_span(index)
-        rooms += [(end - start - 1) // asked.length] if end - start > asked.length else []
+        rooms += [(end - start - 1) // context.length] if end - start > context.length else []
         if len(rooms) == wanted:
             return Share(wanted, 1)
     rooms = np.array(rooms, int)
@@ -168,9 +169,9 @@ def share(asked: Asked, tokens: int, *, task: str) -> Share:
 class CropTask(Task):
     """A task whose documents are made from a `Crop` each."""
 
-    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, Crop]]:
+    def sources(self, context: TaskContext, numbers: range) -> Iterator[tuple[int, Crop]]:
         """See `Task.sources`."""
-        return crops(asked, numbers, task=name_of(type(self)))
+        return crops(context, numbers, task=name_of(type(self)))
 
 
 def too_short(
@@ -228,7 +229,7 @@ def ending(ids: np.ndarray, sizes_N2: np.ndarray, part: slice, count: int, query
     """
     tokens, part_sizes = (np.concatenate([each[:1], each[part]]) for each in (ids, sizes_N2))
     context = len(tokens) - 1 - count
-    document = Document.of(tokens, [[context + 1, count, context]], first_query=query)
+    document = Document.from_lists(tokens, [[context + 1, count, context]], first_query=query)
     return sized(document, part_sizes)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from data.config import DataConfig
 from data.files import DamagedError, write_atomically
-from data.locks import in_turn
+from data.locks import lock
 from data.tokenizer import Tokenizer, file_in
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
@@ -175,7 +175,7 @@ class RunDirectory:
 
     def record_command(self, command: str) -> None:
         """Adds a shell line to commands.jsonl; one that is there already is not written again."""
-        with in_turn(self.path / f".{self.commands_path.name}.lock"):
+        with lock(self.path / f".{self.commands_path.name}.lock"):
             commands = self.read_commands()
             if command not in commands:
                 lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]

@@ -157,7 +157,7 @@ class Asked:
             tokens = tokens[-(self.max_length + 1) :]
             if self.bos == "every":
                 tokens[0] = self.tokenizer.bos_id
-        return Document.of(tokens, [[len(tokens) - count, count, 0]])
+        return Document.from_lists(tokens, [[len(tokens) - count, count, 0]])
 
     def generate(self, prompts: Sequence[str], wishes: Sequence[Wish]) -> list[str]:
         """What the run writes after each prompt.

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import evals
+from data.sources import source_class
 from experiment.records import read_sweep
 from experiment.run import RunDirectory, find_runs
 from reporting import curves, heat_maps, inside, page_tables
@@ -94,7 +95,7 @@ def _lacks(member: Member, dirs: Sequence[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _reads_text(member: Member) -> bool:
-    return member.config.data.source != "retrieval"
+    return source_class(member.config.data.source).has_text
 
 
 def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:

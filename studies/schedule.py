@@ -16,7 +16,7 @@ import jax
 from rich.console import Console
 
 from data.files import check_writable
-from data.locks import only_one
+from data.locks import try_lock
 from data.threads import num_cpus
 from experiment.compiled import keep_programs
 from experiment.devices import check_platform
@@ -49,7 +49,7 @@ def run(job: Job, *, num_workers: int | None = None) -> bool:
         raise ValueError(f"--cores {num_workers} must be at least 1")
     progress = _open(job)
     job.local_dir.mkdir(parents=True, exist_ok=True)
-    with only_one(job.local_dir / "lock") as lock:
+    with try_lock(job.local_dir / "lock") as lock:
         if not lock:
             raise ValueError(f"another process runs {job.study} in {job.workdir}; wait for it")
         on_cpu = jax.default_backend() == "cpu"

@@ -12,7 +12,6 @@ from data import pipeline
 from data.config import DataConfig
 from data.files import check_writable
 from data.pipeline import TrainingData
-from data.sources import check_source
 from data.tokenizer import Tokenizer
 from experiment import distributed
 from experiment.checkpoint import shape_difference
@@ -133,7 +132,7 @@ def check_plan(
     lines += [f"data.tokenizer: {path} has {size} ids" for path, size in files.items()]
     for data in dict.fromkeys(stage.config.data for stage, *_ in plan.stages):
         pipeline.check_data(plan.runs[0].with_own_tokenizer(data))
-        lines.append(f"data.source={data.source}: {check_source(data)}")
+        lines.append(f"data.source={data.source}: {pipeline.describe_source(data)}")
     return [*lines, "not checked: documents, free disk space, the memory of activations"]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from data.files import write_atomically
-from data.locks import only_one
+from data.locks import try_lock
 from experiment import distributed
 from experiment.run import common_steps
 from settings.places import in_bucket
@@ -66,7 +66,7 @@ def lock_runs(plan: Plan) -> Iterator[Callable[[], None]]:
 @contextlib.contextmanager
 def _lock_directory(path: Path) -> Iterator[None]:
     path.mkdir(parents=True, exist_ok=True)
-    with only_one(path / ".lock") as file:
+    with try_lock(path / ".lock") as file:
         if file is None:
             holder = (path / ".lock").read_text().strip() or "another process"
             raise ValueError(

@@ -1,1 +1,1 @@
-"""RedPajama (Together, 2023) as published, through tensorflow-datasets, without TensorFlow."""
+"""tensorflow-datasets builder of RedPajama (Together, 2023), without TensorFlow."""

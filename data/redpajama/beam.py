@@ -1,16 +1,16 @@
-"""RedPajama by Apache Beam: the same documents in the same order, made by many processes.
+"""Command that reads RedPajama with Apache Beam: equal documents, equal order, many processes.
 
     python -m data.redpajama.beam --path FILES --out runs/data \\
         --runner=DirectRunner --direct_running_mode=multi_processing --direct_num_workers=32
 
-What follows the options below goes to Beam: DirectRunner uses one machine; DataflowRunner,
-FlinkRunner and SparkRunner a cluster, whose workers need this repository, its packages and both
-folders on a file system that all of them see. Afterwards `python -m data.prepare --source redpajama
---path FILES` finds what was made here under its --out, and only tokenizes.
+Options not listed below go to Beam: DirectRunner uses one machine; DataflowRunner, FlinkRunner and
+SparkRunner use a cluster, whose workers need this repository, its packages and both folders on a
+shared file system. Afterwards `python -m data.prepare --source redpajama --path FILES` finds the
+result under its --out and only tokenizes it.
 
-A file is read by one process from its beginning to its end, so the largest (book/book.jsonl, some
-100 GB) decides how long the reading takes at least. Needs the `beam` extra, in an environment of
-its own: apache-beam wants an older protobuf and pyarrow than the locked ones.
+One process reads a file from beginning to end, so the largest file (book/book.jsonl, some 100 GB)
+sets the minimum time. Needs the `beam` extra in a separate environment: apache-beam requires an
+older protobuf and pyarrow than the locked ones.
 """
 
 import argparse
@@ -18,13 +18,12 @@ import difflib
 import sys
 
 from settings.commands import Parser
-from settings.places import local
 
 _OPTIONS = ("--path", "--out", "--on-bad-document")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """`python -m data.redpajama.beam`: exit status 0, or 2 after one line about what is wrong."""
+    """Run `python -m data.redpajama.beam`; return 0, or 2 after one line about the error."""
     parser = Parser(
         prog="python -m data.redpajama.beam",
         description=__doc__,
@@ -35,17 +34,17 @@ def main(arguments: list[str] | None = None) -> int:
         "--out",
         metavar="DIR",
         default="runs/data",
-        help="root of the prepared data, as data.prepare's (default: %(default)s)",
+        help="root of the prepared data, as for data.prepare (default: %(default)s)",
     )
     parser.add_argument(
         "--on-bad-document",
         choices=("error", "skip"),
         default="error",
-        help="stop at a broken document, or leave such out and count them (default: %(default)s)",
+        help="error: stop at a bad document; skip: leave it out (default: %(default)s)",
     )
     options, beam_options = parser.parse_known_args(arguments)
-    for word in beam_options:  # Beam ignores what it does not know
-        name = word.partition("=")[0]
+    for option in beam_options:  # Beam ignores unknown options
+        name = option.partition("=")[0]
         if close := difflib.get_close_matches(name, _OPTIONS, n=1, cutoff=0.8):
             parser.error(f"unknown option {name}; did you mean {close[0]}?")
     # After parsing: --help needs neither Beam nor tensorflow-datasets.
@@ -53,17 +52,17 @@ def main(arguments: list[str] | None = None) -> int:
         from apache_beam.options import pipeline_options  # pyright: ignore[reportMissingImports]
     except ImportError:
         parser.error(
-            "this needs apache-beam: pip install '.[beam]' in the folder of ropewalk, in an "
-            "environment of its own"
+            "this needs apache-beam: pip install '.[beam]' in the folder of ropewalk, in a "
+            "separate environment"
         )
     from data.redpajama.in_parallel import BeamBuilder
-    from data.redpajama.source import build
+    from data.sources.redpajama import build
 
     try:
         builder = build(
             BeamBuilder,
             options.path,
-            local(options.out) / "tensorflow_datasets",
+            options.out,
             skip=options.on_bad_document == "skip",
             beam_options=pipeline_options.PipelineOptions(beam_options),
         )

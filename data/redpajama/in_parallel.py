@@ -1,7 +1,7 @@
-"""`Builder` as a Beam pipeline: what `data.redpajama.beam` runs.
+"""`Builder` as a Beam pipeline, for `data.redpajama.beam`.
 
-Apart from that command: tensorflow-datasets asks for the package of a builder's module, and a
-module that is run is called `__main__` and has none; Beam's workers import this one by its name.
+It is a separate module because tensorflow-datasets needs the package of a builder's module, which
+`__main__` lacks, and because Beam's workers import it by name.
 """
 
 import json
@@ -13,13 +13,13 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core import registered
 
 from data.redpajama import redpajama_dataset_builder as builder_lib
-from data.sources import LISTED
+from data.source import LISTED
 
-# TFDS keeps one builder a name, and this one goes by the other's.
+# TFDS registers one builder per name, and both have the same name.
 with registered.skip_registration():
 
     class BeamBuilder(builder_lib.Builder):
-        """`Builder`, in parallel; what it makes, `Builder` reads."""
+        """Parallel `Builder`; `Builder` reads its files."""
 
         name = "redpajama"
 

@@ -1,12 +1,12 @@
 """The tensorflow-datasets builder of RedPajama-Data-1T and its sample.
 
-Reads the files as published, which you download yourself (the sample: 11 files, 1 billion tokens;
-the full set: 2084 files, 2.7 TB unpacked), and writes ArrayRecord: no TensorFlow is imported.
+It reads the published files, which you download yourself (the sample: 11 files, 1 billion tokens;
+the full set: 2084 files, 2.7 TB unpacked), and writes ArrayRecord without TensorFlow.
 
     sample   arxiv_sample.jsonl  book_sample.jsonl  c4_sample.jsonl  cc_2019-30_sample.jsonl ...
     full     arxiv/*.jsonl  book/book.jsonl  c4/*.jsonl  common_crawl/2019-30/*.jsonl.zst
              github/*.jsonl  stackexchange/*.jsonl  wikipedia/*.jsonl
-    shards   any *.jsonl, *.jsonl.gz, *.jsonl.zst whose lines name their own "red_pajama_subset"
+    shards   any *.jsonl, *.jsonl.gz, *.jsonl.zst whose lines have "red_pajama_subset"
 
     from data.redpajama.redpajama_dataset_builder import Builder
     builder = Builder(config="sample", data_dir=DIR)
@@ -15,7 +15,7 @@ the full set: 2084 files, 2.7 TB unpacked), and writes ArrayRecord: no TensorFlo
     )
     builder.as_data_source(split="train")[0]
 
-One process reads file after file; `data.redpajama.beam` reads on many machines at once.
+One process reads all files; `data.redpajama.beam` reads on many machines in parallel.
 """
 
 import collections
@@ -26,11 +26,12 @@ from pathlib import Path
 
 import tensorflow_datasets as tfds
 
-from data.sources import LISTED, SUBSET_NAMES, SUBSETS, InputFile, json_records, jsonl_files
+from data.json_lines import json_records, jsonl_files
+from data.source import LISTED, SUBSET_NAMES, SUBSETS, InputFile
 
 _SAMPLE_FILE = re.compile(r"([a-z0-9]+)(_\d{4}-\d{2})?_sample\.jsonl(\.gz|\.zst)?")
 
-# A file and the subset that its name says it is of; None: its lines say it.
+# A file and the subset that its name gives; None: its lines name the subset.
 PublishedFile = tuple[InputFile, str | None]
 
 
@@ -44,44 +45,41 @@ def _full_subset(name: str) -> str | None:
     return folder if slash and folder in SUBSETS else None
 
 
-# What a file's name says in a layout, None if it is not one of its files; in "shards" all are.
+# Functions from a file name to its subset, None for a file outside the layout. "shards" has all.
 _SUBSET_OF = {"sample": _sample_subset, "full": _full_subset}
 
 
 def layout(root: Path) -> str:
-    """Which config the files under `root` are for: "sample", "full" or "shards".
+    """Return the builder's config for the files: "sample", "full" or "shards".
 
     Raises:
       ValueError: if there are no files.
     """
     names = [file.name for file in jsonl_files(root)]
-    fitting = (config for config, subset_of in _SUBSET_OF.items() if any(map(subset_of, names)))
-    return next(fitting, "shards")
+    matching = (config for config, subset_of in _SUBSET_OF.items() if any(map(subset_of, names)))
+    return next(matching, "shards")
 
 
 def published_files(config_name: str, root: Path) -> list[PublishedFile]:
-    """The files of a layout.
-
-    Raises:
-      ValueError: if there is none.
-    """
+    """Return the files of a layout; raise ValueError if there is none."""
     files, subset_of = jsonl_files(root), _SUBSET_OF.get(config_name)
     if subset_of is None:
         return [(file, None) for file in files]
-    named: list[PublishedFile] = [(file, subset_of(file.name)) for file in files]
-    found = [published for published in named if published[1]]
-    if not found:
+    published: list[PublishedFile] = [
+        (file, subset) for file in files if (subset := subset_of(file.name))
+    ]
+    if not published:
         raise ValueError(f"{root}: no file of RedPajama's {config_name!r} layout")
-    return found
+    return published
 
 
 class Builder(tfds.core.GeneratorBasedBuilder):
     """RedPajama: text, meta (JSON, as a string) and red_pajama_subset of every document.
 
     Args:
-      skip_bad_documents: leave out what cannot be read, and keep count of it in the metadata,
-        instead of stopping there.
-      **kwargs: tensorflow-datasets' own: config, data_dir ...
+      skip_bad_documents: leave bad documents out and count them in the metadata; otherwise the
+        first one raises ValueError.
+      **kwargs: arguments of tensorflow-datasets: config, data_dir ...
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -90,8 +88,8 @@ class Builder(tfds.core.GeneratorBasedBuilder):
         "Put the files of togethercomputer/RedPajama-Data-1T-Sample, or those of "
         "RedPajama-Data-1T's urls.txt with their folders, into manual_dir."
     )
-    # Nothing is downloaded, so there are no checksums to look for; the search would import
-    # importlib_resources, which tensorflow-datasets 4.9.10 does not declare.
+    # There are no downloads to check. A search for checksums would import importlib_resources,
+    # which tensorflow-datasets 4.9.10 does not declare.
     url_infos = None
     BUILDER_CONFIGS = [  # noqa: RUF012
         tfds.core.BuilderConfig(name="sample", description="RedPajama-Data-1T-Sample's files"),
@@ -119,7 +117,7 @@ class Builder(tfds.core.GeneratorBasedBuilder):
         return {name: self._generate_examples(files) for name, files in splits.items()}
 
     def _splits(self, dl_manager: tfds.download.DownloadManager) -> dict[str, list[PublishedFile]]:
-        """The published files of each split."""
+        """Return the published files of each split."""
         splits = collections.defaultdict(list)
         layout_name = self.builder_config.name  # pyright: ignore[reportOptionalMemberAccess]
         for published in published_files(layout_name, Path(dl_manager.manual_dir)):
@@ -141,10 +139,7 @@ class Builder(tfds.core.GeneratorBasedBuilder):
 
 
 def examples(published: PublishedFile) -> Iterator[tuple[str, dict, str | None]]:
-    """Key, example and problem (None: there is none) of each line of a published file.
-
-    A problem reads `FILE:LINE: what is wrong`.
-    """
+    """Yield key, example and problem (`FILE:LINE: problem` or None) of each line of a file."""
     source, subset = published
     for line, record, problem in json_records(source.path):
         if problem is None and subset is None:
@@ -163,10 +158,10 @@ def examples(published: PublishedFile) -> Iterator[tuple[str, dict, str | None]]
 
 
 def meta_of(record: dict) -> str:
-    """The document's meta as JSON text.
+    """Return the document's meta as JSON text.
 
-    The sample holds it as a string, the full set as an object; Common Crawl's lines have none, but
-    fields of their own (source, pred_label, ...).
+    The sample stores it as a string, the full set as an object. Common Crawl's lines store it as
+    top-level fields (source, pred_label, ...).
     """
     meta = record.get("meta")
     if isinstance(meta, str):

@@ -1,24 +1,24 @@
-"""Copying at a lag: random ids again and again; the distance is one less than the lag.
+"""Copying at a lag: a random text repeated; the distance is one less than the lag.
 
-The repeated text of Su's blog and of Olsson et al. (2022).
+The repeated text follows Su's blog and Olsson et al. (2022).
 """
 
 import dataclasses
 
 import numpy as np
 
-from data.task import Asked, Document, Draw, Task, distances, evenly, possible
+from data.task import Document, Sample, Task, TaskContext, distances, evenly, possible
 from data.tokenizer import Tokenizer
 from settings.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lagcopy(Task):
-    """See the module. Lags are spread evenly over octaves.
+    """Copying at lags that are spread evenly over octaves.
 
     Attributes:
-      answers: ids asked of those that the past determines, drawn at random: a short lag leaves
-        many more of them than a long one, and is not to count for more.
+      answers: number of answers, drawn at random from the ids that the past determines. A fixed
+        number gives short lags, which determine many more ids, the same weight as long ones.
     """
 
     kind = "retrieval"
@@ -27,37 +27,37 @@ class Lagcopy(Task):
 
     answers: Count = 16
 
-    def least_length(self, asked: Asked) -> int:
-        """Two copies of two ids."""
+    def least_length(self, context: TaskContext) -> int:
+        """Return 4: two copies of two ids."""
         return 4
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
-        """Random pieces repeated to fill the length.
+    def document(self, context: TaskContext, sample: Sample) -> Document:
+        """Return random pieces, repeated to fill the length.
 
-        A text no longer than the alphabet holds no piece twice, so one piece of context is enough.
+        A text no longer than the alphabet has no piece twice, so one piece of context is enough.
         """
-        length, lag, fillers = asked.length, self._lag(asked, draw), asked.tokenizer.fillers
-        blocks = [draw.random.permutation(len(fillers)) for _ in range(0, lag, len(fillers))]
+        length, lag, fillers = context.length, self._lag(context, sample), context.tokenizer.fillers
+        blocks = [sample.random.permutation(len(fillers)) for _ in range(0, lag, len(fillers))]
         copies = np.resize(fillers[np.concatenate(blocks)[:lag]], length)
-        tokens = np.append(asked.tokenizer.bos_id, copies)
-        # That the text starts again is news, so its second copy is asked from its second id on.
+        tokens = np.append(context.tokenizer.bos_id, copies)
+        # Nothing predicts the start of the second copy, so answers start at its second id.
         determined = np.arange(lag + 2, length + 1)
-        if asked.data.documents == 1 or len(determined) <= self.answers:
+        if context.data.documents == 1 or len(determined) <= self.answers:
             return copied(tokens, determined, lag)
-        drawn = draw.random.choice(determined, self.answers, replace=False)
-        return copied(tokens, np.sort(drawn), lag)
+        chosen = sample.random.choice(determined, self.answers, replace=False)
+        return copied(tokens, np.sort(chosen), lag)
 
-    def _lag(self, asked: Asked, draw: Draw) -> int:
-        nearest, farthest = possible(1, asked.length - 3, asked.distances)
-        spread = distances if asked.data.documents == 1 else evenly
-        return int(spread(draw.random, 1, nearest + 1, farthest + 1)[0])
+    def _lag(self, context: TaskContext, sample: Sample) -> int:
+        nearest, farthest = possible(1, context.length - 3, context.distances)
+        spread = distances if context.data.documents == 1 else evenly
+        return int(spread(sample.random, 1, nearest + 1, farthest + 1)[0])
 
     def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
+        """Return the chance of guessing a piece."""
         return 1 / len(tokenizer.fillers)
 
 
 def copied(tokens: np.ndarray, start: np.ndarray, lag: int) -> Document:
-    """A document that asks for single ids, each said `lag` tokens before."""
+    """Return a document whose answers are single ids that occurred `lag` tokens before."""
     answers = np.stack([start, np.ones_like(start), np.full_like(start, lag - 1)], axis=1)
-    return Document.of(tokens, answers)
+    return Document.from_lists(tokens, answers)

@@ -1,7 +1,8 @@
-"""Lines with a key and a number, then some of them again, of which the number is asked.
+"""Lines with a key and a number; some lines are repeated and ask for their number.
 
-LongEval's lines (LongChat, 2023) as a completion: no question in words, so a base model can answer
-it, and small ones learn it. Numbers have five digits, so that no line is easier.
+LongEval's lines (LongChat, 2023) as a completion: without a question in words, base models can
+answer and small models can learn the task. All numbers have five digits, so all lines are equally
+hard.
 """
 
 import dataclasses
@@ -10,7 +11,7 @@ import functools
 import numpy as np
 
 from data import keys
-from data.task import Asked, Document, Draw, Task, distances, evenly, possible
+from data.task import Document, Sample, Task, TaskContext, distances, evenly, possible
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 from settings.checks import Count
@@ -18,21 +19,21 @@ from settings.checks import Count
 
 @functools.lru_cache(maxsize=8)
 def _parts(tokenizer: Tokenizer) -> tuple[list[list[int]], int]:
-    """Ids of a line around its key and its number; how many the longest line has."""
+    """Return the ids around a line's key and number, and the length of the longest line."""
     template = "line ", ": REGISTER_CONTENT is <", ">\n"
     around = [tokenizer.encode(part, inside=True) for part in template]
-    # Over all words: what fits in training fits in evaluation.
+    # Over the words of both splits, so that both fit the same lengths.
     longest = max(keys.pairs(tokenizer, ADJECTIVES, n).longest for n in (NOUNS, HELD_OUT_NOUNS))
     return around, sum(map(len, around)) + longest + 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lines(Task):
-    """See the module. Nouns of evaluation are never seen in training.
+    """Recall of numbers by line; nouns of evaluation never occur in training.
 
     Attributes:
-      answers: lines asked again, where twice as many have room; spread evenly over octaves of
-        distance. The other lines fill the length, so longer documents have more keys.
+      answers: repeated lines, if twice as many fit, spread evenly over octaves of distance. The
+        other lines fill the length, so longer documents have more keys.
     """
 
     kind = "retrieval"
@@ -42,43 +43,45 @@ class Lines(Task):
 
     answers: Count = 4
 
-    def least_length(self, asked: Asked) -> int:
-        """Two lines, and one of them again."""
-        return 3 * _parts(asked.tokenizer)[1]
+    def least_length(self, context: TaskContext) -> int:
+        """Return the length of two lines and a repetition."""
+        return 3 * _parts(context.tokenizer)[1]
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
-        """Lines with keys of their own, then lines that repeat some of them."""
-        tokenizer, length, random = asked.tokenizer, asked.length, draw.random
+    def document(self, context: TaskContext, sample: Sample) -> Document:
+        """Return lines with different keys, then repetitions of some of them."""
+        tokenizer, length, random = context.tokenizer, context.length, sample.random
         around, longest = _parts(tokenizer)
-        nouns = NOUNS if asked.split == "train" else HELD_OUT_NOUNS
+        nouns = NOUNS if context.split == "train" else HELD_OUT_NOUNS
         names = keys.pairs(tokenizer, ADJECTIVES, nouns)
-        _, lines = keys.drawn(asked, draw, names, around, range(10_000, 100_000), task="lines")
-        # Room for the queries first: each may repeat the longest line of those that fit.
+        _, lines = keys.draw_entries(
+            context, sample, names, around, range(10_000, 100_000), task="lines"
+        )
+        # Reserve room for the queries first: each may repeat the longest line.
         num_queries = min(self.answers, length // longest // 2)
         room = length - num_queries * max(len(before + after) for before, after in lines)
         tokens = [tokenizer.bos_id]
-        said = keys.write(tokens, lines, room, task="lines").tolist()
+        starts = keys.append_entries(tokens, lines, room, task="lines").tolist()
 
-        unasked = np.array(said)
+        remaining = np.array(starts)
         answers = []
-        # A line is chosen from where its repetition begins; its content is asked a head later.
-        head, last = len(lines[0][0]) - 1, len(tokens) - said[-1]
-        for wished in self._wished(asked, num_queries, head, last, random):
-            chosen = int(np.argmin(np.abs(len(tokens) - unasked - wished)))
-            before, after = lines[said.index(unasked[chosen])]
+        # Distances are from the start of a repetition; its answer follows `head` tokens later.
+        head, last = len(lines[0][0]) - 1, len(tokens) - starts[-1]
+        for distance in self._draw_distances(context, num_queries, head, last, random):
+            chosen = int(np.argmin(np.abs(len(tokens) - remaining - distance)))
+            before, after = lines[starts.index(remaining[chosen])]
             tokens += before
-            answers.append((len(tokens), 5, len(tokens) - 1 - unasked[chosen]))
+            answers.append((len(tokens), 5, len(tokens) - 1 - remaining[chosen]))
             tokens += after
-            unasked = np.delete(unasked, chosen)
-        return Document.of(tokens, answers)
+            remaining = np.delete(remaining, chosen)
+        return Document.from_lists(tokens, answers)
 
-    def _wished(
-        self, asked: Asked, count: int, head: int, last: int, random: np.random.Generator
+    def _draw_distances(
+        self, context: TaskContext, count: int, head: int, last: int, random: np.random.Generator
     ) -> list[int]:
-        """Distances from where repetitions begin, in no order; `last` is that of the last line."""
-        low, high = possible(head + 1, asked.length - 1, asked.distances)
-        if asked.data.documents == 1:
-            nearest, farthest = (low - head, high - head) if asked.distances else (1, high)
+        """Return distances from the starts of repetitions; `last` is that of the last line."""
+        low, high = possible(head + 1, context.length - 1, context.distances)
+        if context.data.documents == 1:
+            nearest, farthest = (low - head, high - head) if context.distances else (1, high)
             return distances(random, count, max(nearest, 1), farthest).tolist()
-        wished = evenly(random, count, min(max(low, head + last), high), high) - head
-        return random.permutation(wished).tolist()
+        even = evenly(random, count, min(max(low, head + last), high), high) - head
+        return random.permutation(even).tolist()

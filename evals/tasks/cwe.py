@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from data import keys
-from data.task import Asked, Document, Draw
+from data.task import Document, Sample, TaskContext
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 from evals import prompts
@@ -89,8 +89,8 @@ class _Prompt:
             tokens += self.numbered(index, word)
             last[tuple(word)] = len(tokens) - len(word)
         tokens += self.question + self.space
-        asked = [word for word in map(list, last) if word in common]
-        answers = [(self.numbered(i, []), word, last[tuple(word)]) for i, word in enumerate(asked)]
+        words = [word for word in map(list, last) if word in common]
+        answers = [(self.numbered(i, []), word, last[tuple(word)]) for i, word in enumerate(words)]
         return prompts.ask(tokens, answers)
 
 
@@ -101,10 +101,10 @@ class Cwe(prompts.PromptTask):
     kind = "score"
     num_choices = len(_SINGLE)
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """Whatever words are drawn: one word that is not common."""
-        prompt, words = _Prompt(asked.tokenizer), _words(asked.tokenizer, False)
-        counts = _counts(asked.length)
+        prompt, words = _Prompt(context.tokenizer), _words(context.tokenizer, False)
+        counts = _counts(context.length)
         common = _NUM_COMMON * words.longest
         example = _NUM_COMMON * counts.example_common
         example += (counts.example_words - _NUM_COMMON) * counts.example_other
@@ -112,16 +112,16 @@ class Cwe(prompts.PromptTask):
         sizes = (prompt.num_ids(n, n * words.longest, common) for n in (example, count))
         return sum(sizes) + len(prompt.line)
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """The example, then as long a list as fits, and its ten common words."""
-        tokenizer, random, counts = asked.tokenizer, draw.random, _counts(asked.length)
+        tokenizer, random, counts = context.tokenizer, sample.random, _counts(context.length)
         prompt, words = _Prompt(tokenizer), _words(tokenizer, False)
         common, other = _drawn(words, counts.example_words, random)
         items = common * counts.example_common + other * counts.example_other
         example = prompt.ask([tokenizer.bos_id], items, common, random)
         start = example.tokens.tolist() + prompt.line
 
-        room = asked.length + 1 - len(start)
+        room = context.length + 1 - len(start)
         common, other = _drawn(words, len(words), random)
         fitting = _num_fitting(prompt, common, other, counts, room)
         if fitting == len(other):

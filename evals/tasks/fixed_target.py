@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from data.figures import Curve, Mark, Plot, Suggestion
-from data.task import Asked, Document, Draw, Results
+from data.task import Document, Results, Sample, TaskContext
 from evals import text
 from evals.estimate import summaries
 from evals.rows import select
@@ -48,16 +48,16 @@ class FixedTarget(text.CropTask):
 
     target: Count = 256
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """The target and the shortest context."""
         return self.target + FIRST_CONTEXT
 
-    def document(self, asked: Asked, draw: Draw) -> list[Document]:
+    def document(self, context: TaskContext, sample: Sample) -> list[Document]:
         """The same target after each context."""
-        ids, sizes_N2 = draw.source
+        ids, sizes_N2 = sample.source
         return [
-            text.ending(ids, sizes_N2, slice(-context - self.target, None), self.target, query)
-            for query, context in enumerate(contexts(asked.length - self.target))
+            text.ending(ids, sizes_N2, slice(-size - self.target, None), self.target, query)
+            for query, size in enumerate(contexts(context.length - self.target))
         ]
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
@@ -65,15 +65,15 @@ class FixedTarget(text.CropTask):
         gain = context_gain(results)
         return {"context_gain": gain.gains[-1].mean, "context_gain_length": gain.length}
 
-    def curves(self, own: Results, every: Results) -> list[Curve]:
+    def curves(self, trained: Results, results: Results) -> list[Curve]:
         """The gain by context."""
-        gain = context_gain(own)
+        gain = context_gain(trained)
         mean, error, _ = np.array(gain.gains).T
         mark = None
         if mean[-1] > 0:  # else there is nothing of which there could be 95%
             said = f"95% of the gain from {gain.length} tokens"
             mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], said)
-        return [Curve.of(gain.contexts, mean, error, mark)]
+        return [Curve.from_means(gain.contexts, mean, error, mark)]
 
     @classmethod
     def suggestion(cls, length: int) -> Suggestion | None:

@@ -20,7 +20,7 @@ import string
 import numpy as np
 from scipy.special import zeta
 
-from data.task import Asked, Document, Draw
+from data.task import Document, Sample, TaskContext
 from data.tokenizer import Tokenizer
 from evals import prompts
 
@@ -37,23 +37,23 @@ class Fwe(prompts.PromptTask):
     kind = "score"
     num_choices = 26**_LETTERS
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """Of a text in which ranks 2 to 5 differ in frequency."""
-        intro, question, dots = _parts(asked.tokenizer)
+        intro, question, dots = _parts(context.tokenizer)
         # A letter is one id at most, and so is the space before a word.
         longest = np.array([len(dots)] + [1 + _LETTERS] * 4)
         fewest = int(_counts(_FEWEST, 5) @ longest) + 3 * (1 + _LETTERS)
         return len(intro) + fewest + len(question) - 1
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """The coded text, the question, and the three words."""
-        intro, question, dots = _parts(asked.tokenizer)
-        count = max(asked.length // 50, 5) - 1
-        words = prompts.words(asked, draw, string.ascii_lowercase, _LETTERS, count)
+        intro, question, dots = _parts(context.tokenizer)
+        count = max(context.length // 50, 5) - 1
+        words = prompts.words(context, sample, string.ascii_lowercase, _LETTERS, count)
         common = words[:3]
-        room = asked.length + 1 - len(intro + question) - sum(map(len, common))
+        room = context.length + 1 - len(intro + question) - sum(map(len, common))
         counts = _fitting([dots, *words], room)
-        ranks = draw.random.permutation(np.repeat(np.arange(len(counts)), counts))
+        ranks = sample.random.permutation(np.repeat(np.arange(len(counts)), counts))
         tokens, last = list(intro), {}
         for rank in ranks.tolist():
             last[rank] = len(tokens)

@@ -20,7 +20,7 @@ import numpy as np
 
 import evals
 from data.figures import Curve, Plot, Suggestion
-from data.task import Asked, Document, Draw, Results
+from data.task import Document, Results, Sample, TaskContext
 from data.tasks import lagcopy
 from data.tokenizer import Tokenizer
 from evals import prompts, text
@@ -56,63 +56,63 @@ class Lagcopy(lagcopy.Lagcopy):
         """Natural text against its control."""
         return None if self.text == "random" else _PLOT
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """Two copies; of random ids one more id, which is asked."""
         if self.text != "random":
             return 2 * (self.lag or 2)
-        return self.lag + 2 if self.lag else super().least_length(asked)
+        return self.lag + 2 if self.lag else super().least_length(context)
 
-    def key(self, asked: Asked, number: int) -> tuple:
+    def key(self, context: TaskContext, number: int) -> tuple:
         """See `Task.key`."""
         if self.text == "random" and self.lag is None:
-            return super().key(asked, number)
+            return super().key(context, number)
         # Natural and control draw the same lag.
         drawn = dataclasses.replace(self, text="natural") if self.text == "control" else self
-        return prompts.key(drawn, asked, number)
+        return prompts.key(drawn, context, number)
 
-    def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, Any]]:
+    def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
         """See `Task.sources`: two texts, one to be said before the other, which is said twice."""
         if self.text == "random":
-            return super().sources(asked, numbers)
+            return super().sources(context, numbers)
         pairs = range(2 * numbers.start, 2 * numbers.stop)
-        room = asked.length - (self.lag or 2)
-        crops = text.crops(asked, pairs, task=self.expression, length=room)
+        room = context.length - (self.lag or 2)
+        crops = text.crops(context, pairs, task=self.expression, length=room)
         return (
             (number // 2, (other.tokens, said.tokens))
             for (number, other), (_, said) in zip(crops, crops, strict=False)
         )
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """See the module."""
         if self.text == "random":
-            return super().document(asked, draw)
-        other, repeated = draw.source
-        length, lag = asked.length, self._lag(asked, draw)
+            return super().document(context, sample)
+        other, repeated = sample.source
+        length, lag = context.length, self._lag(context, sample)
         said = repeated[1 : lag + 1]
         before = other[1 : length - lag + 1].copy()
         if self.text == "natural":
             before[-lag:] = said
-        tokens = np.concatenate([[asked.tokenizer.bos_id], before, said])
+        tokens = np.concatenate([[context.tokenizer.bos_id], before, said])
         return lagcopy.copied(tokens, np.arange(length + 1 - (lag + 1) // 2, length + 1), lag)
 
-    def _lag(self, asked: Asked, draw: Draw) -> int:
+    def _lag(self, context: TaskContext, sample: Sample) -> int:
         if self.lag or self.text == "random":
-            return self.lag or super()._lag(asked, draw)
-        wanted = asked.distances and (asked.distances[0] + 1, asked.distances[1] + 1)
-        return prompts.distance(draw.random, 2, asked.length // 2, wanted)
+            return self.lag or super()._lag(context, sample)
+        wanted = context.distances and (context.distances[0] + 1, context.distances[1] + 1)
+        return prompts.distance(sample.random, 2, context.length // 2, wanted)
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """See `Task.chance`. Of natural text the control is the measure, not a guess."""
         return super().chance(tokenizer) if self.text == "random" else 0.0
 
-    def curves(self, own: Results, every: Results) -> list[Curve]:
+    def curves(self, trained: Results, results: Results) -> list[Curve]:
         """Nats and share of right tokens gained by the first saying, by lag."""
-        gain = copy_gain(own)
+        gain = copy_gain(trained)
         if not len(gain.lag):
             return []
         return [
-            Curve.of(gain.lag, gain.nats, gain.nats_error),
-            Curve.of(gain.lag, gain.accuracy, gain.accuracy_error),
+            Curve.from_means(gain.lag, gain.nats, gain.nats_error),
+            Curve.from_means(gain.lag, gain.accuracy, gain.accuracy_error),
         ]
 
     @classmethod

@@ -23,8 +23,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from data import keys, sources
-from data.task import Asked, Document, Draw
+from data import json_lines, keys
+from data.task import Document, Sample, TaskContext
 from data.tasks import lines
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS
@@ -60,24 +60,24 @@ class Lines(lines.Lines):
         if self.template == "official" and self.answers != lines.Lines.answers:
             raise ValueError("lines(answers=...) is of completions: an official prompt asks once")
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """Two lines and the question; a case has its own length."""
         if self.template == "completion":
-            return super().least_length(asked)
-        parts = _parts(asked.tokenizer)
+            return super().least_length(context)
+        parts = _parts(context.tokenizer)
         line = sum(map(len, parts.line)) + parts.names.longest + 5
         return 2 if self.cases else len(parts.intro) + 2 * line + parts.question_size - 1
 
-    def key(self, asked: Asked, number: int) -> tuple:
+    def key(self, context: TaskContext, number: int) -> tuple:
         """See `Task.key`."""
         if self.template == "completion":
-            return super().key(asked, number)
-        return prompts.key(self, asked, number)
+            return super().key(context, number)
+        return prompts.key(self, context, number)
 
-    def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, Any]]:
+    def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
         """See `Task.sources`: a case of the file, and where it stands."""
         if self.cases is None:
-            return super().sources(asked, numbers)
+            return super().sources(context, numbers)
         records = _read_cases(self.cases)
         return [
             (number, (records[number], f"{self.cases}:{number + 1}"))
@@ -85,21 +85,21 @@ class Lines(lines.Lines):
             if number < len(records)
         ]
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """See the module."""
         if self.template == "completion":
-            return super().document(asked, draw)
-        return _official(asked, draw) if self.cases is None else _case(asked, *draw.source)
+            return super().document(context, sample)
+        return _official(context, sample) if self.cases is None else _case(context, *sample.source)
 
-    def documents(self, asked: Asked, numbers: range) -> list[Document]:
+    def documents(self, context: TaskContext, numbers: range) -> list[Document]:
         """See `Task.documents`."""
-        found = super().documents(asked, numbers)
+        found = super().documents(context, numbers)
         longest = max((len(document.tokens) for document in found), default=0)
-        if longest > asked.length + 1:
+        if longest > context.length + 1:
             raise ValueError(
                 f"lines: the cases of {self.cases} have up to {longest} tokens with this tokenizer "
-                f"and do not fit length={asked.length}; ask for --lengths {longest - 1} or a file "
-                "with fewer lines"
+                f"and do not fit length={context.length}; ask for --lengths {longest - 1} "
+                "or a file with fewer lines"
             )
         return found
 
@@ -139,17 +139,19 @@ def _parts(tokenizer: Tokenizer) -> _Parts:
     )
 
 
-def _official(asked: Asked, draw: Draw) -> Document:
+def _official(context: TaskContext, sample: Sample) -> Document:
     """LongEval's prompt with as many lines as fit."""
-    parts = _parts(asked.tokenizer)
+    parts = _parts(context.tokenizer)
     values = range(10_000, 100_000)
-    drawn, entries = keys.drawn(asked, draw, parts.names, parts.line, values, task="lines")
+    drawn, entries = keys.draw_entries(
+        context, sample, parts.names, parts.line, values, task="lines"
+    )
     tokens = list(parts.intro)
-    room = asked.length + 1 - len(tokens) - parts.question_size
-    said = keys.write(tokens, entries, room, task="lines")
+    room = context.length + 1 - len(tokens) - parts.question_size
+    said = keys.append_entries(tokens, entries, room, task="lines")
 
     far = len(tokens) + parts.question_size - 5 - 1 - said
-    wished = prompts.distance(draw.random, int(far.min()), int(far.max()), asked.distances)
+    wished = prompts.distance(sample.random, int(far.min()), int(far.max()), context.distances)
     chosen = int(np.abs(far - wished).argmin())
     before, middle, after = parts.question
     name, cue_name = parts.names[drawn[chosen]], parts.cue_names[drawn[chosen]]
@@ -162,7 +164,7 @@ def _read_cases(path: str) -> list[dict]:
     if not place(path).is_file():
         raise ValueError(f"lines: no file of cases at {path}")
     records = []
-    for line, data in enumerate(sources.lines(place(path)), start=1):
+    for line, data in enumerate(json_lines.lines(place(path)), start=1):
         try:
             record = json.loads(data)
         except ValueError as error:
@@ -174,8 +176,8 @@ def _read_cases(path: str) -> list[dict]:
     return records
 
 
-def _case(asked: Asked, record: dict, where: str) -> Document:
-    tokenizer = asked.tokenizer
+def _case(context: TaskContext, record: dict, where: str) -> Document:
+    tokenizer = context.tokenizer
     encode = prompts.encoder(tokenizer)
     prompt, line, value = record["prompt"], record["correct_line"], str(record["expected_number"])
     start, end = prompt.find("\n" + line) + 1, line.rfind(f"<{value}>") + 1

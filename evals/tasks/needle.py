@@ -34,7 +34,7 @@ import numpy as np
 
 from data import keys
 from data.figures import Grid, Suggestion
-from data.task import Asked, Document, Draw, Results, possible
+from data.task import Document, Results, Sample, TaskContext, possible
 from data.tokenizer import Tokenizer
 from data.words import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts, text
@@ -115,46 +115,46 @@ class Needle(prompts.PromptTask):
                 f"write needle(haystack=text,cue={self.cue})"
             )
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """With one line of noise, or an id of text for each depth."""
         smallest = (
-            len(prompts.noise_line(asked.tokenizer)) if self.haystack == "noise" else self.depths
+            len(prompts.noise_line(context.tokenizer)) if self.haystack == "noise" else self.depths
         )
-        intro, longest, _ = self._sizes(asked.tokenizer)
+        intro, longest, _ = self._sizes(context.tokenizer)
         return len(intro) + longest + smallest - 1
 
-    def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, Any]]:
+    def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
         """See `Task.sources`: a text for each haystack, but for noise."""
         if self.haystack == "noise":
-            return super().sources(asked, numbers)
-        intro, _, shortest = self._sizes(asked.tokenizer)
-        room = asked.length + 1 - len(intro) - shortest
-        return text.crops(asked, numbers, task="needle(haystack=text)", length=room)
+            return super().sources(context, numbers)
+        intro, _, shortest = self._sizes(context.tokenizer)
+        room = context.length + 1 - len(intro) - shortest
+        return text.crops(context, numbers, task="needle(haystack=text)", length=room)
 
-    def document(self, asked: Asked, draw: Draw) -> list[Document]:
+    def document(self, context: TaskContext, sample: Sample) -> list[Document]:
         """The same question at every depth."""
-        intro, _, _ = self._sizes(asked.tokenizer)
-        needle, *others = self._needles(asked.tokenizer, draw.random)
+        intro, _, _ = self._sizes(context.tokenizer)
+        needle, *others = self._needles(context.tokenizer, sample.random)
         fixed = len(intro) + len(needle.question + needle.value)
-        room = asked.length + 1 - fixed - sum(len(each.ids) for each in (needle, *others))
-        if draw.source is None:
-            line = prompts.noise_line(asked.tokenizer)
+        room = context.length + 1 - fixed - sum(len(each.ids) for each in (needle, *others))
+        if sample.source is None:
+            line = prompts.noise_line(context.tokenizer)
             hay = np.tile(line, room // len(line))
             places = np.arange(0, len(hay) + 1, len(line))
             within = len(hay)
         else:
-            hay = draw.source.tokens[1 : room + 1]
-            places = np.flatnonzero(_sentence_ends(asked.tokenizer)[hay]) + 1
+            hay = sample.source.tokens[1 : room + 1]
+            places = np.flatnonzero(_sentence_ends(context.tokenizer)[hay]) + 1
             within = len(hay) / (self.depths - 1) / 2
         for other in others:
-            place = _nearest(draw.random.integers(len(hay) + 1, size=1), places, within)
+            place = _nearest(sample.random.integers(len(hay) + 1, size=1), places, within)
             places = places + len(other.ids) * (places >= place)
             hay = np.insert(hay, place[0], other.ids)
 
         nearest = len(needle.value + needle.after + needle.question) - 1
         wished = np.linspace(0, len(hay), self.depths)
-        if asked.distances:
-            near, far = possible(nearest, nearest + len(hay), asked.distances)
+        if context.distances:
+            near, far = possible(nearest, nearest + len(hay), context.distances)
             wished = len(hay) + nearest - np.linspace(far, near, self.depths)
             inside = places[(wished[0] <= places) & (places <= wished[-1])]
             places = inside if len(inside) or self.haystack == "text" else places
@@ -164,14 +164,14 @@ class Needle(prompts.PromptTask):
             parts = intro, hay[:place], needle.ids, hay[place:], needle.question, needle.value
             tokens, count = np.concatenate(parts), len(needle.value)
             answer = len(tokens) - count, count, len(hay) - place + nearest
-            rows.append(Document.of(tokens, [answer], first_query=query))
+            rows.append(Document.from_lists(tokens, [answer], first_query=query))
         return rows
 
     def _sizes(self, tokenizer: Tokenizer) -> tuple[list[int], int, int]:
         """Ids before the haystack; and how many, at most and at least, all but the haystack has."""
         if self.cue != "ruler":
-            asked = self._dolores_park(tokenizer)
-            size = len(asked.ids + asked.question + asked.value)
+            needle = self._dolores_park(tokenizer)
+            size = len(needle.ids + needle.question + needle.value)
             return [tokenizer.bos_id], size, size
         wording = _wording(tokenizer, self.haystack)
         constant = self.keys * (sum(map(len, wording.needle)) + 7)

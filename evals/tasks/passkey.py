@@ -11,7 +11,7 @@ import dataclasses
 import functools
 
 from data import keys
-from data.task import Asked, Document, Draw
+from data.task import Document, Sample, TaskContext
 from data.tokenizer import Tokenizer
 from evals import prompts
 
@@ -23,26 +23,26 @@ class Passkey(prompts.PromptTask):
     kind = "retrieval"
     num_choices = 90_000
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """With no noise at all."""
-        return sum(map(len, _parts(asked.tokenizer))) + 3 * 5 - 1
+        return sum(map(len, _parts(context.tokenizer))) + 3 * 5 - 1
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """The key in the noise, said twice, and asked for at the end."""
-        tokenizer = asked.tokenizer
+        tokenizer = context.tokenizer
         intro, before, between, after, question = parts = _parts(tokenizer)
-        room = asked.length + 1 - sum(map(len, parts)) - 3 * 5
+        room = context.length + 1 - sum(map(len, parts)) - 3 * 5
         again = prompts.encoder(tokenizer)(" " + prompts.NOISE)
         noise = prompts.encoder(tokenizer)(prompts.NOISE) + again * (room // len(again) + 1)
 
         nearest = 5 + len(after + question) - 1
-        value = int(draw.random.integers(10**4, 10**5))
+        value = int(sample.random.integers(10**4, 10**5))
         (key,) = keys.digits(tokenizer, [value], task="passkey")
-        distance = prompts.distance(draw.random, nearest, nearest + room, asked.distances)
+        distance = prompts.distance(sample.random, nearest, nearest + room, context.distances)
         behind = distance - nearest
         needle = before + key + between + key + after
         tokens = intro + noise[: room - behind] + needle + noise[:behind] + question + key
-        return Document.of(tokens, [[len(tokens) - 5, 5, distance]])
+        return Document.from_lists(tokens, [[len(tokens) - 5, 5, distance]])
 
 
 @functools.lru_cache(maxsize=8)

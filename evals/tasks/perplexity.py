@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from data.figures import Curve, Plot
-from data.task import Asked, Document, Draw, Results, Task
+from data.task import Document, Results, Sample, Task, TaskContext
 from evals import text
 from evals.estimate.bins import BIN_STARTS
 from settings.checks import Count
@@ -46,35 +46,37 @@ class Perplexity(Task):
 
     tokens: Count = 100_000
 
-    def num_documents(self, asked: Asked, documents: int) -> int:
+    def num_documents(self, context: TaskContext, documents: int) -> int:
         """As many as `tokens` take, or all there are."""
-        if asked.data.documents == 1:
+        if context.data.documents == 1:
             return documents
-        return max(documents, self._share(asked).documents)
+        return max(documents, self._share(context).documents)
 
-    def sources(self, asked: Asked, numbers: range) -> Iterable[tuple[int, list[text.Crop]]]:
+    def sources(
+        self, context: TaskContext, numbers: range
+    ) -> Iterable[tuple[int, list[text.Crop]]]:
         """See `Task.sources`: the crops of each document."""
-        most = 1 if asked.data.documents == 1 else self._share(asked).crops
-        length = asked.length
-        return text.several_crops(asked, numbers, task="perplexity", length=length, most=most)
+        most = 1 if context.data.documents == 1 else self._share(context).crops
+        length = context.length
+        return text.several_crops(context, numbers, task="perplexity", length=length, most=most)
 
-    def _share(self, asked: Asked) -> text.Share:
-        return text.share(asked, self.tokens, task="perplexity")
+    def _share(self, context: TaskContext) -> text.Share:
+        return text.share(context, self.tokens, task="perplexity")
 
-    def document(self, asked: Asked, draw: Draw) -> list[Document]:
+    def document(self, context: TaskContext, sample: Sample) -> list[Document]:
         """BOS and a crop each, with one answer for each half-octave of positions."""
-        made = [text.sized(binned(crop.tokens), crop.sizes) for crop in draw.source]
+        made = [text.sized(binned(crop.tokens), crop.sizes) for crop in sample.source]
         queries = len(made[0].answers)
         return [dataclasses.replace(each, first_query=n * queries) for n, each in enumerate(made)]
 
-    def curves(self, own: Results, every: Results) -> list[Curve]:
+    def curves(self, trained: Results, results: Results) -> list[Curve]:
         """Perplexity by position, over all documents and seeds."""
-        positions, place = np.unique(own["distance"], return_inverse=True)
-        count, tokens = np.bincount(place), own["num_tokens"]
-        mean = np.bincount(place, own["nll"]) / count
-        variance = np.bincount(place, (own["nll"] - mean[place]) ** 2) / count
-        nll = np.bincount(place, own["nll"] * tokens) / np.bincount(place, tokens)
-        curve = Curve.of(np.maximum(positions, 1), nll, np.sqrt(variance / count))
+        positions, place = np.unique(trained["distance"], return_inverse=True)
+        count, tokens = np.bincount(place), trained["num_tokens"]
+        mean = np.bincount(place, trained["nll"]) / count
+        variance = np.bincount(place, (trained["nll"] - mean[place]) ** 2) / count
+        nll = np.bincount(place, trained["nll"] * tokens) / np.bincount(place, tokens)
+        curve = Curve.from_means(np.maximum(positions, 1), nll, np.sqrt(variance / count))
         return [Curve(curve.x, np.exp(curve.y), np.exp(curve.low), np.exp(curve.high))]
 
 
@@ -83,4 +85,4 @@ def binned(tokens: np.ndarray) -> Document:
     edges = np.append(BIN_STARTS[len(tokens) > BIN_STARTS], len(tokens))
     low, high = edges[:-1], edges[1:]
     centre = np.rint(np.sqrt(low * (high - 1)))
-    return Document.of(tokens, np.stack([low, high - low, centre], axis=1))
+    return Document.from_lists(tokens, np.stack([low, high - low, centre], axis=1))

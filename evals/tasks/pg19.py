@@ -9,7 +9,7 @@ import dataclasses
 import numpy as np
 
 from data import pg19 as pg19_lib
-from data.task import Asked, Document, Draw, Results, Task
+from data.task import Document, Results, Sample, Task, TaskContext
 from evals import text
 from evals.estimate import summaries
 from evals.rows import select
@@ -36,30 +36,30 @@ class Pg19(Task):
     tokens: Count | None = None
     stride: Count = 256
 
-    def check(self, asked: Asked) -> None:
+    def check(self, context: TaskContext) -> None:
         """See `Task.check`."""
-        check_window("pg19", asked.length, self.stride, self.tokens)
+        check_window("pg19", context.length, self.stride, self.tokens)
 
-    def sources(self, asked: Asked, numbers: range) -> list[tuple[int, np.ndarray]]:
+    def sources(self, context: TaskContext, numbers: range) -> list[tuple[int, np.ndarray]]:
         """The books, behind BOS."""
         books = pg19_lib.test_books(self.path)
         stop = None if self.tokens is None else self.tokens + 1
         found = []
         for number in range(numbers.start, min(numbers.stop, len(books))):
-            ids = [asked.tokenizer.bos_id, *asked.tokenizer.encode(books[number].text)]
+            ids = [context.tokenizer.bos_id, *context.tokenizer.encode(books[number].text)]
             found.append((number, np.array(ids[:stop])))
         longest = max((len(ids) - 1 for _, ids in found), default=0)
-        if longest < asked.length:
+        if longest < context.length:
             raise ValueError(
-                f"pg19 at length {asked.length} needs longer books: the longest has {longest} "
+                f"pg19 at length {context.length} needs longer books: the longest has {longest} "
                 f"tokens; ask for --lengths {longest} or less"
             )
         return found
 
-    def document(self, asked: Asked, draw: Draw) -> list[Document]:
+    def document(self, context: TaskContext, sample: Sample) -> list[Document]:
         """Its windows."""
-        sizes_N2 = text.sizes(asked.tokenizer, draw.source)
-        return windows(draw.source, sizes_N2, asked.length, self.stride)
+        sizes_N2 = text.sizes(context.tokenizer, sample.source)
+        return windows(sample.source, sizes_N2, context.length, self.stride)
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
         """The mean over books of each one's perplexity: a few hard books weigh much."""

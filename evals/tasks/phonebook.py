@@ -15,7 +15,7 @@ import functools
 import numpy as np
 
 from data import keys
-from data.task import Asked, Document, Draw
+from data.task import Document, Sample, TaskContext
 from data.tokenizer import Tokenizer
 from data.words import FIRST_NAMES, LAST_NAMES
 from evals import prompts
@@ -36,26 +36,30 @@ class Phonebook(prompts.PromptTask):
     kind = "retrieval"
     num_choices = 4 * 10**9
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """Three entries, two of them again, and one more time the third, without its new line."""
-        names, middle, line = _parts(asked.tokenizer)
+        names, middle, line = _parts(context.tokenizer)
         return 6 * (names.longest + len(middle) + 10 + len(line)) + len(line)
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """As many entries as fit, two of them again, and the one that is asked for."""
-        length, random = asked.length, draw.random
-        names, middle, line = _parts(asked.tokenizer)
+        length, random = context.length, sample.random
+        names, middle, line = _parts(context.tokenizer)
         values = range(6 * 10**9, 10**10)
-        _, entries = keys.drawn(asked, draw, names, ([], middle, line), values, task="phonebook")
-        tokens = [asked.tokenizer.bos_id]
+        _, entries = keys.draw_entries(
+            context, sample, names, ([], middle, line), values, task="phonebook"
+        )
+        tokens = [context.tokenizer.bos_id]
         longest = max(len(before + after) for before, after in entries)
-        said = keys.write(tokens, entries, length - 3 * longest - len(line), task="phonebook")
+        said = keys.append_entries(
+            tokens, entries, length - 3 * longest - len(line), task="phonebook"
+        )
         shown = random.choice(len(said), size=2, replace=False).tolist()
         for before, after in ([], line), *(entries[index] for index in shown), ([], line):
             tokens += before + after
 
         far = len(tokens) - said
-        wished = prompts.distance(random, 1, length, asked.distances)
+        wished = prompts.distance(random, 1, length, context.distances)
         gaps = np.abs(far - wished)
         gaps[shown] = length
         chosen = int(gaps.argmin())

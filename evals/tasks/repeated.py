@@ -17,7 +17,7 @@ import numpy as np
 
 import evals
 from data.figures import Shares, Suggestion
-from data.task import Asked, Document, Draw, Results
+from data.task import Document, Results, Sample, TaskContext
 from evals.estimate import summaries
 from evals.rows import select
 from evals.text import CropTask
@@ -54,23 +54,23 @@ class Repeated(CropTask):
     lag: Literal["none", "trained", "half"] = "none"
     tokens: Count = 64
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """A token for each answer, and one that is repeated."""
-        return max(self.tokens, 0 if self.lag == "none" else self._lag(asked) + 1)
+        return max(self.tokens, 0 if self.lag == "none" else self._lag(context) + 1)
 
-    def _lag(self, asked: Asked) -> int:
-        trained = asked.data.context_length
-        return {"none": asked.length, "trained": trained, "half": trained // 2}[self.lag]
+    def _lag(self, context: TaskContext) -> int:
+        trained = context.data.context_length
+        return {"none": context.length, "trained": trained, "half": trained // 2}[self.lag]
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """The start of a crop, as often as it fits."""
-        lag = self._lag(asked)
+        lag = self._lag(context)
         # Where each id comes from: BOS, then 1 ... lag, and again 1 ... lag.
-        source = np.append(0, np.arange(asked.length) % lag + 1)
-        places = self._places(asked.length, draw.number, asked.seed)
+        source = np.append(0, np.arange(context.length) % lag + 1)
+        places = self._places(context.length, sample.number, context.seed)
         distance = np.where(places > lag, lag, 0)
         answers = np.stack([places, np.ones_like(places), distance], axis=1)
-        return Document.of(draw.source.tokens[source], answers)
+        return Document.from_lists(sample.source.tokens[source], answers)
 
     def _places(self, length: int, number: int, seed: int) -> np.ndarray:
         """Indices into BOS and `length` ids, ascending, none of them BOS."""
@@ -91,10 +91,10 @@ class Repeated(CropTask):
         if length <= trained:
             return table
         for task in dict.fromkeys(results["task"].tolist()):
-            asked = evals.parse(task)
-            if not isinstance(asked, Repeated):
+            repeated = evals.parse(task)
+            if not isinstance(repeated, Repeated):
                 continue
-            lag = asked.lag
+            lag = repeated.lag
             of_task = select(results, task=task)
             for rotary in dict.fromkeys(of_task["rotary"].tolist()):
                 of_rotary = select(of_task, rotary=rotary)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from data.task import Asked, Document, Draw, Results, Task
+from data.task import Document, Results, Sample, Task, TaskContext
 from evals import text
 from settings.checks import Count
 
@@ -36,29 +36,29 @@ class SlidingWindow(Task):
     tokens: Count = 16384
     truncate: bool = False
 
-    def check(self, asked: Asked) -> None:
+    def check(self, context: TaskContext) -> None:
         """See `Task.check`."""
         if not self.truncate:
-            check_window("sliding_window", asked.length, self.stride, self.tokens)
+            check_window("sliding_window", context.length, self.stride, self.tokens)
 
-    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, np.ndarray]]:
+    def sources(self, context: TaskContext, numbers: range) -> Iterator[tuple[int, np.ndarray]]:
         """The start of each text, behind BOS."""
-        store = text.validation(asked, task="sliding_window")
-        indices, _ = text.order(store, seed=asked.seed)
+        store = text.validation(context, task="sliding_window")
+        indices, _ = text.order(store, seed=context.seed)
         # Their text, without BOS and EOS.
         spans = [(start + 1, end - 1) for start, end in map(store.document_span, indices.tolist())]
         longest = max((end - start for start, end in spans), default=0)
-        if longest < asked.length:
-            raise text.too_short("sliding_window", asked.length, longest)
-        limit = asked.length if self.truncate else self.tokens
+        if longest < context.length:
+            raise text.too_short("sliding_window", context.length, longest)
+        limit = context.length if self.truncate else self.tokens
         for number in range(numbers.start, min(numbers.stop, len(spans))):
             start, end = spans[number]
             yield number, store.read(start - 1, 1 + min(end - start, limit))
 
-    def document(self, asked: Asked, draw: Draw) -> list[Document]:
+    def document(self, context: TaskContext, sample: Sample) -> list[Document]:
         """Its windows."""
-        sizes_N2 = text.sizes(asked.tokenizer, draw.source)
-        return windows(draw.source, sizes_N2, asked.length, self.stride)
+        sizes_N2 = text.sizes(context.tokenizer, sample.source)
+        return windows(sample.source, sizes_N2, context.length, self.stride)
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
         """YaRN's own number (its eval/perplexity.py): the mean over windows of their mean nats.

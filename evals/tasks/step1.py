@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from data.figures import Curve, Mark, Plot, Suggestion
+from data.sources import source_class
 from data.store import TokenStore
-from data.task import Asked, Document, Draw, Results, Task
+from data.task import Document, Results, Sample, Task, TaskContext
 from evals import text
 from evals.estimate import summaries
 from evals.rows import select
@@ -51,35 +52,38 @@ class Step1(Task):
         bars=True,
     )
 
-    def check(self, asked: Asked) -> None:
+    def check(self, context: TaskContext) -> None:
         """Any length can be asked for: rows are packed."""
 
-    def num_documents(self, asked: Asked, documents: int) -> int:
+    def num_documents(self, context: TaskContext, documents: int) -> int:
         """Return the number of rows with `TOKENS` tokens in all, whatever the config says."""
-        return -(-TOKENS // asked.length)
+        return -(-TOKENS // context.length)
 
-    def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+    def sources(
+        self, context: TaskContext, numbers: range
+    ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """The first rows of training."""
         from data.mixture import mixture  # it brings grain and jax, which --help does without
 
-        data = dataclasses.replace(asked.data, context_length=asked.length)
-        prepared = text.prepared(asked, task="step1")
-        store = None if data.source == "retrieval" else TokenStore(prepared / "train")
-        if store and store.num_tokens <= asked.length:
+        data = dataclasses.replace(context.data, context_length=context.length)
+        prepared = text.prepared(context, task="step1")
+        has_text = source_class(data.source).has_text
+        store = TokenStore(prepared / "train") if has_text else None
+        if store and store.num_tokens <= context.length:
             longest = store.num_tokens - 1
-            raise text.too_short("step1", asked.length, longest, what="stretch of training")
-        rows = mixture(data, store, asked.tokenizer)
+            raise text.too_short("step1", context.length, longest, what="stretch of training")
+        rows = mixture(data, store, context.tokenizer)
         for number in numbers:
             row: Any = rows[number]
             yield number, row
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """A packed row with answers where the loss counts."""
-        row = draw.source
+        row = sample.source
         tokens = np.append(row["tokens"], row["targets"][-1])
         answers = chunks(row["loss_mask"], row["positions"], CHUNK)
-        whole = Document.of(tokens, answers, segment_ids=row["segment_ids"])
-        return text.sized(whole, text.sizes(asked.tokenizer, tokens))
+        whole = Document.from_lists(tokens, answers, segment_ids=row["segment_ids"])
+        return text.sized(whole, text.sizes(context.tokenizer, tokens))
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
         """Nats per token more than under the trained variant, and the standard error of that."""
@@ -88,22 +92,22 @@ class Step1(Task):
         change = first_loss(results, trained)
         return {"first_loss": change.mean, "first_loss_error": change.standard_error}
 
-    def curves(self, own: Results, every: Results) -> list[Curve]:
+    def curves(self, trained: Results, results: Results) -> list[Curve]:
         """First loss by candidate base; variants other than plain RoPE are in results.csv."""
         changes = {
-            float(np.max(found["base"])): first_loss(found, own)
-            for rotary in np.unique(every["rotary"]).tolist()
-            for found in [select(every, rotary=rotary)]
+            float(np.max(found["base"])): first_loss(found, trained)
+            for rotary in np.unique(results["rotary"]).tolist()
+            for found in [select(results, rotary=rotary)]
             if rotary.startswith("rope(") and not np.isnan(found["base"]).any()
         }
-        if not changes or not len(own["task"]):
+        if not changes or not len(trained["task"]):
             return []
         bases = sorted(changes)
         mean, error, _ = np.array([changes[base] for base in bases]).T
         mark = None
-        if str(own["rotary"][0]).startswith("rope("):
-            mark = Mark(float(own["base"][0]), 0.0, "the variant it was trained with")
-        return [Curve.of(bases, mean, error, mark)]
+        if str(trained["rotary"][0]).startswith("rope("):
+            mark = Mark(float(trained["base"][0]), 0.0, "the variant it was trained with")
+        return [Curve.from_means(bases, mean, error, mark)]
 
     @classmethod
     def suggestion(cls, length: int) -> Suggestion:

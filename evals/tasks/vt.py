@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from data import keys
-from data.task import Asked, Document, Draw
+from data.task import Document, Sample, TaskContext
 from data.tokenizer import Tokenizer
 from evals import prompts
 from settings.checks import Count
@@ -39,21 +39,23 @@ class Vt(prompts.PromptTask):
     num_choices = 26**_NAME_LETTERS
     hops: Count = 4
 
-    def least_length(self, asked: Asked) -> int:
+    def least_length(self, context: TaskContext) -> int:
         """Of the example and a question with as few lines of noise."""
-        num_lines, size = self.hops + 1, len(prompts.encoder(asked.tokenizer)("\n\n"))
+        num_lines, size = self.hops + 1, len(prompts.encoder(context.tokenizer)("\n\n"))
         for letters in (_EXAMPLE_LETTERS, _NAME_LETTERS):
             # A letter is one id at most, and so is the space before a name.
             names = [[0] * (1 + letters)] * num_lines
-            size += len(_ask([], asked.tokenizer, names, 10**4, range(num_lines), num_lines).tokens)
+            size += len(
+                _ask([], context.tokenizer, names, 10**4, range(num_lines), num_lines).tokens
+            )
         return size
 
-    def document(self, asked: Asked, draw: Draw) -> Document:
+    def document(self, context: TaskContext, sample: Sample) -> Document:
         """The example, then the question with as many lines as fit."""
-        tokenizer, random, num_lines = asked.tokenizer, draw.random, self.hops + 1
+        tokenizer, random, num_lines = context.tokenizer, sample.random, self.hops + 1
         encode = prompts.encoder(tokenizer)
         example_names, names = (
-            prompts.words(asked, draw, string.ascii_uppercase, letters, num_lines)
+            prompts.words(context, sample, string.ascii_uppercase, letters, num_lines)
             for letters in (_EXAMPLE_LETTERS, _NAME_LETTERS)
         )
         example_value, value = random.choice(90_000, size=2, replace=False) + 10_000
@@ -63,7 +65,7 @@ class Vt(prompts.PromptTask):
         start = example.tokens.tolist() + encode("\n\n")
 
         least = _ask(start, tokenizer, names, value, [0] * num_lines, 0)
-        count = (asked.length + 1 - len(least.tokens)) // len(prompts.noise_line(tokenizer))
+        count = (context.length + 1 - len(least.tokens)) // len(prompts.noise_line(tokenizer))
         places = np.sort(random.choice(count, size=num_lines, replace=False))
         return _ask(start, tokenizer, names, value, places, count)
 

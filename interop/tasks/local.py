@@ -8,20 +8,21 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from data.sources import jsonl_files, local_files, read_documents
+from data.config import DataConfig
+from data.sources import source_class
 
-_ONE_IN = 4  # held out by `data.documents=2`
 _LINES = 8  # before the one that is asked for
 _WORDS = ("apple", "bread", "chair", "doors", "earth", "frame", "grape", "house", "lemon")
 
 
 def _texts(path: str | None, documents: int) -> list[str]:
-    files = jsonl_files(path) if path else local_files()
-    texts = [document.text for document in read_documents(files) if not document.problem]
-    if path:
-        return texts[:documents]
-    held_out = [text for text in texts if _digest(text) % _ONE_IN == 0]
-    return held_out[:documents]
+    name = "jsonl" if path else "local"
+    config = DataConfig(source=name, path=path, context_length=1, batch_size=1)
+    source = source_class(name)(config)
+    texts = [document.text for document in source.read() if not document.problem]
+    if not path:
+        texts = [text for text in texts if _digest(text) % source.held_out_every() == 0]
+    return texts[:documents]
 
 
 def _digest(text: str) -> int:

@@ -70,13 +70,13 @@ def test_whole_or_not_there(root, bucket):
     assert bucket.counts["cut", -1] > 2
 
 
-def test_in_turn_none_loses_what_another_wrote(root, bucket):
+def test_lock_keeps_what_another_wrote(root, bucket):
     path = root / "rows.json"
     path.write_text("[]")
 
     def add(who: int) -> None:
         for number in range(5):
-            with locks.in_turn(path.with_name(".lock")):
+            with locks.lock(path.with_name(".lock")):
                 path.write_text(json.dumps([*json.loads(path.read_text()), [who, number]]))
 
     threads = [threading.Thread(target=add, args=(who,)) for who in range(3)]
@@ -92,7 +92,7 @@ def test_a_turn_of_a_dead_process_ends(root, bucket, monkeypatch):
     bucket.put("root/.lock", b"of somebody who was killed")
     monkeypatch.setattr(locks, "_HELD", 0.5)
     before = time.monotonic()
-    with locks.in_turn(root / ".lock"):
+    with locks.lock(root / ".lock"):
         assert time.monotonic() - before > 0.5
 
 
@@ -108,7 +108,7 @@ def test_ids_are_read_where_they_lie(root, bucket, tmp_path, monkeypatch):
     names = [name for name in bucket.names("data/") if name.startswith(f"data/{on_disk.name}/")]
     assert {name.rpartition("/")[2] for name in names} >= {"prepare.json", "store.json"}
     # It is found there now, by whoever has the text, and no disk is asked.
-    monkeypatch.setattr("data.prepare._copy_up", None)
+    monkeypatch.setattr("data.prepare._upload", None)
     assert open_data(config).fingerprint == data.fingerprint
     here = TokenStore(on_disk / "train")
     there = TokenStore(f"gs://bucket/data/{on_disk.name}/train")

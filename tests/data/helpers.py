@@ -1,4 +1,4 @@
-"""What several tests of `data` make."""
+"""Texts and stores for the tests of `data`."""
 
 import itertools
 import json
@@ -11,30 +11,14 @@ from data import store as store_lib
 from data.store import ShardWriter, TokenStore
 
 B, E = 1, 2  # BOS and EOS
-WORDS = [
-    "the",
-    "cat",
-    "sat",
-    "on",
-    "a",
-    "mat",
-    "and",
-    "it",
-    "ran",
-    "to",
-    "see",
-    "who",
-    "was",
-    "old",
-]
 
 
-def plain_text(number: int, words: int = 60) -> str:
-    """Text with some statistics; different for every number."""
+def plain_text(number: int, num_words: int = 60) -> str:
+    """Return a text of random words, which `number` decides."""
     rng = np.random.default_rng(number)
     syllables = np.array(["".join(pair) for pair in itertools.product("bdklmnrst", "aeiou")])
-    made = ["".join(rng.choice(syllables, size=rng.integers(1, 4))) for _ in range(words)]
-    return f"Document {number}:\n  " + " ".join(made) + ".\n"
+    sequence = ["".join(rng.choice(syllables, size=rng.integers(1, 4))) for _ in range(num_words)]
+    return f"Document {number}:\n  " + " ".join(sequence) + ".\n"
 
 
 def write_jsonl(path: Path, texts: list[str], **fields) -> None:
@@ -42,7 +26,7 @@ def write_jsonl(path: Path, texts: list[str], **fields) -> None:
 
 
 def make_store(path, documents, *, vocab_size=300, shards=1):
-    """A store of `documents` (lists of ids without BOS and EOS), spread over shards in order."""
+    """Return a store of `documents` (lists of ids without BOS and EOS) in some shards."""
     path.mkdir(parents=True, exist_ok=True)
     entries = []
     for i, part in enumerate(np.array_split(np.arange(len(documents)), shards)):

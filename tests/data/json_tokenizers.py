@@ -1,4 +1,4 @@
-"""Tokenizers as others publish them, small, made with `tokenizers` (`make test-hf`)."""
+"""Small copies of published tokenizers, made with `tokenizers` (`make test-hf`)."""
 
 import json
 from pathlib import Path
@@ -13,40 +13,42 @@ QWEN = LLAMA3.replace("{1,3}", "")
 def _byte_level(texts, folder: Path, *, regex: str | None, special: list[str], size: int):
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-    made = Tokenizer(models.BPE(ignore_merges=regex == LLAMA3))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer = Tokenizer(models.BPE(ignore_merges=regex == LLAMA3))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     if regex:
-        made.pre_tokenizer = pre_tokenizers.Sequence(
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [
                 pre_tokenizers.Split(Regex(regex), "isolated"),
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             ]
         )
     if regex == QWEN:
-        made.normalizer = normalizers.NFC()
-    made.decoder = decoders.ByteLevel()
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
-    made.train_from_iterator(texts, trainer)
-    made.add_special_tokens(special)  # after all others, as published
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_special_tokens(special)  # after all others, as published
     folder.mkdir(parents=True, exist_ok=True)
-    return made
+    return tokenizer
 
 
 def llama3(texts, folder: Path, size: int = 1000) -> Path:
-    """Three digits a piece; begins texts by its post-processor; names both ends."""
+    """Pieces of three digits; the post-processor adds BOS; a config names BOS and EOS."""
     from tokenizers import processors
 
     names = ["<|begin_of_text|>", "<|end_of_text|>"]
     reserved = [f"<|reserved_special_token_{i}|>" for i in range(6)]
-    made = _byte_level(texts, folder, regex=LLAMA3, special=names + reserved, size=size)
+    tokenizer = _byte_level(texts, folder, regex=LLAMA3, special=names + reserved, size=size)
     template = processors.TemplateProcessing(
         single=f"{names[0]} $A",
         pair=f"{names[0]} $A {names[0]}:1 $B:1",
-        special_tokens=[(names[0], made.token_to_id(names[0]))],
+        special_tokens=[(names[0], tokenizer.token_to_id(names[0]))],
     )
-    made.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), template])
-    made.save(str(folder / "tokenizer.json"))
+    tokenizer.post_processor = processors.Sequence(
+        [processors.ByteLevel(trim_offsets=True), template]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast"}
     config |= dict(zip(("bos_token", "eos_token"), names, strict=True))
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
@@ -54,38 +56,40 @@ def llama3(texts, folder: Path, size: int = 1000) -> Path:
 
 
 def qwen(texts, folder: Path, size: int = 1000) -> Path:
-    """Digits apart, NFC, no BOS in tokenizer_config.json but one in config.json, pieces added."""
+    """Single digits, NFC, BOS only in config.json, added pieces."""
     from tokenizers import AddedToken
 
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    made = _byte_level(texts, folder, regex=QWEN, special=special, size=size)
-    made.add_tokens([AddedToken("<think>", special=False, normalized=False)])
-    made.save(str(folder / "tokenizer.json"))
+    tokenizer = _byte_level(texts, folder, regex=QWEN, special=special, size=size)
+    tokenizer.add_tokens([AddedToken("<think>", special=False, normalized=False)])
+    tokenizer.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "Qwen2Tokenizer", "bos_token": None, "eos_token": "<|im_end|>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    ids = [made.token_to_id(name) for name in special]
+    ids = [tokenizer.token_to_id(name) for name in special]
     model = {"model_type": "qwen2", "bos_token_id": ids[0], "eos_token_id": [ids[2], ids[0]]}
     (folder / "config.json").write_text(json.dumps(model))
     return folder / "tokenizer.json"
 
 
 def gpt2(texts, folder: Path, size: int = 1000) -> Path:
-    """One special piece, which ends a text and begins one, in an older file's words."""
-    made = _byte_level(texts, folder, regex=None, special=["<|endoftext|>"], size=size)
-    made.save(str(folder / "tokenizer.json"))
+    """One special piece for BOS and EOS, in an older format."""
+    tokenizer = _byte_level(texts, folder, regex=None, special=["<|endoftext|>"], size=size)
+    tokenizer.save(str(folder / "tokenizer.json"))
     end = {"content": "<|endoftext|>", "lstrip": False, "normalized": True}
     (folder / "special_tokens_map.json").write_text(json.dumps({"eos_token": end}))
     return folder / "tokenizer.json"
 
 
 def llama2(model: Path, folder: Path) -> Path:
-    """What transformers makes of a SentencePiece model like Llama 2's."""
+    """A SentencePiece model like Llama 2's, converted by transformers."""
     from transformers import LlamaTokenizer
     from transformers.convert_slow_tokenizer import SentencePieceExtractor
 
     folder.mkdir(parents=True, exist_ok=True)
-    said = SentencePieceExtractor(str(model)).extract(LlamaTokenizer.model)
-    LlamaTokenizer(vocab=said["vocab"], merges=said["merges"]).save_pretrained(folder)
+    model_fields = SentencePieceExtractor(str(model)).extract(LlamaTokenizer.model)
+    LlamaTokenizer(vocab=model_fields["vocab"], merges=model_fields["merges"]).save_pretrained(
+        folder
+    )
     return folder / "tokenizer.json"
 
 

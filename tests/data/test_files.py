@@ -1,4 +1,4 @@
-"""Files that are whole or not there, whoever writes them."""
+"""Atomic writes by concurrent and killed processes."""
 
 import subprocess
 import sys
@@ -13,16 +13,16 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_many_may_write_one_file_at_once(tmp_path):
-    """As the jobs of an array do that begin one sweep in the same second."""
+    """The jobs of an array start one sweep in the same second."""
     path = tmp_path / "sweep.json"
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: write_atomically(path, str(number) * 1000), range(200)))
-    (kept,) = tmp_path.iterdir()
-    assert kept == path and len({*path.read_text()}) <= 3
+    (file,) = tmp_path.iterdir()
+    assert file == path and len({*path.read_text()}) <= 3
 
 
 def killed_while_writing(folder: Path) -> None:
-    """Leaves beside every file below a folder what is left where its writer is killed."""
+    """Leave the part file of a killed writer beside every file of a folder."""
     paths = [str(path) for path in folder.rglob("*") if path.is_file()]
     code = (
         "import os, sys; from pathlib import Path; from data.files import write_atomically\n"
@@ -36,10 +36,18 @@ def killed_while_writing(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_killed_writer_leaves_is_nobodys(tiny_data, run_script, tmp_path):
+def test_part_files_of_a_killed_writer_are_ignored(tiny_data, run_script, tmp_path):
     sweep = tmp_path / "sweep"
-    given = ("train.num_steps=4", "train.save_every=2", "evals.tasks=[kv]", "evals.documents=8")
-    train = ("sweep.py", "tiny", *tiny_data, "--workdir", sweep, "model.rotary.base=10,100", *given)
+    overrides = ("train.num_steps=4", "train.save_every=2", "evals.tasks=[kv]", "evals.documents=8")
+    train = (
+        "sweep.py",
+        "tiny",
+        *tiny_data,
+        "--workdir",
+        sweep,
+        "model.rotary.base=10,100",
+        *overrides,
+    )
     run_script(*train)
     run_script("evaluate.py", sweep)
     run_script("report.py", sweep)

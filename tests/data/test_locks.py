@@ -1,4 +1,4 @@
-"""Locks that a dead process does not hold, and what is said where there are none."""
+"""Locks of dead processes, and file systems without locks."""
 
 import errno
 import fcntl
@@ -9,13 +9,13 @@ import sys
 import pytest
 
 from data import locks
-from data.locks import in_turn, only_one
+from data.locks import lock, try_lock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from data.locks import only_one
-with only_one(Path(sys.argv[1])) as file:
+from data.locks import try_lock
+with try_lock(Path(sys.argv[1])) as file:
     print("held" if file else "not held", flush=True)
     time.sleep(600)
 """
@@ -32,12 +32,12 @@ def holder(tmp_path):
     process.communicate()
 
 
-def test_a_lock_is_held_by_one_and_by_nobody_once_that_one_is_killed(holder, tmp_path):
-    with only_one(tmp_path / "lock") as file:
+def test_one_process_has_the_lock_until_it_is_killed(holder, tmp_path):
+    with try_lock(tmp_path / "lock") as file:
         assert file is None
     holder.kill()
     holder.wait()
-    with only_one(tmp_path / "lock") as file:
+    with try_lock(tmp_path / "lock") as file:
         assert file is not None
 
 
@@ -48,9 +48,9 @@ def test_without_locks_there_is_one_warning(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(fcntl, "flock", refuse)
     locks._warn.cache_clear()
     for _ in range(2):
-        with only_one(tmp_path / "lock") as file:
+        with try_lock(tmp_path / "lock") as file:
             assert file is not None
-        with in_turn(tmp_path / "lock"):
+        with lock(tmp_path / "lock"):
             pass
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and f"{tmp_path} lies where files cannot be locked" in said
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1 and f"files in {tmp_path} cannot be locked" in message

@@ -72,7 +72,7 @@ def test_seeds_differ(store):
 
 
 def test_order_is_pinned(store):
-    """A change here changes the data order of every run that is resumed: raise a version."""
+    """A change of this order changes the data of every resumed run."""
     rows = TextRows(store, 32, seed=0)
     assert [rows.start(i) for i in (0, 1, 2, 1000)] == [1054, 1278, 7710, 4986]
 

@@ -1,4 +1,4 @@
-"""One set of books in every layout."""
+"""The same books in every layout."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from tensorflow_datasets.datasets.pg19 import pg19_dataset_builder
 
 from data.pg19 import test_books as read_books
 
-# In the order of ids, which is not that of names.
+# In the order of ids, which differs from the order of names.
 BOOKS = [(2544, "Zwei é\nlines"), (10146, "Reminiscences of\n\npioneer days")]
 URL = "http://www.gutenberg.org/ebooks/"
 
 
 @pytest.fixture
 def published(tmp_path):
-    """DeepMind's bucket: a folder a split, one file a book, white space around the texts."""
+    """DeepMind's bucket: a folder per split, a file per book, white space around the texts."""
     root = tmp_path / "published"
     for split in ("train", "validation", "test"):
         (root / split).mkdir(parents=True)
@@ -37,12 +37,12 @@ def published(tmp_path):
 
 @pytest.fixture
 def tfds_dir(published, tmp_path, monkeypatch):
-    """What TFDS' own builder makes of it, with Python's files in place of TensorFlow's."""
+    """Return a function that runs TFDS' builder with Python's files instead of TensorFlow's."""
     files = types.SimpleNamespace(GFile=open, listdir=os.listdir)
     fake = types.SimpleNamespace(io=types.SimpleNamespace(gfile=files))
     monkeypatch.setattr(pg19_dataset_builder, "tf", fake)
     monkeypatch.setattr(pg19_dataset_builder, "_DATA_DIR", str(published))
-    # Nothing is downloaded; see data/redpajama. (monkeypatch would look the old value up.)
+    # There are no downloads; see data/redpajama. (monkeypatch would evaluate the old value.)
     pg19_dataset_builder.Builder.url_infos = None
     tfds.disable_progress_bar()
 
@@ -55,19 +55,19 @@ def tfds_dir(published, tmp_path, monkeypatch):
     return make
 
 
-def found(path):
+def books(path):
     return [(book.id, book.text) for book in read_books(str(path))]
 
 
 def test_deepminds_files(published):
-    assert found(published) == BOOKS
+    assert books(published) == BOOKS
 
 
 def test_tensorflow_datasets(tfds_dir):
-    assert found(tfds_dir("array_record")) == BOOKS
+    assert books(tfds_dir("array_record")) == BOOKS
 
 
-def test_tensorflow_datasets_default_place(tfds_dir, monkeypatch):
+def test_tensorflow_datasets_default_folder(tfds_dir, monkeypatch):
     data_dir = tfds_dir("array_record")
     builder = tfds.builder
 
@@ -85,7 +85,7 @@ def test_tensorflow_datasets_default_place(tfds_dir, monkeypatch):
 
 @pytest.mark.parametrize("name", ["test.jsonl", "test.jsonl.zst", "other.jsonl"])
 def test_lines_of_json(name, tmp_path):
-    """The URL at the top as Hugging Face's copies have it, or in meta."""
+    """The URL is a field, as in Hugging Face's copies, or in meta."""
     records = [
         {"short_book_title": "B", "url": f"{URL}10146", "text": BOOKS[1][1] + "\n"},
         {"text": BOOKS[0][1], "meta": {"title": "A", "url": f"{URL}2544/"}},
@@ -93,7 +93,7 @@ def test_lines_of_json(name, tmp_path):
     data = "".join(json.dumps(record) + "\n" for record in records).encode()
     (tmp_path / name).write_bytes(zstandard.compress(data) if name.endswith("zst") else data)
     (tmp_path / "dev.jsonl").write_text('{"text": "another split"}\n')
-    assert found(tmp_path / name if name.startswith("other") else tmp_path) == BOOKS
+    assert books(tmp_path / name if name.startswith("other") else tmp_path) == BOOKS
 
 
 @pytest.mark.slow

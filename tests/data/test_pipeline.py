@@ -14,7 +14,7 @@ from data.mixture import RetrievalRows, mixture, retrieval_task
 from data.pipeline import make_batches, open_data
 from data.prepare import prepare
 from data.store import TokenStore
-from data.task import Asked
+from data.task import TaskContext
 from data.tokenizer import Tokenizer
 from settings import folders
 from tests.data.helpers import plain_text, write_jsonl
@@ -51,9 +51,9 @@ def take(count, config, prepared, **kwargs):
     return list(itertools.islice(make_batches(open_data(config, prepared), **kwargs), count))
 
 
-def rows(found):
+def rows(batches):
     """All batches' rows in order, by column."""
-    return {name: np.concatenate([batch[name] for batch in found]) for name in found[0]}
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def assert_same(a, b):
@@ -93,16 +93,16 @@ def test_targets_are_the_next_ids_of_the_same_document(config, prepared):
 
 
 def test_starting_later_gives_the_rest_of_the_same_stream(config, prepared):
-    whole = take(30, config, prepared, start_step=0)
+    batches = take(30, config, prepared, start_step=0)
     for start in (1, 17):
         for a, b in zip(
-            whole[start:], take(30 - start, config, prepared, start_step=start), strict=True
+            batches[start:], take(30 - start, config, prepared, start_step=start), strict=True
         ):
             assert_same(a, b)
 
 
 def test_batch_size_cuts_the_same_rows(config, prepared):
-    """row_hash holds the row number, so equal hashes mean equal rows at equal places."""
+    """Equal hashes mean equal row numbers and equal ids."""
     eights = rows(take(6, config, prepared, start_step=0))
     twelves = rows(take(4, change(config, batch_size=12), prepared, start_step=0))
     assert_same(eights, twelves)
@@ -110,52 +110,54 @@ def test_batch_size_cuts_the_same_rows(config, prepared):
 
 @pytest.mark.parametrize("hosts", [2, 4, 8])
 def test_hosts_share_every_batch(config, prepared, hosts):
-    whole = take(5, config, prepared, start_step=2)
+    batches = take(5, config, prepared, start_step=2)
     parts = [
         take(5, config, prepared, start_step=2, host_rows=range(8)[h * 8 // hosts :][: 8 // hosts])
         for h in range(hosts)
     ]
-    for batch, *shares in zip(whole, *parts, strict=True):
+    for batch, *shares in zip(batches, *parts, strict=True):
         assert_same(batch, {n: np.concatenate([s[n] for s in shares]) for n in batch})
 
 
 def test_row_hash_is_of_number_and_ids(config, prepared):
     batch = take(1, config, prepared, start_step=3)[0]
-    for i, (tokens, found) in enumerate(zip(batch["tokens"], batch["row_hash"], strict=True)):
+    for i, (tokens, row_hash) in enumerate(zip(batch["tokens"], batch["row_hash"], strict=True)):
         data = (3 * 8 + i).to_bytes(8, "little") + tokens.astype("<i4").tobytes()
-        assert int(found) == int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+        assert int(row_hash) == int.from_bytes(
+            hashlib.blake2b(data, digest_size=8).digest(), "little"
+        )
 
 
 def test_seeds_give_other_rows(config, prepared):
-    zero, one = (
+    first, second = (
         rows(take(10, change(config, seed=seed), prepared, start_step=0)) for seed in (0, 1)
     )
-    same = (zero["tokens"] == one["tokens"]).all(axis=1)
+    same = (first["tokens"] == second["tokens"]).all(axis=1)
     assert same.mean() < 0.05
 
 
 @pytest.mark.parametrize(
-    ("fraction", "text", "each"), [(0.0, 1, 0), (0.3, 0.7, 0.1), (1.0, 0, 1 / 3)]
+    ("fraction", "text", "task_share"), [(0.0, 1, 0), (0.3, 0.7, 0.1), (1.0, 0, 1 / 3)]
 )
-def test_mixture_keeps_its_shares_in_any_stretch(config, prepared, fraction, text, each):
+def test_mixture_keeps_its_shares_in_any_stretch(config, prepared, fraction, text, task_share):
     tokenizer = Tokenizer(prepared / "tokenizer.model")
     columns = rows(take(75, change(config, retrieval_fraction=fraction), prepared, start_step=5))
-    # No retrieval document asks for its first id; text does, unless a document ends there.
+    # The first target counts in text, unless a document ends there, but never in retrieval rows.
     is_text = columns["loss_mask"][:, 0] > 0
     has_key = np.isin(columns["tokens"], tokenizer.keys).any(axis=1)
     line = tokenizer.encode("line ")
     is_lines = (columns["tokens"][:, 1 : 1 + len(line)] == line).all(axis=1) & ~is_text
     assert abs(is_text.mean() - text) < 0.02
-    assert abs(has_key.mean() - each) < 0.02
-    assert abs(is_lines.mean() - each) < 0.02
+    assert abs(has_key.mean() - task_share) < 0.02
+    assert abs(is_lines.mean() - task_share) < 0.02
 
 
 def test_retrieval_rows_are_training_documents_padded(config, prepared):
     tokenizer = Tokenizer(prepared / "tokenizer.model")
-    asked = Asked(data=config, tokenizer=tokenizer, length=CONTEXT, seed=4, split="train")
+    context = TaskContext(data=config, tokenizer=tokenizer, length=CONTEXT, seed=4, split="train")
     for task in config.retrieval_tasks:
-        (document,) = retrieval_task(task).documents(asked, range(11, 12))
-        row = RetrievalRows(task, asked)[11]
+        (document,) = retrieval_task(task).documents(context, range(11, 12))
+        row = RetrievalRows(task, context)[11]
         count = len(document.tokens) - 1
         np.testing.assert_array_equal(row["tokens"][:count], document.tokens[:-1])
         np.testing.assert_array_equal(row["targets"][:count], document.tokens[1:])
@@ -177,7 +179,7 @@ def test_a_task_that_does_not_fit_is_refused_at_once(config, prepared):
         make_batches(open_data(short, prepared), start_step=0)
 
 
-def test_any_row_is_found_at_once(config, prepared):
+def test_any_row_is_read_directly(config, prepared):
     dataset = mixture(
         config, TokenStore(prepared / "train"), Tokenizer(prepared / "tokenizer.model")
     )
@@ -191,16 +193,16 @@ def test_any_row_is_found_at_once(config, prepared):
     [(1, [48, 52, 34, 12, 33], [1, 3, 5, 7, 9]), (2, [13, 63, 9, 36, 17], [3, 5, 14, 16, 18])],
 )
 def test_stream_is_pinned(config, prepared, documents, keys, places):
-    """A change here changes the data of every run that is resumed.
+    """A change of this stream changes the data of every resumed run.
 
-    The text rows' hashes would follow the version of SentencePiece, so: retrieval and order only.
+    Hashes of text rows depend on the version of SentencePiece, so only retrieval and order count.
     """
     only = change(config, retrieval_fraction=1.0, documents=documents)
-    found = rows(take(4, only, prepared, start_step=0))
+    columns = rows(take(4, only, prepared, start_step=0))
     tokenizer = Tokenizer(prepared / "tokenizer.model")
-    is_kv = np.isin(found["tokens"], tokenizer.keys).any(axis=1)
+    is_kv = np.isin(columns["tokens"], tokenizer.keys).any(axis=1)
     assert np.flatnonzero(is_kv).tolist() == [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30]
-    first = found["tokens"][is_kv][0]
+    first = columns["tokens"][is_kv][0]
     at = np.flatnonzero(np.isin(first, tokenizer.keys))[:5]
     assert (first[at].tolist(), at.tolist()) == (keys, places)
 
@@ -223,12 +225,12 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_worker_processes_give_the_same_stream(config, prepared, tmp_path):
-    """Also of a task in a file that only their parent's command line named."""
+    """Workers must also run the task of a file that only their parent's command line named."""
     (tmp_path / "workers.py").write_text(WORKERS)
     (tmp_path / "echo.py").write_text(ECHO)
     folders.allow(tmp_path / "echo.py")
     config = change(config, retrieval_tasks=("kv", "lagcopy", f"{tmp_path}/echo.py:Echo"))
-    found = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "workers.py", prepared],
         input=json.dumps(dataclasses.asdict(change(config, num_workers=2))),
         cwd=tmp_path,
@@ -237,6 +239,6 @@ def test_worker_processes_give_the_same_stream(config, prepared, tmp_path):
         text=True,
         timeout=120,
     )
-    assert found.returncode == 0, found.stderr
+    assert done.returncode == 0, done.stderr
     expected = take(7, config, prepared, start_step=3)
-    assert json.loads(found.stdout) == [batch["row_hash"].tolist() for batch in expected]
+    assert json.loads(done.stdout) == [batch["row_hash"].tolist() for batch in expected]

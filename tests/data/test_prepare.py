@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from configs import find_config
-from data import prepare as prepare_lib
+from data import tokenizing
 from data.config import DataConfig
 from data.prepare import main, prepare
 from data.store import TokenStore
@@ -49,7 +49,7 @@ def texts(folder, split):
 
 
 def contents(folder):
-    """Every file of a prepared folder except the timings."""
+    """Return the files of a prepared folder except those with timings."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -72,7 +72,7 @@ def test_stores_hold_the_documents_split_by_hash_in_order(root):
         assert report[name]["tokens"] == TokenStore(folder / name).num_tokens
 
 
-def test_validation_files_are_used_where_there_are_some(root):
+def test_validation_files_replace_the_split_by_hash(root):
     write_jsonl(root / "in" / "validation.jsonl", ["held out", "by hand"])
     folder = run(root)
     assert texts(folder, "validation") == ["held out", "by hand"]
@@ -82,7 +82,7 @@ def test_validation_files_are_used_where_there_are_some(root):
 def test_the_same_settings_find_the_same_folder(root):
     folder = run(root)
     report = (folder / "prepare.json").stat().st_mtime_ns
-    # What does not decide ids does not decide the folder either.
+    # The folder depends only on settings that decide ids.
     assert run(root, context_length=99, seed=3, batch_size=7, retrieval_fraction=0.5) == folder
     assert (folder / "prepare.json").stat().st_mtime_ns == report
     assert run(root, vocab_size=601) != folder
@@ -91,44 +91,44 @@ def test_the_same_settings_find_the_same_folder(root):
     assert run(root) != folder
 
 
-def test_a_given_tokenizer_is_used_and_kept(root, tmp_path):
+def test_an_existing_tokenizer_is_used_and_stored(root, tmp_path):
     first = run(root)
-    given = tmp_path / "mine.model"
-    given.write_bytes((first / "tokenizer.model").read_bytes())
-    folder = run(root, tokenizer=str(given), vocab_size=123)
-    assert (folder / "tokenizer.model").read_bytes() == given.read_bytes()
+    model = tmp_path / "mine.model"
+    model.write_bytes((first / "tokenizer.model").read_bytes())
+    folder = run(root, tokenizer=str(model), vocab_size=123)
+    assert (folder / "tokenizer.model").read_bytes() == model.read_bytes()
     fingerprints = [TokenStore(f / "train").fingerprint for f in (first, folder)]
     assert fingerprints[0] == fingerprints[1]
 
 
 def test_threads_change_nothing(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 1)
+    monkeypatch.setattr(tokenizing, "num_cpus", lambda: 1)
     alone = run(root)
-    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 3)
-    monkeypatch.setattr(prepare_lib, "UNIT", 2000)
+    monkeypatch.setattr(tokenizing, "num_cpus", lambda: 3)
+    monkeypatch.setattr(tokenizing, "BUNDLE", 2000)
     threaded = run(root, prepared_root=str(tmp_path / "threaded"))
     assert json.loads((threaded / "prepare.json").read_text())["workers"] == 3
     assert contents(threaded) == contents(alone)
 
 
 def test_shards_close_at_their_size_and_read_as_one(root, tmp_path, monkeypatch):
-    whole = run(root)
-    monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
+    single = run(root)
+    monkeypatch.setattr(tokenizing, "SHARD_TOKENS", 5000)
     folder = run(root, prepared_root=str(tmp_path / "small"))
     index = json.loads((folder / "train" / "store.json").read_text())
     assert len(index["shards"]) > 3
-    assert texts(folder, "train") == texts(whole, "train")
-    stores = [TokenStore(f / "train") for f in (whole, folder)]
+    assert texts(folder, "train") == texts(single, "train")
+    stores = [TokenStore(f / "train") for f in (single, folder)]
     streams = [store.read(0, store.num_tokens) for store in stores]
     np.testing.assert_array_equal(*streams)
 
 
-def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
+def test_a_stopped_run_continues_and_ends_with_the_same_bytes(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(tokenizing, "SHARD_TOKENS", 5000)
     expected = contents(run(root, prepared_root=str(tmp_path / "whole")))
-    encode = prepare_lib._encode
-    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 1)
-    monkeypatch.setattr(prepare_lib, "UNIT", 3000)
+    encode = tokenizing._encode
+    monkeypatch.setattr(tokenizing, "num_cpus", lambda: 1)
+    monkeypatch.setattr(tokenizing, "BUNDLE", 3000)
     attempts = 0
     encoded = []
     for limit in (4, 7, 3, 9, 1000):
@@ -142,7 +142,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(root, tmp_path, monk
             encoded.extend(piece.text for piece in unit)
             return encode(tokenizer, unit)
 
-        monkeypatch.setattr(prepare_lib, "_encode", stop_after)
+        monkeypatch.setattr(tokenizing, "_encode", stop_after)
         attempts += 1
         try:
             folder = run(root)
@@ -152,39 +152,39 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(root, tmp_path, monk
             assert parts == []
     assert attempts == 5
     assert contents(folder) == expected
-    # It went on rather than starting again: few documents were encoded twice.
+    # Few documents were encoded twice, so it did not start again.
     assert len(encoded) < 2 * 300
 
 
 def test_long_documents_are_encoded_in_slices_that_join(root, monkeypatch):
     long = "\n\n".join(plain_text(i) for i in range(40)) + " " * 30 + "x" * 700 + "  end"
     write_jsonl(root / "in" / "long.jsonl", [long])
-    whole = run(root, path=str(root / "in" / "long.jsonl"))
-    monkeypatch.setattr(prepare_lib, "SLICE", 500)
-    slices = [text for text, _ in prepare_lib._slices(long)]
+    prepared = run(root, path=str(root / "in" / "long.jsonl"))
+    monkeypatch.setattr(tokenizing, "SLICE", 500)
+    slices = list(tokenizing._cut(long))
     assert len(slices) > 20
     assert max(map(len, slices)) <= 500
     assert "".join(slices) == long
-    tokenizer = Tokenizer(whole / "tokenizer.model")
+    tokenizer = Tokenizer(prepared / "tokenizer.model")
     ids = [i for n, s in enumerate(slices) for i in tokenizer.encode(s, inside=n > 0)]
-    # Only the run of 700 x has no place to cut: it may cost an id or two.
+    # Only the run of 700 x cannot be cut well: it may cost an id or two.
     together = tokenizer.encode(long)
     assert abs(len(ids) - len(together)) <= 2
     assert ids[: len(together) // 2] == together[: len(together) // 2]
     assert tokenizer.decode(ids) == long
 
 
-def test_slices_get_no_space_of_their_own(root, tmp_path, monkeypatch, llama_like):
-    """Llama's tokenizer puts a space before a text: once a document, not once a slice."""
+def test_slices_get_no_extra_space(root, tmp_path, monkeypatch, llama_like):
+    """Llama's tokenizer must add its space once per document, not once per slice."""
     (tmp_path / "llama.model").write_bytes(llama_like.model)
-    monkeypatch.setattr(prepare_lib, "SLICE", 100)
+    monkeypatch.setattr(tokenizing, "SLICE", 100)
     folder = run(root, tokenizer=str(tmp_path / "llama.model"))
     assert set(texts(folder, "train") + texts(folder, "validation")) == {
         plain_text(i) for i in range(300)
     }
 
 
-def test_bad_documents_stop_by_default_and_nothing_usable_is_left(root):
+def test_bad_documents_stop_by_default_and_leave_no_finished_folder(root):
     with (root / "in" / "b.jsonl").open("a") as file:
         file.write('{"text": "fine"}\n{"no": 1}\n{"text": ""}\n')
     with pytest.raises(ValueError, match=r'b\.jsonl:152: no "text" in this JSON line'):
@@ -193,7 +193,7 @@ def test_bad_documents_stop_by_default_and_nothing_usable_is_left(root):
     assert not list((root / "out").rglob("store.json"))
 
 
-def test_bad_documents_are_left_out_counted_and_listed_if_asked(root):
+def test_skipped_documents_are_counted_and_listed(root):
     with (root / "in" / "b.jsonl").open("a") as file:
         file.write('{"no": 1}\n{"text": ""}\n{"text": "fine"}\n')
     folder = run(root, on_bad_document="skip")
@@ -205,15 +205,15 @@ def test_bad_documents_are_left_out_counted_and_listed_if_asked(root):
         "b.jsonl:152: empty document",
     ]
     with pytest.raises(ValueError, match=r"b\.jsonl:151: .* \(and 1 more\)"):
-        run(root)  # who asks for an error is not handed what was made by skipping
+        run(root)  # data with skipped documents is not used for "error"
 
 
-def test_skip_goes_on_where_error_stopped(root, monkeypatch):
-    monkeypatch.setattr(prepare_lib, "SHARD_TOKENS", 5000)
-    monkeypatch.setattr(prepare_lib, "UNIT", 3000)
-    monkeypatch.setattr(prepare_lib, "num_cpus", lambda: 1)  # it reads ahead for each
-    # Past what the tokenizer samples of the file.
-    monkeypatch.setattr(prepare_lib, "SAMPLE", 30_000)
+def test_skip_continues_where_error_stopped(root, monkeypatch):
+    monkeypatch.setattr(tokenizing, "SHARD_TOKENS", 5000)
+    monkeypatch.setattr(tokenizing, "BUNDLE", 3000)
+    monkeypatch.setattr(tokenizing, "num_cpus", lambda: 1)  # each thread reads ahead
+    # The bad line lies after the tokenizer's sample of the file.
+    monkeypatch.setattr(tokenizing, "SAMPLE", 30_000)
     with (root / "in" / "b.jsonl").open("a") as file:
         file.write("broken\n")
     with pytest.raises(ValueError, match=r"b\.jsonl:151: not JSON"):
@@ -236,7 +236,7 @@ def test_a_truncated_zst_is_reported_by_file_and_line(root):
     assert len(texts(folder, "train")) >= 290
 
 
-def test_subset_shares_keep_a_fixed_part(root):
+def test_subset_shares_keep_their_part(root):
     write_jsonl(
         root / "in" / "a.jsonl", [plain_text(i) for i in range(300)], red_pajama_subset="c4"
     )
@@ -246,11 +246,11 @@ def test_subset_shares_keep_a_fixed_part(root):
         red_pajama_subset="book",
     )
     folder = run(root, subset_shares=(("c4", 0.25), ("book", 1.0)))
-    kept = [
+    numbers = [
         int(t.split(":")[0].split()[1]) for s in ("train", "validation") for t in texts(folder, s)
     ]
-    assert sum(number >= 300 for number in kept) == 300
-    assert 45 < sum(number < 300 for number in kept) < 105  # 75, 4 standard deviations of 7.5
+    assert sum(number >= 300 for number in numbers) == 300
+    assert 45 < sum(number < 300 for number in numbers) < 105  # 75, 4 standard deviations of 7.5
     assert run(root) != folder
 
 
@@ -260,8 +260,8 @@ def test_shares_apply_to_the_labels_of_a_private_corpus(root):
     assert "left out" not in texts(folder, "train") + texts(folder, "validation")
 
 
-def test_a_subset_goes_by_each_of_its_names(root, capfd):
-    """SlimPajama's name for it, and the dataset's; one without documents ends nothing."""
+def test_all_names_of_a_subset_work(root, capfd):
+    """A subset without documents gives only a note."""
     write_jsonl(
         root / "in" / "a.jsonl", ["left out"], meta={"redpajama_set_name": "RedPajamaCommonCrawl"}
     )
@@ -270,7 +270,7 @@ def test_a_subset_goes_by_each_of_its_names(root, capfd):
     assert "subset_shares names arxiv, and no document is of it" in capfd.readouterr().err
 
 
-BROKEN = "no document at all\n"  # whoever reads it says that it is not JSON
+BROKEN = "no document at all\n"  # reading it would raise another error
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_wrong_arguments_are_refused_before_a_document_is_read(tmp_path, name, c
     assert not (tmp_path / "out").exists()
 
 
-def test_training_refuses_the_data_of_a_later_stage_before_it_prepares_the_first(tmp_path):
+def test_training_checks_the_data_of_all_stages_first(tmp_path):
     (tmp_path / "a.jsonl").write_text(BROKEN)
     data = [f"data.prepared_root={tmp_path / 'out'}", f"data.path={tmp_path / 'a.jsonl'}"]
     for stage, says in (
@@ -313,8 +313,8 @@ def test_training_refuses_the_data_of_a_later_stage_before_it_prepares_the_first
 def test_local_and_retrieval_need_no_files(tmp_path):
     fields = {"context_length": 8, "batch_size": 1, "prepared_root": str(tmp_path)}
     local = prepare(DataConfig(source="local", **fields), show_progress=False)
-    for split, least in (("train", 1_000_000), ("validation", 1_000)):
-        assert TokenStore(local / split).num_tokens > least
+    for split, minimum in (("train", 1_000_000), ("validation", 1_000)):
+        assert TokenStore(local / split).num_tokens > minimum
     retrieval = prepare(DataConfig(source="retrieval", **fields), show_progress=False)
     assert Tokenizer(retrieval / "tokenizer.model").vocab_size == 1024
     assert not (retrieval / "train").exists()
@@ -331,11 +331,12 @@ def test_command_line_reports_counts_and_finds_the_folder_of_a_run(root, capsys)
 
 KILLED = """
 import sys
-from data import prepare as p
+from data import tokenizing as t
 from data.config import DataConfig
+from data.prepare import prepare
 if __name__ == "__main__":
-    p.SHARD_TOKENS, p.UNIT, p.num_cpus = 2_000, 1_000, lambda: int(sys.argv[3])
-    p.prepare(DataConfig(source="jsonl", path=sys.argv[1], vocab_size=600, context_length=8,
+    t.SHARD_TOKENS, t.BUNDLE, t.num_cpus = 2_000, 1_000, lambda: int(sys.argv[3])
+    prepare(DataConfig(source="jsonl", path=sys.argv[1], vocab_size=600, context_length=8,
         batch_size=1, prepared_root=sys.argv[2]), show_progress=False)
 """
 
@@ -351,21 +352,21 @@ def test_killed_at_any_moment_it_ends_with_the_same_bytes(root, num_threads):
         return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.getcwd()})
 
     def segments():
-        found = list((root / "killed").glob("*/progress.json"))
-        return json.loads(found[0].read_text())["num_segments"] if found else 0
+        reports = list((root / "killed").glob("*/progress.json"))
+        return json.loads(reports[0].read_text())["num_segments"] if reports else 0
 
     assert start("whole").wait() == 0
     rng = np.random.default_rng(0)
-    for least in (1, 3, 9):
+    for minimum in (1, 3, 9):
         process = start("killed")
-        while segments() < least and process.poll() is None:
+        while segments() < minimum and process.poll() is None:
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.01))
         assert process.poll() is None, "it ended before it could be killed; use more text"
         process.send_signal(signal.SIGKILL)
         process.wait()
     (folder,) = (root / "killed").glob("jsonl-*")
-    (folder / "progress.json.0badcafe.part").write_text("{")  # as if while that was written
+    (folder / "progress.json.0badcafe.part").write_text("{")  # as if killed while writing
     assert start("killed").wait() == 0
-    (whole,), (killed,) = ((root / out).glob("jsonl-*") for out in ("whole", "killed"))
-    assert contents(killed) == contents(whole)
+    (uninterrupted,), (killed,) = ((root / out).glob("jsonl-*") for out in ("whole", "killed"))
+    assert contents(killed) == contents(uninterrupted)

@@ -1,4 +1,4 @@
-"""Fixtures in the published layouts: file names and fields as Together released them."""
+"""The builder on file names and fields that Together published."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import zstandard
 from data.config import DataConfig
 from data.prepare import prepare
 from data.redpajama.redpajama_dataset_builder import Builder, layout, published_files
-from data.redpajama.source import RedPajama
+from data.sources.redpajama import RedPajama
 from data.store import TokenStore
 from tests.data.helpers import plain_text, write_jsonl
 
@@ -26,7 +26,7 @@ def write(path: Path, *records: dict) -> None:
 
 @pytest.fixture
 def sample(tmp_path):
-    """RedPajama-Data-1T-Sample: one .jsonl a source, meta a string."""
+    """RedPajama-Data-1T-Sample: one .jsonl per source; meta is a string."""
     root = tmp_path / "sample"
     write(root / "arxiv_sample.jsonl", {"text": "paper", "meta": '{"arxiv_id": "2405.14591"}'})
     write(root / "cc_2019-30_sample.jsonl", {"text": "web", "meta": '{"source": "cc/2019-30"}'})
@@ -41,7 +41,7 @@ def sample(tmp_path):
 
 @pytest.fixture
 def full(tmp_path):
-    """RedPajama-Data-1T: folders; meta an object; Common Crawl's lines have none."""
+    """RedPajama-Data-1T: folders; meta is an object, but missing in Common Crawl."""
     root = tmp_path / "full"
     write(root / "arxiv/arxiv_0.jsonl", {"text": "paper", "meta": {"arxiv_id": "1", "n": 2}})
     write(root / "book/book.jsonl", {"text": "story", "meta": {"short_book_title": "T"}})
@@ -62,7 +62,7 @@ def built(root, data_dir, **kwargs):
 
 
 def documents(builder, split="train"):
-    """Text: (subset, meta as JSON) of every document."""
+    """Return (subset, meta as JSON) of every text."""
     records = builder.as_data_source(split=split)
     return {
         r["text"].decode(): (r["red_pajama_subset"].decode(), json.loads(r["meta"].decode()))
@@ -92,7 +92,7 @@ def test_full_layout(full, tmp_path):
     }
 
 
-def test_shards_that_name_their_subset(tmp_path):
+def test_subsets_in_the_lines_of_shards(tmp_path):
     root = tmp_path / "in"
     write(
         root / "train-00000-of-00001.jsonl.zst",
@@ -124,19 +124,25 @@ def test_every_published_sample_file_has_its_subset(tmp_path):
     for name in expected:
         (tmp_path / name).write_bytes(b"")
     assert layout(tmp_path) == "sample"
-    found = {file.name: subset for file, subset in published_files("sample", tmp_path)}
-    assert found == expected
+    subsets = {file.name: subset for file, subset in published_files("sample", tmp_path)}
+    assert subsets == expected
 
 
 def test_bad_lines_stop_the_builder_or_are_counted(sample, tmp_path):
     with (sample / "github_sample.jsonl").open("a") as file:
         file.write('{"txt": 1}\n')
-    place = r'github_sample\.jsonl:3: no "text" in this JSON line'
-    with pytest.raises(ValueError, match=place):
+    message = r'github_sample\.jsonl:3: no "text" in this JSON line'
+    with pytest.raises(ValueError, match=message):
         built(sample, tmp_path / "out")
-    skipping = RedPajama(str(sample), tmp_path / "out", skip=True, show_progress=False)
-    again = RedPajama(str(sample), tmp_path / "out", skip=True, show_progress=False)
-    for source in (skipping, again):
+    config = DataConfig(
+        source="redpajama",
+        path=str(sample),
+        prepared_root=str(tmp_path),
+        on_bad_document="skip",
+        context_length=1,
+        batch_size=1,
+    )
+    for source in (RedPajama(config), RedPajama(config)):
         count, (problem,) = source.skipped
         assert count == 1
         assert problem.endswith('github_sample.jsonl:3: no "text" in this JSON line')
@@ -165,7 +171,7 @@ def test_prepare_reads_through_the_builder(tmp_path):
     assert prepare(config, show_progress=False) == folder
     counts = [TokenStore(folder / split).num_documents for split in ("train", "validation")]
     assert sum(counts) == 200
-    # Other files at the same place are other data.
+    # Other files in the same folder are other data.
     write_jsonl(root / "book_sample.jsonl", ["a book"], meta="{}")
     assert prepare(config, show_progress=False) != folder
 
@@ -174,11 +180,11 @@ def test_prepare_reads_through_the_builder(tmp_path):
 def test_tensorflow_is_not_imported(sample, tmp_path):
     code = f"""
 import sys
-from pathlib import Path
-from data.redpajama.source import RedPajama
-out = Path({str(tmp_path / "out")!r})
-source = RedPajama({str(sample)!r}, out, skip=False, show_progress=False)
-assert len(list(source.read())) == 5
+from data.config import DataConfig
+from data.sources.redpajama import RedPajama
+config = DataConfig(source="redpajama", path={str(sample)!r}, prepared_root={str(tmp_path)!r},
+                    context_length=1, batch_size=1)
+assert len(list(RedPajama(config).read())) == 5
 assert "tensorflow" not in sys.modules
 """
     environment = os.environ | {"PYTHONPATH": os.getcwd()}

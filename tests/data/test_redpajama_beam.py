@@ -1,4 +1,4 @@
-"""The Beam preparation makes what the single-process one makes. Needs the `beam` extra."""
+"""Beam must make the same files as one process. Needs the `beam` extra."""
 
 import os
 import shlex
@@ -11,12 +11,12 @@ import zstandard
 
 from data.config import DataConfig
 from data.prepare import prepare
-from data.redpajama.source import RedPajama
+from data.sources.redpajama import RedPajama
 from tests.data.helpers import plain_text, write_jsonl
 from tests.test_house import ROOT
 from tests.tpu.test_docs import BEAM, PREPARE
 
-# Beam's environment is one of its own: its protobuf is older than sentencepiece's.
+# Beam needs a separate environment: its protobuf is older than sentencepiece's.
 PYTHON = Path(os.environ.get("BEAM_PYTHON", ROOT / ".venv-beam/bin/python"))
 pytestmark = [
     pytest.mark.slow,
@@ -27,14 +27,14 @@ pytestmark = [
 ]
 
 
-def run_it(*arguments: str) -> subprocess.CompletedProcess:
-    """`python -m data.redpajama.beam`, as docs/scaling.md has it."""
+def run_beam(*arguments: str) -> subprocess.CompletedProcess:
+    """Run the command of docs/scaling.md."""
     command = [str(PYTHON), "-m", "data.redpajama.beam", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
 def write_full(root, count=60):
-    """RedPajama-Data-1T's folders: plain, compressed, of very different sizes, one held out."""
+    """Write RedPajama-Data-1T's folders: plain, compressed, of different sizes, one held out."""
     for name in ("arxiv/arxiv_0", "book/book", "c4/c4-train.00000-of-01024", "wikipedia/wiki"):
         path = root / f"{name}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,49 +50,52 @@ def write_full(root, count=60):
 
 
 def read(root, out, **kwargs):
-    settings = {"skip": False, "show_progress": False} | kwargs
-    return RedPajama(str(root), out / "tensorflow_datasets", **settings)
+    config = {"path": str(root), "prepared_root": str(out), "context_length": 1, "batch_size": 1}
+    return RedPajama(DataConfig(source="redpajama", **config, **kwargs))
 
 
 def records(source):
-    """Every document of every split as stored, in order."""
-    return [[dict(split[i]) for i in range(len(split))] for split in source._sources]
+    """Return the records of both splits in order."""
+    return [
+        [dict(split[i]) for i in range(len(split))]
+        for split in map(source._builder.as_data_source, ("train", "validation"))
+    ]
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """What lies in the stores of a prepared folder, and its tokenizer."""
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files of the stores and the tokenizer of a prepared folder."""
     paths = [*folder.glob("*/*"), *folder.glob("tokenizer.*")]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_same_documents_in_the_same_order_and_the_same_stores(tmp_path, workers, monkeypatch):
-    """Run as a command: such a module has no package by its name, and tfds asks for one."""
+    """The command is a process, because tfds needs the package that `__main__` lacks."""
     root = tmp_path / "in"
     write_full(root)
     beam_options = ["--runner=DirectRunner", f"--direct_num_workers={workers}"]
     if workers > 1:
         beam_options.append("--direct_running_mode=multi_processing")
-    done = run_it("--path", str(root), "--out", str(tmp_path / "beam"), *beam_options)
+    done = run_beam("--path", str(root), "--out", str(tmp_path / "beam"), *beam_options)
     assert done.returncode == 0, done.stderr
     assert "train: 420 documents" in done.stdout
     by_one = records(read(root, tmp_path / "one"))
     config = {"source": "redpajama", "path": str(root), "vocab_size": 500}
     config |= {"context_length": 1, "batch_size": 1}
     store_by_one = prepare(DataConfig(**config, prepared_root=str(tmp_path / "one")))
-    # What Beam made is found, not made again.
+    # Beam's files must be used: building them again would fail.
     monkeypatch.setattr("data.redpajama.redpajama_dataset_builder.examples", None)
     by_beam = records(read(root, tmp_path / "beam"))
     assert [len(split) for split in by_one] == [7 * 60, 2]
     assert by_beam == by_one
     store_by_beam = prepare(DataConfig(**config, prepared_root=str(tmp_path / "beam")))
-    assert files_of(store_by_beam) == files_of(store_by_one)
-    assert len(files_of(store_by_one)) == 7
+    assert contents(store_by_beam) == contents(store_by_one)
+    assert len(contents(store_by_one)) == 7
 
 
 @pytest.mark.long
-def test_what_the_documentation_does(tree, tmp_path):
-    """As it stands; the environment is the one that make has installed so."""
+def test_documented_commands(tree, tmp_path):
+    """The documented commands run in the environment that make installs."""
     write_full(tree / "FILES", count=600)
     (tree / ".venv-beam").symlink_to(PYTHON.absolute().parents[1])
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -117,13 +120,13 @@ def test_broken_documents_stop_it_or_are_counted(tmp_path):
     with (root / "book/book.jsonl").open("a") as file:
         file.write('{"txt": 1}\n{"text": ""}\n')
     arguments = ["--path", str(root), "--out", str(tmp_path / "beam")]
-    done = run_it(*arguments)
+    done = run_beam(*arguments)
     assert done.returncode == 2
     assert 'book/book.jsonl:16: no "text" in this JSON line' in done.stderr
-    done = run_it(*arguments, "--on-bad-document", "skip")
+    done = run_beam(*arguments, "--on-bad-document", "skip")
     assert done.returncode == 0, done.stderr
     assert "left out 2 documents" in done.stdout
-    count, first = read(root, tmp_path / "beam", skip=True).skipped
+    count, first = read(root, tmp_path / "beam", on_bad_document="skip").skipped
     assert count == 2
     assert [problem.rpartition("/")[2] for problem in first] == [
         'book.jsonl:16: no "text" in this JSON line',
@@ -132,9 +135,9 @@ def test_broken_documents_stop_it_or_are_counted(tmp_path):
     assert not list((tmp_path / "beam").rglob("skipped.json"))
 
 
-def test_nothing_to_read_is_one_line(tmp_path):
-    done = run_it("--path", str(tmp_path / "none"), "--out", str(tmp_path))
+def test_a_missing_folder_is_one_line(tmp_path):
+    done = run_beam("--path", str(tmp_path / "none"), "--out", str(tmp_path))
     assert done.returncode == 2
-    place = f"{tmp_path}/none: no such file or folder"
-    # Beam itself may warn of packages it has no use for here.
-    assert done.stderr.splitlines()[-1] == f"python -m data.redpajama.beam: error: {place}"
+    message = f"{tmp_path}/none: no such file or folder"
+    # Beam may warn about missing optional packages.
+    assert done.stderr.splitlines()[-1] == f"python -m data.redpajama.beam: error: {message}"

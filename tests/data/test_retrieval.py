@@ -5,7 +5,7 @@ import pytest
 
 from data.config import DataConfig
 from data.mixture import retrieval_task
-from data.task import Asked
+from data.task import TaskContext
 from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 
 TASKS = ("kv", "lagcopy", "lines")
@@ -17,10 +17,10 @@ LENGTH = 400  # all tasks fit with the small tokenizer of these tests
 def make_document(
     task, tokenizer, length, *, seed=0, split="train", index=0, distances=None, data=DATA
 ):
-    asked = Asked(
+    context = TaskContext(
         data=data, tokenizer=tokenizer, length=length, seed=seed, split=split, distances=distances
     )
-    (document,) = retrieval_task(task).documents(asked, range(index, index + 1))
+    (document,) = retrieval_task(task).documents(context, range(index, index + 1))
     return document
 
 
@@ -32,17 +32,17 @@ def documents(task, tokenizer, count, length=LENGTH, split="train", seed=0, data
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_answer_was_said_at_its_distance(tokenizer, task):
-    """The answer's ids stand, equal, `distance` before the position whose logits give them."""
+def test_every_answer_occurred_at_its_distance(tokenizer, task):
+    """Equal ids lie `distance` before the position whose logits predict the answer."""
     for document in documents(task, tokenizer, 30):
         tokens = document.tokens
         assert len(document.answers) > 0
         for start, count, distance in document.answers:
-            said = start - 1 - distance
-            assert 0 < said < start
-            assert said + count <= len(tokens)
+            first = start - 1 - distance
+            assert 0 < first < start
+            assert first + count <= len(tokens)
             np.testing.assert_array_equal(
-                tokens[said : said + count], tokens[start : start + count]
+                tokens[first : first + count], tokens[start : start + count]
             )
             assert start + count <= len(tokens)
 
@@ -72,7 +72,7 @@ def test_documents_are_functions_of_their_arguments(tokenizer, task):
 @pytest.mark.parametrize("task", TASKS)
 def test_distances_cover_near_and_far(tokenizer, task):
     distances = np.concatenate([d.answers[:, 2] for d in documents(task, tokenizer, 400)])
-    line = 60 if task == "lines" else 1  # no line is asked for nearer than its own length
+    line = 60 if task == "lines" else 1  # a line is longer than the shortest distances
     assert distances.max() > 0.85 * LENGTH
     # A tenth or more in each of: the near quarter on a log scale up to T/8, T/8..T/2, T/2..T.
     edges = np.array([line, LENGTH / 8, LENGTH / 2, LENGTH])
@@ -84,21 +84,21 @@ def test_distances_cover_near_and_far(tokenizer, task):
 
 @pytest.mark.parametrize("length", [64, 100, 128, 256, 512, 4096])
 def test_kv_asks_as_often_in_every_octave_at_every_length(tokenizer, length):
-    """Three answers in each, if 32 pairs and an answer in six tokens have room."""
-    made = documents("kv", tokenizer, 300, length)
+    """An octave has three answers, limited by 32 pairs and one answer per six tokens."""
+    samples = documents("kv", tokenizer, 300, length)
     octaves = np.log2(length - 2)  # distances are 1 to length - 3
     expected = min(3, 32 / octaves, length / 6 / octaves)
-    distances = np.concatenate([document.answers[:, 2] for document in made])
-    counts = np.histogram(distances, 2.0 ** np.arange(int(octaves) + 1))[0] / len(made)
+    distances = np.concatenate([document.answers[:, 2] for document in samples])
+    counts = np.histogram(distances, 2.0 ** np.arange(int(octaves) + 1))[0] / len(samples)
     np.testing.assert_allclose(counts, expected, rtol=0.06)
     assert distances.max() <= length - 3
 
 
 def test_kv_distances_are_even_and_odd_and_each_has_its_share(tokenizer):
-    """Of the logarithm, from d to d + 1."""
-    made = documents("kv", tokenizer, 1500, 128)
-    distances = np.concatenate([document.answers[:, 2] for document in made])
-    counts = np.bincount(distances)[1:17] / len(made)
+    """The share of distance d is the logarithm of (d + 1) / d."""
+    samples = documents("kv", tokenizer, 1500, 128)
+    distances = np.concatenate([document.answers[:, 2] for document in samples])
+    counts = np.bincount(distances)[1:17] / len(samples)
     expected = 3 * np.log2(1 + 1 / np.arange(1, 17))
     np.testing.assert_allclose(counts, expected, rtol=0.15)
     far = distances[distances >= 16]
@@ -109,72 +109,77 @@ def test_kv_distances_are_even_and_odd_and_each_has_its_share(tokenizer):
     ("task", "pairs", "answers"),
     [("kv", 32, (20, 21)), ("kv(answers=10)", 32, (10, 10)), ("kv(pairs=4)", 4, (4, 4))],
 )
-def test_kv_has_the_pairs_and_answers_it_is_given(tokenizer, task, pairs, answers):
+def test_kv_has_the_configured_pairs_and_answers(tokenizer, task, pairs, answers):
     for document in documents(task, tokenizer, 100, 128):
-        said = np.isin(document.tokens, tokenizer.keys).sum()
+        num_keys = np.isin(document.tokens, tokenizer.keys).sum()
         assert len(np.intersect1d(document.tokens, tokenizer.keys)) == pairs
         assert answers[0] <= len(document.answers) <= answers[1]
-        assert said == pairs + len(document.answers)
+        assert num_keys == pairs + len(document.answers)
 
 
 def test_kv_answers_are_spread_over_octaves_however_few(tokenizer):
-    made = documents("kv(answers=7)", tokenizer, 200, 130)
-    distances = np.stack([np.sort(document.answers[:, 2]) for document in made])
+    samples = documents("kv(answers=7)", tokenizer, 200, 130)
+    distances = np.stack([np.sort(document.answers[:, 2]) for document in samples])
     np.testing.assert_array_equal(np.log2(distances).astype(int), [range(7)] * 200)
 
 
 @pytest.mark.parametrize("length", [4, 5, 9, 64, 256, 257, 1000])
-def test_kv_says_keys_once_or_twice_and_asks_the_second_time(tokenizer, length):
+def test_kv_keys_occur_once_or_twice_with_one_value(tokenizer, length):
     keys, values = set(tokenizer.keys.tolist()), set(tokenizer.values.tolist())
     for document in documents("kv", tokenizer, 20, length):
         tokens = document.tokens.tolist()
-        places: dict[int, list[int]] = {}
+        indices_of: dict[int, list[int]] = {}
         for i, token in enumerate(tokens):
             if token in keys:
-                places.setdefault(token, []).append(i)
-        assert all(tokens[place + 1] in values for found in places.values() for place in found)
-        twice = [found for found in places.values() if len(found) > 1]
+                indices_of.setdefault(token, []).append(i)
         assert all(
-            len(found) == 2 and tokens[found[0] + 1] == tokens[found[1] + 1] for found in twice
+            tokens[index + 1] in values for indices in indices_of.values() for index in indices
+        )
+        twice = [indices for indices in indices_of.values() if len(indices) > 1]
+        assert all(
+            len(indices) == 2 and tokens[indices[0] + 1] == tokens[indices[1] + 1]
+            for indices in twice
         )
         assert document.answers[:, 0].tolist() == sorted(second + 1 for _, second in twice)
         assert (document.answers[:, 1] == 1).all()
-        said = sum(map(len, places.values()))
-        assert sum(token in values for token in tokens) == said
-        assert sum(token in tokenizer.fillers for token in tokens) == length - 2 * said
+        num_keys = sum(map(len, indices_of.values()))
+        assert sum(token in values for token in tokens) == num_keys
+        assert sum(token in tokenizer.fillers for token in tokens) == length - 2 * num_keys
 
 
 @pytest.mark.parametrize("data", [DATA, FIRST])
 @pytest.mark.parametrize("length", [64, 128, 1024])
-def test_kv_counts_the_keys_a_question_could_be_mistaken_for(tokenizer, data, length):
-    """Different keys of a document less the one asked for: within a fifth where few have room."""
+def test_kv_counts_the_wrong_keys(tokenizer, data, length):
+    """Forecasts use this count; for a short document it is right within a fifth."""
     keys = set(tokenizer.keys.tolist())
-    found = [
+    counts = [
         len(keys.intersection(document.tokens.tolist()))
         for document in documents("kv", tokenizer, 30, length, data=data)
     ]
-    said = retrieval_task("kv").num_others(data, length)
-    assert said is not None
-    assert said + 1 == (pytest.approx(np.mean(found), rel=0.2) if length == 64 else min(found))
+    num_others = retrieval_task("kv").num_others(data, length)
+    assert num_others is not None
+    assert num_others + 1 == (
+        pytest.approx(np.mean(counts), rel=0.2) if length == 64 else min(counts)
+    )
     assert retrieval_task("lines").num_others(data, length) is None
 
 
 def test_kv_values_are_uniform_and_tell_nothing_of_the_key(tokenizer):
-    """Guessing the value that most often goes with a key wins no more than chance."""
-    seen = np.zeros((64, 64))
+    """Otherwise a model could guess the most frequent value of a key."""
+    counts = np.zeros((64, 64))
     keys = {token: i for i, token in enumerate(tokenizer.keys.tolist())}
     values = {token: i for i, token in enumerate(tokenizer.values.tolist())}
     for document in documents("kv(pairs=64,answers=42)", tokenizer, 900, 256):
         for start in document.answers[:, 0]:
-            seen[keys[document.tokens[start - 1]], values[document.tokens[start]]] += 1
-    expected = seen.sum() / 64**2  # 9.2 a cell
-    chi_square = ((seen - expected) ** 2 / expected).sum()
+            counts[keys[document.tokens[start - 1]], values[document.tokens[start]]] += 1
+    expected = counts.sum() / 64**2  # 9.2 a cell
+    chi_square = ((counts - expected) ** 2 / expected).sum()
     assert abs(chi_square - 64**2) < 6 * np.sqrt(2 * 64**2)  # mean df, variance 2 df
-    assert (seen > 0).mean() > 0.99
+    assert (counts > 0).mean() > 0.99
 
 
 def test_kv_values_are_drawn_independently(tokenizer):
-    """32 draws of 64 hit 25.3 different ones: nothing can be won by leaving out those used."""
+    """Otherwise a model could exclude used values; 32 draws of 64 have 25.3 different values."""
     distinct = [
         len(set(document.tokens[document.answers[:, 0]].tolist()))
         for document in documents("kv(answers=32)", tokenizer, 200, 256)
@@ -190,13 +195,13 @@ def test_lagcopy_repeats_one_text_and_asks_as_often_at_every_lag(tokenizer, task
         lags.append(lag)
         tokens = document.tokens
         np.testing.assert_array_equal(tokens[1 + lag :], tokens[1:-lag])
-        # All ids from the second of the second copy on are determined.
-        asked, wished = document.answers[:, 0], 3 if "3" in task else 16
-        assert len(asked) == min(wished, LENGTH - lag - 1)
-        assert lag + 2 <= asked.min() <= asked.max() <= LENGTH
-        assert (np.diff(asked) > 0).all()
+        # All ids after the first of the second copy are determined.
+        starts, wanted = document.answers[:, 0], 3 if "3" in task else 16
+        assert len(starts) == min(wanted, LENGTH - lag - 1)
+        assert lag + 2 <= starts.min() <= starts.max() <= LENGTH
+        assert (np.diff(starts) > 0).all()
         assert (document.answers[:, 1] == 1).all()
-        places.append((asked.mean() - lag - 2) / (LENGTH - lag - 2 or 1))
+        places.append((starts.mean() - lag - 2) / (LENGTH - lag - 2 or 1))
     counts = np.histogram(lags, 2.0 ** np.arange(1, 9))[0] / len(lags)
     np.testing.assert_allclose(counts, 1 / np.log2((LENGTH - 1) / 2), atol=0.05)
     assert max(lags) > LENGTH // 2
@@ -204,7 +209,7 @@ def test_lagcopy_repeats_one_text_and_asks_as_often_at_every_lag(tokenizer, task
 
 
 def test_lagcopy_needs_one_id_of_context(tokenizer):
-    """No piece occurs twice in a text no longer than the alphabet, so the answer is determined."""
+    """A text no longer than the alphabet has no piece twice, so one id determines the next."""
     for document in documents("lagcopy", tokenizer, 50, length=60):
         lag = int(document.answers[0, 2]) + 1
         assert len(set(document.tokens[1 : 1 + lag].tolist())) == lag
@@ -215,19 +220,19 @@ def test_lines_read_as_published(tokenizer):
     lines = tokenizer.decode(document.tokens).splitlines()
     queries = len(document.answers)
     for line in lines:
-        words, content = line.split(": REGISTER_CONTENT is ")
-        adjective, noun = words.removeprefix("line ").split("-")
+        key, content = line.split(": REGISTER_CONTENT is ")
+        adjective, noun = key.removeprefix("line ").split("-")
         assert adjective in ADJECTIVES
         assert noun in NOUNS
         assert content[0] == "<"
         assert content[-1] == ">"
         assert 10_000 <= int(content[1:-1]) <= 99_999
-    said, asked = lines[:-queries], lines[-queries:]
-    assert len(set(said)) == len(said)
-    assert len({line.split(":")[0] for line in said}) == len(said)
-    assert len(set(asked)) == queries
-    assert set(asked) <= set(said)
-    for (start, count, _), line in zip(document.answers, asked, strict=True):
+    first, queried = lines[:-queries], lines[-queries:]
+    assert len(set(first)) == len(first)
+    assert len({line.split(":")[0] for line in first}) == len(first)
+    assert len(set(queried)) == queries
+    assert set(queried) <= set(first)
+    for (start, count, _), line in zip(document.answers, queried, strict=True):
         assert count == 5
         assert tokenizer.decode(document.tokens[start : start + 5]) == line[-6:-1]
         assert tokenizer.decode(document.tokens[start - 1 : start]) != ""
@@ -242,8 +247,8 @@ def test_lines_keys_are_unique_in_long_documents(tokenizer):
 
 def test_lines_hold_out_nouns(tokenizer):
     assert not set(NOUNS) & set(HELD_OUT_NOUNS)
-    for words in (ADJECTIVES, NOUNS, HELD_OUT_NOUNS):
-        assert len(set(words)) == len(words)
+    for vocabulary in (ADJECTIVES, NOUNS, HELD_OUT_NOUNS):
+        assert len(set(vocabulary)) == len(vocabulary)
     for split, nouns in (("train", NOUNS), ("validation", HELD_OUT_NOUNS)):
         for document in documents("lines", tokenizer, 20, split=split):
             for line in tokenizer.decode(document.tokens).splitlines():
@@ -257,7 +262,7 @@ def test_lines_that_do_not_fit_name_a_length_that_does(tokenizer):
     for index in range(50):
         document = make_document("lines", tokenizer, floor, seed=0, split="train", index=index)
         assert len(tokenizer.decode(document.tokens).splitlines()) >= 3
-    for split in ("train", "validation"):  # what fits in training fits in evaluation
+    for split in ("train", "validation"):  # both splits fit the same lengths
         make_document("lines", tokenizer, floor, seed=0, split=split, index=0)
         with pytest.raises(ValueError, match=f"length={floor - 1}"):
             make_document("lines", tokenizer, floor - 1, seed=0, split=split, index=0)
@@ -307,19 +312,19 @@ def test_chance(tokenizer):
         ("lagcopy", (7, 7), 7, 7),
     ],
 )
-def test_questions_stand_at_the_distances_asked_for(tokenizer, task, band, nearest, farthest):
-    made = [
+def test_distances_lie_in_the_requested_range(tokenizer, task, band, nearest, farthest):
+    samples = [
         make_document(task, tokenizer, 600, seed=0, split="train", index=i, distances=band)
         for i in range(40)
     ]
-    distances = np.concatenate([document.answers[:, 2] for document in made])
+    distances = np.concatenate([document.answers[:, 2] for document in samples])
     assert nearest <= distances.min() <= distances.max() <= farthest
-    if nearest < farthest:  # both ends of the band are asked
+    if nearest < farthest:  # both ends of the range occur
         shares = np.histogram(distances, np.geomspace(20, 80, 4))[0] / len(distances)
         assert (shares > 0.1).all(), shares
 
 
-def test_lines_are_asked_at_the_distances_asked_for_as_nearly_as_lines_stand(tokenizer):
+def test_lines_are_near_the_requested_distances(tokenizer):
     distances = np.concatenate(
         [
             make_document(
@@ -329,12 +334,12 @@ def test_lines_are_asked_at_the_distances_asked_for_as_nearly_as_lines_stand(tok
         ]
     )
     assert ((distances >= 300) & (distances <= 600)).mean() > 0.9
-    # Asked for at a distance, not from where the asking line begins: centred, as 300 to 600 is.
+    # Distances count from the answer, so their centre is that of 300 to 600.
     assert np.median(distances) == pytest.approx(440, abs=25)
 
 
 def test_distances_that_do_not_fit_become_others(tokenizer):
-    """32 pairs twice fill half of 256 tokens: no more than 30 can stand 192 and more apart."""
+    """32 repeated pairs fill half of 256 tokens, so at most 30 can be 192 tokens apart."""
     task = "kv(answers=32)"
     document = make_document(task, tokenizer, 256, distances=(192, 253))
     assert len(document.answers) == 32
@@ -360,7 +365,7 @@ def test_distances_beyond_the_length_are_refused(tokenizer, task):
         )
 
 
-def test_lines_ask_as_many_as_they_are_given(tokenizer):
+def test_lines_have_the_configured_answers(tokenizer):
     for answers in (1, 4, 7):
         for document in documents(f"lines(answers={answers})", tokenizer, 5, 1200):
             assert len(document.answers) == answers
@@ -368,19 +373,19 @@ def test_lines_ask_as_many_as_they_are_given(tokenizer):
 
 
 def test_lines_ask_near_and_far_alike(tokenizer):
-    """As far as lines stand: a question moves the next one a line away from all that was said."""
-    made = documents("lines", tokenizer, 400, 1200)
-    distances = np.concatenate([document.answers[:, 2] for document in made])
+    """Half of the distances are below the middle of their logarithmic range."""
+    samples = documents("lines", tokenizer, 400, 1200)
+    distances = np.concatenate([document.answers[:, 2] for document in samples])
     middle = np.sqrt(distances.min() * 1200)
     assert abs((distances < middle).mean() - 0.5) < 0.07
 
 
 @pytest.mark.parametrize(
-    ("task", "named"),
+    ("task", "parameter"),
     [("kv(pairs=8)", "pairs=8"), ("lagcopy(answers=4)", "answers=4"), ("lines(answers=1)", "answ")],
 )
-def test_parameters_of_version_2_are_refused_in_version_1(tokenizer, task, named):
+def test_parameters_of_version_2_are_refused_in_version_1(tokenizer, task, parameter):
     with pytest.raises(
-        ValueError, match=rf"needs data.documents=2; .* version 1 have no \({named}"
+        ValueError, match=rf"needs data.documents=2; .* version 1 have no \({parameter}"
     ):
         make_document(task, tokenizer, LENGTH, data=FIRST)

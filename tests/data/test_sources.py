@@ -1,16 +1,25 @@
 import gzip
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import zstandard
 
-from data import sources
-from data.sources import jsonl_files, local_files, read_documents
+from data.config import DataConfig
+from data.json_lines import jsonl_files
+from data.sources import local, source_class
 from tests.data.helpers import write_jsonl
 
 
+def source(name, path=None):
+    config = DataConfig(source=name, path=path, context_length=1, batch_size=1)
+    return source_class(name)(config)
+
+
 def read(path, **kwargs):
-    return list(read_documents(jsonl_files(path), **kwargs))
+    return list(source("jsonl", str(path)).read(**kwargs))
 
 
 def problems(path):
@@ -24,7 +33,7 @@ def packed(suffix: str, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
-def test_documents_come_in_order_with_their_places(tmp_path, suffix):
+def test_documents_come_in_order_with_their_lines(tmp_path, suffix):
     texts = [f"text {i} é\n" * 1000 for i in range(100)]
     lines = "".join(
         json.dumps({"text": text}, ensure_ascii=i % 2 == 0) + "\n" for i, text in enumerate(texts)
@@ -32,16 +41,16 @@ def test_documents_come_in_order_with_their_places(tmp_path, suffix):
     path = tmp_path / f"a.jsonl{suffix}"
     path.write_bytes(packed(suffix, lines.encode()))
     sizes = []
-    found = read(path, on_bytes=sizes.append)
-    assert [d.text for d in found] == texts
-    assert [d.line for d in found] == list(range(1, 101))
-    assert not any(d.problem for d in found)
+    documents = read(path, on_bytes=sizes.append)
+    assert [d.text for d in documents] == texts
+    assert [d.line for d in documents] == list(range(1, 101))
+    assert not any(d.problem for d in documents)
     assert sum(sizes) == path.stat().st_size
     assert [d.text for d in read(path, start=(0, 98))] == texts[97:]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_files_made_of_several_compressed_parts_are_read_whole(tmp_path, suffix):
+def test_concatenated_compressed_files_are_read(tmp_path, suffix):
     path = tmp_path / f"a.jsonl{suffix}"
     path.write_bytes(packed(suffix, b'{"text": "o') + packed(suffix, b'ne"}\n{"text": "two"}'))
     assert [d.text for d in read(path)] == ["one", "two"]
@@ -49,20 +58,20 @@ def test_files_made_of_several_compressed_parts_are_read_whole(tmp_path, suffix)
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 @pytest.mark.parametrize("lost", [1, 3, 20, 5000])
-def test_a_file_cut_short_is_found_at_its_line(tmp_path, suffix, lost):
+def test_a_truncated_file_is_reported_at_its_line(tmp_path, suffix, lost):
     path = tmp_path / f"a.jsonl{suffix}"
     lines = "".join(
         json.dumps({"text": f"{i} {i * 2654435761 % 2**32:x}"}) + "\n" for i in range(5000)
     )
     path.write_bytes(packed(suffix, lines.encode())[:-lost])
-    found = read(path)
-    assert found[-1].problem == "file is cut short: it ends inside compressed data"
-    assert [d.problem for d in found[:-1]] == [None] * (len(found) - 1)
-    assert found[-1].line == len(found)
+    documents = read(path)
+    assert documents[-1].problem == "file is cut short: it ends inside compressed data"
+    assert [d.problem for d in documents[:-1]] == [None] * (len(documents) - 1)
+    assert documents[-1].line == len(documents)
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_damaged_compressed_data_is_found(tmp_path, suffix):
+def test_damaged_compressed_data_is_reported(tmp_path, suffix):
     path = tmp_path / f"a.jsonl{suffix}"
     write_jsonl(path, ["not compressed at all"])
     ((line, problem),) = problems(path)
@@ -89,8 +98,8 @@ def test_damaged_compressed_data_is_found(tmp_path, suffix):
 def test_a_bad_line_is_named_and_the_rest_read(tmp_path, line, problem):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"text": "before"}\n\n' + line + b'\n{"text": "after"}')
-    found = read(path)
-    assert [(d.line, d.text, d.problem) for d in found] == [
+    documents = read(path)
+    assert [(d.line, d.text, d.problem) for d in documents] == [
         (1, "before", None),
         (3, "", problem),
         (4, "after", None),
@@ -100,26 +109,26 @@ def test_a_bad_line_is_named_and_the_rest_read(tmp_path, line, problem):
 def test_an_empty_file_is_a_problem(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"")
     (tmp_path / "b.jsonl").write_bytes(b"\n\n")
-    found = read(tmp_path)
-    assert [(d.file, d.line, d.problem) for d in found] == [
+    documents = read(tmp_path)
+    assert [(d.file, d.line, d.problem) for d in documents] == [
         (0, 1, "file holds no document"),
         (1, 1, "file holds no document"),
     ]
 
 
-def test_byte_order_mark_is_no_text(tmp_path):
+def test_byte_order_mark_is_not_text(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "a"}\r\n{"text": "b"}\r\n')
     assert [d.text for d in read(tmp_path)] == ["a", "b"]
 
 
-def test_files_are_found_by_name_and_validation_told_apart(tmp_path):
+def test_names_decide_which_files_are_validation(tmp_path):
     names = ["b.jsonl", "a/c.jsonl.gz", "validation.jsonl.zst", "val-0.jsonl", "test_1.jsonl"]
     for name in [*names, "valley.jsonl", "tests.jsonl", "notes.txt", "x.json"]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    found = {file.name: file.validation for file in jsonl_files(tmp_path)}
-    assert list(found) == sorted(found)
-    assert found == {
+    validation = {file.name: file.validation for file in jsonl_files(tmp_path)}
+    assert list(validation) == sorted(validation)
+    assert validation == {
         "a/c.jsonl.gz": False,
         "b.jsonl": False,
         "test_1.jsonl": True,
@@ -130,7 +139,7 @@ def test_files_are_found_by_name_and_validation_told_apart(tmp_path):
     }
 
 
-def test_a_folder_of_validation_files_only_is_text_like_any(tmp_path):
+def test_a_folder_of_only_validation_files_is_text(tmp_path):
     write_jsonl(tmp_path / "test.jsonl", ["a"])
     assert [file.validation for file in jsonl_files(tmp_path)] == [False]
 
@@ -144,17 +153,67 @@ def test_a_folder_of_validation_files_only_is_text_like_any(tmp_path):
         ({}, None),
     ],
 )
-def test_subset_is_found_where_the_releases_put_it(tmp_path, fields, subset):
+def test_subset_is_read_from_the_fields_of_all_releases(tmp_path, fields, subset):
     write_jsonl(tmp_path / "a.jsonl", ["x"], **fields)
     assert read(tmp_path)[0].subset == subset
 
 
-def test_local_is_real_library_source_and_bounded():
-    files = local_files()
-    assert files == local_files()
-    assert sources.LOCAL_BYTES * 0.5 < sum(file.size for file in files) <= sources.LOCAL_BYTES
+def test_local_is_a_bounded_sample_of_the_library():
+    library = source("local")
+    files, documents = library.files, list(library.read())
+    assert local.LOCAL_BYTES * 0.5 < sum(file.size for file in files) <= local.LOCAL_BYTES
     assert not any("site-packages" in file.name or "/test" in file.name for file in files)
-    documents = list(read_documents(files))
     assert len(documents) == len(files) > 50
     assert not any(document.problem for document in documents)
     assert sum("import " in document.text for document in documents) > len(files) / 2
+
+
+def test_local_continues_after_the_last_stored_file():
+    """A resumed run stored the last document of a finished shard twice."""
+    first = next(source("local").read(start=(3, 1)))
+    assert (first.file, first.line) == (3, 1)
+    assert next(source("local").read(start=(first.file, first.line + 1))).file == 4
+
+
+NEW_SOURCE = """
+from data.source import Document, InputFile, Source
+
+
+class Poem(Source):
+    \"\"\"Forty verses.\"\"\"
+
+    needs_path = False
+
+    @property
+    def files(self):
+        return [InputFile(path="poem", name="poem", size=1)]
+
+    def read_file(self, file, line, on_bytes):
+        for number in range(line, 41):
+            yield Document(f"Verse {number}: a rose is a rose.\\n" * number, file, number)
+"""
+USE_IT = """
+import data.sources
+data.sources.__path__.append(".")
+from data.config import DataConfig
+from data.pipeline import make_batches, open_data
+config = DataConfig(source="poem", tokenizer="t.model", context_length=8, batch_size=2,
+                    prepared_root="prepared")
+batch = next(make_batches(open_data(config), start_step=0))
+print(batch["tokens"].shape, open_data(config).held_out)
+"""
+
+
+def test_a_source_is_one_file(tmp_path, tokenizer):
+    """Other files compared the names of sources, so a new one needed changes in six of them."""
+    (tmp_path / "poem.py").write_text(NEW_SOURCE)
+    (tmp_path / "t.model").write_bytes(tokenizer.model)
+    done = subprocess.run(
+        [sys.executable, "-c", USE_IT],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == "(2, 8) None\n", done.stderr

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data import store as store_lib
-from data.files import read_sealed, write_sealed
+from data.files import read_checksummed, write_checksummed
 from data.store import BLOCK, TokenStore
 from tests.data.helpers import B, E, make_store
 
@@ -25,7 +25,7 @@ def test_store_gives_back_what_was_written(
     tmp_path, documents, shards, vocab_size, reader, monkeypatch
 ):
     store = make_store(tmp_path, documents, shards=shards, vocab_size=vocab_size)
-    if reader == "ours":  # as where there is no array_record
+    if reader == "ours":  # without array_record
         monkeypatch.setitem(sys.modules, "array_record.python", None)
     stream = np.concatenate([[B, *document, E] for document in documents])
     assert (store.num_documents, store.num_tokens) == (7, len(stream))
@@ -40,7 +40,7 @@ def test_store_gives_back_what_was_written(
 
 
 def test_shards_of_many_blocks_are_read_without_array_record(tmp_path, monkeypatch):
-    """Records of 40 blocks lie across several of the file's 64 KiB blocks."""
+    """40 records span several 64 KiB blocks of the file."""
     ids = np.random.default_rng(0).integers(3, 60_000, 40 * BLOCK + 77).tolist()
     store = make_store(tmp_path, [ids], vocab_size=60_000)
     monkeypatch.setitem(sys.modules, "array_record.python", None)
@@ -62,13 +62,13 @@ def test_reading_outside_is_an_error(tmp_path, documents):
 
 
 def test_fingerprint_follows_the_ids_and_the_tokenizer(tmp_path, documents):
-    one = make_store(tmp_path / "a", documents).fingerprint
-    assert make_store(tmp_path / "b", documents).fingerprint == one
-    assert make_store(tmp_path / "c", documents[::-1]).fingerprint != one
+    fingerprint = make_store(tmp_path / "a", documents).fingerprint
+    assert make_store(tmp_path / "b", documents).fingerprint == fingerprint
+    assert make_store(tmp_path / "c", documents[::-1]).fingerprint != fingerprint
     store = make_store(tmp_path / "d", documents)
     other = SimpleNamespace(fingerprint="other", bos_id=B, vocab_size=300)
     store_lib.write_index(tmp_path / "d", store._index["shards"], other)  # pyright: ignore
-    assert TokenStore(tmp_path / "d").fingerprint != one
+    assert TokenStore(tmp_path / "d").fingerprint != fingerprint
 
 
 def test_pickled_store_reads(tmp_path, documents):
@@ -77,7 +77,7 @@ def test_pickled_store_reads(tmp_path, documents):
     assert pickle.loads(pickle.dumps(store)).document(1).tolist() == [B, *documents[1], E]
 
 
-def test_a_file_cut_short_is_named(tmp_path, documents):
+def test_a_truncated_file_is_named(tmp_path, documents):
     make_store(tmp_path, documents)
     path = tmp_path / "00000.array_record"
     path.write_bytes(path.read_bytes()[:-100])
@@ -108,6 +108,6 @@ def test_missing_files_are_named(tmp_path, documents):
 def test_another_format_is_refused(tmp_path, documents):
     make_store(tmp_path, documents)
     index = tmp_path / "store.json"
-    write_sealed(index, read_sealed(index) | {"format": 99})
+    write_checksummed(index, read_checksummed(index) | {"format": 99})
     with pytest.raises(ValueError, match="store format 99, this version reads 1"):
         TokenStore(tmp_path)

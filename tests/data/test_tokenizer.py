@@ -14,7 +14,7 @@ from tests.data.helpers import plain_text
 @settings(deadline=None)
 @given(text=st.text(max_size=40))
 def test_decoding_gives_back_any_text(tokenizer, text):
-    """U+2581, which SentencePiece keeps for itself, tabs, newlines and unseen scripts included."""
+    """U+2581, which SentencePiece reserves, tabs, newlines and unseen scripts must survive."""
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
@@ -65,13 +65,13 @@ def test_training_survives_an_alphabet_larger_than_the_vocabulary(tmp_path):
     assert tokenizer.decode(tokenizer.encode(texts[3])) == texts[3]
 
 
-def test_a_foreign_tokenizer_lends_ordinary_pieces_for_symbols(llama_like):
+def test_a_foreign_tokenizer_uses_ordinary_pieces_as_symbols(llama_like):
     ids = np.concatenate([llama_like.keys, llama_like.values, llama_like.fillers])
     assert len(np.unique(ids)) == len(ids) == 900 - 3 - 256
     np.testing.assert_array_equal(llama_like.keys, pickle.loads(pickle.dumps(llama_like)).keys)
 
 
-def test_inside_a_text_no_space_is_put_before(llama_like):
+def test_no_space_is_added_inside_a_text(llama_like):
     assert llama_like.decode(llama_like.encode("x")) == "x"
     joined = llama_like.encode("the cat") + llama_like.encode("sat", inside=True)
     assert llama_like.decode(joined) == "the catsat"
@@ -88,7 +88,7 @@ def test_digits_stay_apart_in_text_full_of_numbers(tmp_path):
 
 
 def test_an_old_sentencepiece_makes_the_same_model(tmp_path, monkeypatch):
-    """0.2.2 aborts where a printable character does not occur; Colab has it (`make test-colab`)."""
+    """0.2.2, which Colab has, aborts if a printable character is absent (`make test-colab`)."""
     texts = [plain_text(i) for i in range(200)]
     assert "Q" not in "".join(texts)
     tokenizer_lib.train(texts, tmp_path / "here", 600)

@@ -1,4 +1,4 @@
-"""`tokenizer.json` as what runs read text with, beside transformers: `make test-hf`."""
+"""`tokenizer.json` as a run's tokenizer, compared with transformers (`make test-hf`)."""
 
 import json
 import pickle
@@ -25,28 +25,28 @@ pytestmark = pytest.mark.hf
 
 
 @pytest.fixture(scope="module", params=json_tokenizers.MADE)
-def made(request, tmp_path_factory) -> Path:
+def path(request, tmp_path_factory) -> Path:
     pytest.importorskip("tokenizers")
     folder = tmp_path_factory.mktemp(request.param) / request.param
     return json_tokenizers.MADE[request.param](SOURCES, folder)
 
 
-def theirs(path: Path):
+def reference(path: Path):
     import transformers
 
     return transformers.PreTrainedTokenizerFast(tokenizer_file=str(path), split_special_tokens=True)
 
 
-def test_ids_are_transformers(made):
+def test_ids_are_transformers(path):
     text = hard_text(1_000_000)
-    ids = Tokenizer(made).encode(text)
-    assert ids == theirs(made)(text, add_special_tokens=False)["input_ids"]
+    ids = Tokenizer(path).encode(text)
+    assert ids == reference(path)(text, add_special_tokens=False)["input_ids"]
 
 
-def test_pieces_have_the_bytes_of_the_text(made):
-    """So that bits a byte are of the text's bytes, wherever a text is cut."""
-    tokenizer, text = Tokenizer(made), hard_text(1_000_000)
-    if made.parent.name == "qwen":
+def test_pieces_have_the_bytes_of_the_text(path):
+    """Bits per byte count these bytes, wherever a text is cut."""
+    tokenizer, text = Tokenizer(path), hard_text(1_000_000)
+    if path.parent.name == "qwen":
         text = unicodedata.normalize("NFC", text)
     ids = tokenizer.encode(text)
     pieces = [tokenizer.piece_bytes[i] for i in ids]
@@ -57,27 +57,27 @@ def test_pieces_have_the_bytes_of_the_text(made):
     assert counted.sum(axis=0).tolist() == [len(text.encode()), len(text.encode().split())]
 
 
-def test_a_texts_ends_are_those_its_publishers_named(made):
-    tokenizer, names = Tokenizer(made), theirs(made).convert_ids_to_tokens
+def test_bos_and_eos_are_the_published_ones(path):
+    tokenizer, names = Tokenizer(path), reference(path).convert_ids_to_tokens
     assert (
         names([tokenizer.bos_id, tokenizer.eos_id])
         == {
             "llama3": ["<|begin_of_text|>", "<|end_of_text|>"],
             "qwen": ["<|endoftext|>", "<|im_end|>"],
             "gpt2": ["<|endoftext|>", "<|endoftext|>"],
-        }[made.parent.name]
+        }[path.parent.name]
     )
     for i in (tokenizer.bos_id, tokenizer.eos_id):
         assert tokenizer.piece_bytes[i] == b""
         assert i not in tokenizer.encode(f"a {names(i)} b")
-    assert tokenizer.vocab_size == len(theirs(made))
+    assert tokenizer.vocab_size == len(reference(path))
 
 
-def test_a_file_that_was_completed_stands_alone(made, tmp_path):
-    """A run keeps one file; `tokenizers` reads it, and makes of a text what a document is here."""
+def test_a_file_that_was_completed_stands_alone(path, tmp_path):
+    """A run keeps one file, and `tokenizers` must encode a document with it as we do."""
     import tokenizers
 
-    tokenizer, alone = Tokenizer(made), tmp_path / "tokenizer.json"
+    tokenizer, alone = Tokenizer(path), tmp_path / "tokenizer.json"
     alone.write_bytes(tokenizer.model)
     again = Tokenizer(alone, sha256=tokenizer.fingerprint)
     assert again == tokenizer and hash(again) == hash(tokenizer)
@@ -89,8 +89,8 @@ def test_a_file_that_was_completed_stands_alone(made, tmp_path):
     assert (copy.bos_id, copy.eos_id) == (tokenizer.bos_id, tokenizer.eos_id)
 
 
-def test_ids_for_retrieval_are_pieces_of_text(made):
-    tokenizer = Tokenizer(made)
+def test_ids_for_retrieval_are_pieces_of_text(path):
+    tokenizer = Tokenizer(path)
     ids = np.concatenate([tokenizer.keys, tokenizer.values, tokenizer.fillers])
     assert len(np.unique(ids)) == len(ids) > 600
     assert tokenizer.keys.shape == tokenizer.values.shape == (64,)
@@ -98,19 +98,19 @@ def test_ids_for_retrieval_are_pieces_of_text(made):
         assert tokenizer.piece_bytes[i].decode() == tokenizer.decode([i]) != ""
 
 
-def test_digits_are_one_piece_each_or_refused(made):
-    if made.parent.name == "qwen":
-        tokenizer = Tokenizer(made)
+def test_digits_are_one_piece_each_or_refused(path):
+    if path.parent.name == "qwen":
+        tokenizer = Tokenizer(path)
         np.testing.assert_array_equal(
             tokenizer.encode("90210"), tokenizer.digit_ids[[9, 0, 2, 1, 0]]
         )
     else:
         with pytest.raises(ValueError, match="joins digits"):
-            _ = Tokenizer(made).digit_ids
+            _ = Tokenizer(path).digit_ids
 
 
 def test_a_file_made_from_sentencepiece_is_read_too(llama_like, tmp_path):
-    """As transformers converts Llama's, with a space before the text that nobody wrote."""
+    """Llama 2's tokenizer, converted by transformers, adds a space before a text."""
     pytest.importorskip("transformers")
     (tmp_path / "m.model").write_bytes(llama_like.model)
     path = json_tokenizers.llama2(tmp_path / "m.model", tmp_path / "llama2")
@@ -123,15 +123,15 @@ def test_a_file_made_from_sentencepiece_is_read_too(llama_like, tmp_path):
     np.testing.assert_array_equal(tokenizer.fillers, llama_like.fillers)
 
 
-def test_prepared_data_holds_it(made, tmp_path):
-    """All documents begin with BOS, which is nowhere else, also where it is the EOS as well."""
+def test_data_is_prepared_with_it(path, tmp_path):
+    """BOS occurs only at the start of documents, even if it is also EOS."""
     texts = [plain_text(number) for number in range(300)]
     write_jsonl(tmp_path / "a.jsonl", texts)
     config = DataConfig(
-        source="jsonl", path=str(tmp_path / "a.jsonl"), tokenizer=str(made), context_length=32,
+        source="jsonl", path=str(tmp_path / "a.jsonl"), tokenizer=str(path), context_length=32,
         batch_size=2, prepared_root=str(tmp_path / "out"),
     )  # fmt: skip
-    folder, tokenizer = prepare(config, show_progress=False), Tokenizer(made)
+    folder, tokenizer = prepare(config, show_progress=False), Tokenizer(path)
     assert (folder / "tokenizer.json").read_bytes() == tokenizer.model
     assert not (folder / "tokenizer.model").exists()
     assert verify(folder) == []
@@ -146,7 +146,7 @@ def test_prepared_data_holds_it(made, tmp_path):
 
 
 def test_ids_above_65535_are_kept(tmp_path):
-    """Llama 3 has 128,256 ids: more than two bytes say."""
+    """The 128,256 ids of Llama 3 need more than two bytes."""
     pytest.importorskip("tokenizers")
     path = json_tokenizers.llama3(SOURCES[:3], tmp_path / "t")
     file = json.loads(path.read_text())

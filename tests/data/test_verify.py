@@ -1,6 +1,5 @@
-"""Damage to prepared data is noticed before anything is computed from it."""
+"""Damaged prepared data must be reported before any use."""
 
-import json
 import os
 import random
 import shutil
@@ -10,7 +9,6 @@ import pytest
 
 from data import verify
 from data.config import DataConfig
-from data.files import read_sealed
 from data.prepare import main, prepare
 from data.store import TokenStore
 from tests.data.helpers import plain_text, write_jsonl
@@ -18,7 +16,7 @@ from tests.data.helpers import plain_text, write_jsonl
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory, tokenizer) -> Path:
-    """Where texts lie in `in`, and what was prepared of them in `out`."""
+    """Texts in `in`, and the data prepared from them in `out`."""
     root = tmp_path_factory.mktemp("pristine")
     (root / "in").mkdir()
     (root / "t.model").write_bytes(tokenizer.model)
@@ -43,32 +41,23 @@ def run(root: Path, **changes) -> Path:
     return prepare(config(root, **changes), show_progress=False)
 
 
-def flip(path: Path, place: int) -> None:
-    """Changes a bit as a disk does that tells nobody: size and times stay."""
+def flip(path: Path, bit: int) -> None:
+    """Change a bit and keep size and times, like a failing disk."""
     times = path.stat()
     content = bytearray(path.read_bytes())
-    content[place // 8] ^= 1 << place % 8
+    content[bit // 8] ^= 1 << bit % 8
     path.write_bytes(content)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def contents(folder: Path) -> list:
-    """All that a run reads of a prepared folder."""
+    """Return everything that a run reads from a prepared folder."""
     stores = [TokenStore(folder / split) for split in verify.SPLITS]
     return [
         (folder / "tokenizer.model").read_bytes(),
         *((store.fingerprint, store.bos_id) for store in stores),
         *([store.document(i).tolist() for i in range(store.num_documents)] for store in stores),
     ]
-
-
-def without_digests(folder: Path) -> None:
-    """As it was prepared before files had digests of their own."""
-    for path in folder.rglob("*.json"):
-        path.write_text(json.dumps(read_sealed(path), indent=1))
-    report = read_sealed(folder / "prepare.json")
-    del report["tokenizer"]
-    (folder / "prepare.json").write_text(json.dumps(report, indent=1))
 
 
 NAMES = [
@@ -79,39 +68,35 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["with digests", "without"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_flipped_bit_is_refused_or_changes_nothing(root, pristine, name, old):
+def test_a_flipped_bit_is_refused_or_changes_nothing(root, pristine, name):
     (folder,) = (root / "out").glob("*")
     expected = contents(next((pristine / "out").glob("*")))
-    if old:
-        without_digests(folder)
     path = folder / name
-    whole, refused = path.read_bytes(), 0
+    content, refused = path.read_bytes(), 0
     generator = random.Random(name)
     for _ in range(12):
-        flip(path, generator.randrange(8 * len(whole)))
+        flip(path, generator.randrange(8 * len(content)))
         try:
             assert contents(run(root)) == expected
         except ValueError as error:
             refused += 1
             assert str(path) in str(error) and "\n" not in str(error)
-        path.write_bytes(whole)
-    # Of the file of ids much is padding, of the report without a digest much is nobody's business.
-    assert refused >= 1 if name.endswith("record") or (old and name == "prepare.json") else 9
+        path.write_bytes(content)
+    # Most bits of the short file of ids are padding.
+    assert refused >= (1 if name.endswith("record") else 9)
     assert contents(run(root)) == expected
 
 
-def test_every_damaged_file_is_named_and_how_to_go_on(root, capsys):
+def test_every_damaged_file_is_named(root, capsys):
     (folder,) = (root / "out").glob("*")
     other = shutil.copytree(folder, root / "out" / "second")
     third = shutil.copytree(folder, root / "out" / "third")
-    for each in (folder / "train", other / "validation"):
-        flip(each / "00000.starts.npy", 8 * 129)
+    for split in (folder / "train", other / "validation"):
+        flip(split / "00000.starts.npy", 8 * 129)
     ids = TokenStore(other / "train").read(50, 20).astype("<u2").tobytes()
     records = other / "train" / "00000.array_record"
     flip(records, 8 * records.read_bytes().index(ids))
-    without_digests(third)
     assert main(["--verify", "--out", str(root / "out")]) == 2
     out, err = capsys.readouterr()
     damaged = [
@@ -120,13 +105,10 @@ def test_every_damaged_file_is_named_and_how_to_go_on(root, capsys):
         (other, "validation/00000.starts.npy: damaged: not where the documents begin"),
     ]
     lines = [line for line in err.splitlines() if "error" in line]
-    for line, (of, what) in zip(lines, damaged, strict=True):
-        assert line.startswith(f"python -m data.prepare: error: {of}/{what}")
-        assert line.endswith(f"; delete {of}, and it is prepared anew")
-    assert out.splitlines() == [
-        f"{third}: whole; unverified: bytes of text and documents left out, as prepare.json "
-        "counts them"
-    ]
+    for line, (path, damage) in zip(lines, damaged, strict=True):
+        assert line.startswith(f"python -m data.prepare: error: {path}/{damage}")
+        assert line.endswith(f"; delete {path}, and it is prepared anew")
+    assert out.splitlines() == [f"{third}: intact"]
     assert main(["--verify", str(third)]) == 0
     with pytest.raises(SystemExit, match="2"):
         main(["--verify", str(root / "in")])
@@ -135,13 +117,13 @@ def test_every_damaged_file_is_named_and_how_to_go_on(root, capsys):
 
 def test_large_folders_are_read_once_for_sizes_and_times(root, monkeypatch):
     (folder,) = (root / "out").glob("*")
-    monkeypatch.setattr(verify, "EACH_TIME", 0)
+    monkeypatch.setattr(verify, "READ_ALWAYS", 0)
     reads = []
     damages = verify.damages
     monkeypatch.setattr(verify, "damages", lambda *a: (reads.append(1), damages(*a))[1])
 
     def run_in_new_process():
-        verify._check_whole.cache_clear()
+        verify._check_intact.cache_clear()
         return run(root)
 
     for _ in range(2):
@@ -157,7 +139,7 @@ def test_large_folders_are_read_once_for_sizes_and_times(root, monkeypatch):
         run_in_new_process()
 
 
-def test_who_only_reads_need_not_be_allowed_to_write(root):
+def test_reading_needs_no_lock(root):
     (folder,) = (root / "out").glob("*")
     (folder / ".lock").unlink()
     assert run(root) == folder

@@ -1,11 +1,13 @@
 """What is refused of prepared data, tokenizers, and places to write to."""
 
 import errno
+import json
 import os
 import sys
 from pathlib import Path
 
 from data.config import DataConfig
+from data.files import digest
 from data.prepare import prepare
 from data.store import TokenStore
 from tests.errors.table import Row
@@ -63,6 +65,12 @@ def untokenized(patch):
     patch.setattr("data.pipeline.prepare", lambda config: 1 / 0)
 
 
+def checksummed(content: str) -> str:
+    """A JSON object with a correct sha256."""
+    record = json.loads(content)
+    return json.dumps({**record, "sha256": digest(record)})
+
+
 ANEW = "delete made, and it is prepared anew"
 
 
@@ -74,8 +82,8 @@ def without(name: str):
 ROWS = [
     Row(
         "-m data.redpajama.beam --path in",
-        "this needs apache-beam: pip install '.[beam]' in the folder of ropewalk, in an "
-        "environment of its own",
+        "this needs apache-beam: pip install '.[beam]' in the folder of ropewalk, in a "
+        "separate environment",
         given=without("apache_beam"),
     ),
     Row(
@@ -103,14 +111,14 @@ ROWS = [
             (b"\xff", "it is not JSON"),
             ("[" * 9999, "it is not JSON"),
             ("[]", "it is not a JSON object"),
-            ('{"settings": {}, "sha256": "0"}', "its sha256 is not that of what it says"),
-            ('{"settings": 1}', "not what preparing data leaves"),
+            ('{"settings": {}, "sha256": "0"}', "its sha256 is not that of its content"),
+            ('{"settings": {}}', "its sha256 is not that of its content"),
         )
     ),
     Row(
         "-m data.prepare --verify made",
         f"made/tokenizer.model: no tokenizer there (No such file or directory); {ANEW}",
-        files={"made/prepare.json": '{"settings": {"tokenizer": null}}'},
+        files={"made/prepare.json": checksummed('{"tokenizer": null}')},
     ),
     Row(
         "-m data.prepare --verify made",
@@ -121,14 +129,18 @@ ROWS = [
     Row(
         lambda: TokenStore("made"),
         "made: store format 2, this version reads 1; prepare the data again",
-        files={"made/store.json": '{"format": 2}'},
+        files={"made/store.json": checksummed('{"format": 2}')},
     ),
     *(
         Row(
             lambda: TokenStore("made"),
             "made/store.json: damaged: not the index of a store; `python -m data.prepare --verify` "
             "says what to delete",
-            files={"made/store.json": f'{{"format": 1, "bos_id": 1, "fingerprint": "", {rest}}}'},
+            files={
+                "made/store.json": checksummed(
+                    f'{{"format": 1, "bos_id": 1, "fingerprint": "", {rest}}}'
+                )
+            },
         )
         for rest in (
             '"dtype": "<u2"',

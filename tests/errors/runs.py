@@ -14,6 +14,7 @@ import configs
 from configs import find_config
 from data import pipeline
 from data import tokenizer as tokenizer_lib
+from data.files import write_checksummed
 from data.prepare import prepare
 from data.store import TokenStore
 from evals import score
@@ -152,7 +153,7 @@ def flipped(folder):
 def another_tokenizer(folder):
     """Half a folder, and a tokenizer that is not of its shards."""
     (folder / "prepare.json").unlink()
-    (folder / "progress.json").write_text('{"tokenizer": "other"}')
+    write_checksummed(folder / "progress.json", {"tokenizer": "other"})
 
 
 def planned(*changes: str):

@@ -107,7 +107,7 @@ ROWS = [
         "run ./study --only one",
         "another process runs ./study in runs/studies/study; wait for it",
         given=lambda patch: patch.setattr(
-            schedule, "only_one", lambda path: contextlib.nullcontext(False)
+            schedule, "try_lock", lambda path: contextlib.nullcontext(False)
         ),
     ),
     studied("report ./study --out .", "--out . is a folder; write --out report.html"),

@@ -51,13 +51,13 @@ class Echo(Task):
         said = draw.random.choice(asked.tokenizer.fillers, self.n)
         start = np.arange(self.n + 1, 2 * self.n + 1)
         answers = np.stack([start, np.ones_like(start), np.full_like(start, self.n - 1)], axis=1)
-        return Document.of([asked.tokenizer.bos_id, *said, *said], answers)
+        return Document.from_lists([asked.tokenizer.bos_id, *said, *said], answers)
 
     def columns(self, results, trained):
         return {"loudness": float(-results["nll"].mean())}
 
     def curves(self, own, every):
-        return [Curve.of([self.n - 1], [own["nll"].mean()], [0.1])]
+        return [Curve.from_means([self.n - 1], [own["nll"].mean()], [0.1])]
 '''
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from configs import find_config
 from data import prepare
-from data.sources import local_files
+from data.sources.local import local_files
 from data.tokenizer import Tokenizer
 from evals import rows, runner
 from experiment import load, overrides

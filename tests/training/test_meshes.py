@@ -120,7 +120,7 @@ print(json.dumps(report))
 def data(tmp_path_factory) -> list[str]:
     """Overrides: rows of several documents each, and every fourth a retrieval document."""
     folder = tmp_path_factory.mktemp("documents")
-    texts = [plain_text(number, words=1 + number % 8) for number in range(1500)]
+    texts = [plain_text(number, num_words=1 + number % 8) for number in range(1500)]
     write_jsonl(folder / "documents.jsonl", texts)
     return ["data.source=jsonl", f"data.path={folder}", f"data.prepared_root={folder}/prepared"]
 

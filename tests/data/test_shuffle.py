@@ -1,4 +1,4 @@
-"""The orders are grain's: rows keep the numbers that runs were trained with."""
+"""Orders must equal grain's, because earlier runs were trained with those."""
 
 import random
 
@@ -6,7 +6,7 @@ import grain
 import pytest
 from grain.experimental import index_shuffle
 
-from data.order import interleaved, shuffled
+from data.shuffle import interleaved, shuffled
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 1000, 2**16, 2**16 + 1, 2**17 + 2, 10**9, 2**40])
@@ -28,5 +28,5 @@ def test_shuffled_is_a_permutation(count):
 def test_interleaved_is_grains(weights):
     sources = [grain.MapDataset.source([(n, i) for i in range(400)]) for n in range(len(weights))]
     mixed = grain.MapDataset.mix(sources, weights)
-    found = [interleaved(index, weights) for index in range(300)]
-    assert found == [mixed[index] for index in range(300)]
+    pairs = [interleaved(index, weights) for index in range(300)]
+    assert pairs == [mixed[index] for index in range(300)]

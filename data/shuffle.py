@@ -1,7 +1,7 @@
-"""Which row comes when, by arithmetic alone: any place of an endless order is found at once.
+"""Random and interleaved orders of rows, computed for any index without state.
 
-Both orders are grain's to the bit, so that rows have the numbers they always had; and training
-from a finished store needs no grain.
+Both orders equal grain's bit for bit, so that rows keep their numbers. Training from a finished
+store needs no grain.
 """
 
 import functools
@@ -11,10 +11,10 @@ _WORD = 0xFFFFFFFF  # std::seed_seq counts in 32 bits
 
 
 def shuffled(index: int, count: int, seed: int) -> int:
-    """Where `index` of 0 ... count - 1 stands in a permutation that `seed` (32 bits) decides.
+    """Return element `index` of the permutation of 0 ... count - 1 that `seed` (32 bits) decides.
 
-    Four rounds of the Simon cipher (Beaulieu et al., eprint 2013/404) on blocks that hold `count`,
-    walked along its cycles until the value lies in range: `grain.experimental.index_shuffle`.
+    Applies four rounds of the Simon cipher (Beaulieu et al., eprint 2013/404) on blocks that hold
+    `count`, again and again until the value is below `count`: `grain.experimental.index_shuffle`.
     """
     if count == 1:
         return 0
@@ -23,8 +23,8 @@ def shuffled(index: int, count: int, seed: int) -> int:
     mask = (1 << half) - 1
 
     def mix(x: int) -> int:
-        one, two, eight = (x << n | x >> (half - n) for n in (1, 2, 8))
-        return ((one & eight) ^ two) & mask
+        by_1, by_2, by_8 = (x << n | x >> (half - n) for n in (1, 2, 8))  # rotations
+        return ((by_1 & by_8) ^ by_2) & mask
 
     while True:
         left, right = index >> half & mask, index & mask
@@ -38,7 +38,7 @@ def shuffled(index: int, count: int, seed: int) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _round_keys(seed: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Four words of C++'s `std::seed_seq` with one word of seed ([rand.util.seedseq])."""
+    """Return four words of C++'s `std::seed_seq` for one word of seed ([rand.util.seedseq])."""
     keys = [0x8B8B8B8B] * 4
 
     def scrambled(k: int, sign: int) -> int:
@@ -62,16 +62,16 @@ def _round_keys(seed: int) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def interleaved(index: int, weights: Sequence[float]) -> tuple[int, int]:
-    """Which of several endless orders gives number `index` of their mixture, and which of its own.
+    """Return the sequence that holds element `index` of a mixture, and the index in that sequence.
 
-    Every stretch holds its share of each: `grain.MapDataset.mix`.
+    Any stretch of the mixture holds each sequence's share: `grain.MapDataset.mix`.
     """
-    whole = [int(weight * (100 / min(weights))) for weight in weights]
-    left, place, after = sum(whole), index, index + 1
-    for number, weight in enumerate(whole):
-        # How many of the first `place` elements come from later orders than this one.
-        later, later_after = (x * (left - weight) // left for x in (place, after))
-        if place - later != after - later_after:
-            return number, place - later
-        left, place, after = left - weight, later, later_after
-    raise AssertionError("every element has an order it comes from")
+    counts = [int(weight * (100 / min(weights))) for weight in weights]
+    left, count, count_after = sum(counts), index, index + 1
+    for sequence, weight in enumerate(counts):
+        # How many of the first `count` elements come from later sequences.
+        later, later_after = (x * (left - weight) // left for x in (count, count_after))
+        if count - later != count_after - later_after:
+            return sequence, count - later
+        left, count, count_after = left - weight, later, later_after
+    raise AssertionError("every element comes from a sequence")

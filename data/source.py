@@ -1,0 +1,161 @@
+"""Base class of data sources, and the documents and files that they have.
+
+A source is one file in `data/sources` with one subclass of `Source`; the name of the file is the
+value of `data.source`. The modules of that folder import slow libraries inside functions.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from settings.messages import nearest, quoted
+
+if TYPE_CHECKING:
+    from data.config import DataConfig
+
+SUBSETS = ("arxiv", "book", "c4", "common_crawl", "github", "stackexchange", "wikipedia")
+# The names that RedPajama's files, its dataset card and SlimPajama use for these subsets.
+SUBSET_NAMES = {name: name for name in SUBSETS} | {
+    "books": "book",
+    "cc": "common_crawl",
+    "RedPajamaArXiv": "arxiv",
+    "RedPajamaBook": "book",
+    "RedPajamaC4": "c4",
+    "RedPajamaCommonCrawl": "common_crawl",
+    "RedPajamaGithub": "github",
+    "RedPajamaStackExchange": "stackexchange",
+    "RedPajamaWikipedia": "wikipedia",
+}
+LISTED = 100  # skipped documents whose problems are listed; the others are only counted
+
+
+class Document(NamedTuple):
+    """One document, or the problem with it.
+
+    Attributes:
+      text: never empty, always valid Unicode; "" if there is a problem.
+      file: index into the list of input files.
+      line: line of the file, from 1.
+      subset: RedPajama's name for the kind of text, if the document has one.
+      problem: the reason why the document cannot be used; None for a good document.
+    """
+
+    text: str
+    file: int
+    line: int
+    subset: str | None = None
+    problem: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputFile:
+    """A file of documents.
+
+    Attributes:
+      path: location of the file.
+      name: path relative to the folder of the source.
+      size: bytes on disk.
+      validation: whether the name marks a validation file.
+    """
+
+    path: Path
+    name: str
+    size: int
+    validation: bool = False
+
+
+OnBytes = Callable[[int], None]
+
+
+def ignore_bytes(count: int) -> None:
+    """Do nothing: the default callback for progress in bytes."""
+
+
+class Source(abc.ABC):
+    """Documents of one config, in a fixed order.
+
+    The first line of a subclass's docstring is its text in `python -m data.prepare --help`.
+    Creating a source reads nothing.
+
+    Attributes:
+      needs_path: whether the source reads `data.path`.
+      has_text: whether rows of text exist; without it, only a tokenizer is prepared.
+      differs_by_machine: whether another machine may have other text. A run then keeps its
+        held-out documents.
+      all_labeled: whether every document belongs to one of `subsets`.
+    """
+
+    needs_path: ClassVar[bool] = False
+    has_text: ClassVar[bool] = True
+    differs_by_machine: ClassVar[bool] = False
+    all_labeled: ClassVar[bool] = False
+
+    def __init__(self, config: "DataConfig", *, show_progress: bool = False):
+        self.config, self.show_progress = config, show_progress
+
+    @property
+    @abc.abstractmethod
+    def files(self) -> list[InputFile]:
+        """Files (or splits) in the order of their documents; ValueError if there are none."""
+
+    @abc.abstractmethod
+    def read_file(self, file: int, line: int, on_bytes: OnBytes) -> Iterator[Document]:
+        """Yield the documents of one of `files` from a line (from 1) on.
+
+        Args:
+          file: index of the file.
+          line: line of the first document.
+          on_bytes: called with the number of bytes read from disk.
+        """
+
+    def read(
+        self, *, start: tuple[int, int] = (0, 1), on_bytes: OnBytes = ignore_bytes
+    ) -> Iterator[Document]:
+        """Yield all documents from a file index and line on."""
+        for file in range(start[0], len(self.files)):
+            yield from self.read_file(file, start[1] if file == start[0] else 1, on_bytes)
+
+    @property
+    def skipped(self) -> tuple[int, list[str]]:
+        """Number of bad documents left out before `read`, and the first of their problems."""
+        return 0, []
+
+    def held_out_every(self) -> int:
+        """Return n: one of n documents is held out if no file is a validation file."""
+        return 100
+
+    def identity(self) -> dict[str, Any]:
+        """Return JSON values, besides files and tokenizer, that decide the ids."""
+        return {}
+
+    def subsets(self) -> set[str]:
+        """Return the names that `data.subset_shares` may use; empty if there are no subsets."""
+        return set()
+
+    def check(self) -> None:
+        """Check files and `data.subset_shares` before any document is read.
+
+        Raises:
+          ValueError: if there are no files, a subset is unknown, or no subset is kept.
+        """
+        if not self.config.subset_shares:
+            return
+        subsets = self.subsets()
+        if not subsets:
+            raise ValueError(
+                f"subset_shares: data.source={self.config.source} has no subsets; leave it out"
+            )
+        shares: dict[str, float] = {}
+        for name, share in self.config.subset_shares:
+            subset = SUBSET_NAMES.get(name, name)
+            if subset not in subsets:
+                raise ValueError(
+                    f"unknown subset {quoted(name)} in subset_shares; {nearest(name, subsets)}"
+                )
+            if subset in shares:
+                raise ValueError(f"subset_shares names {subset} twice; give it one share")
+            shares[subset] = share
+        if self.all_labeled and all(shares.get(subset) == 0 for subset in subsets):
+            raise ValueError("subset_shares keeps no document: all subsets there have share 0")

@@ -1,0 +1,44 @@
+"""JSON Lines files on disk."""
+
+import functools
+from collections.abc import Iterator
+
+from data.json_lines import json_records, jsonl_files
+from data.source import SUBSETS, Document, InputFile, OnBytes, Source
+
+
+class Jsonl(Source):
+    """One JSON object with a "text" per line, in .jsonl, .jsonl.gz or .jsonl.zst files."""
+
+    needs_path = True
+
+    @functools.cached_property
+    def files(self) -> list[InputFile]:
+        """Files at `data.path`."""
+        return jsonl_files(str(self.config.path))
+
+    def read_file(self, file: int, line: int, on_bytes: OnBytes) -> Iterator[Document]:
+        """Yield a document per line."""
+        records = json_records(self.files[file].path, start=line, on_bytes=on_bytes)
+        for number, record, problem in records:
+            text = "" if problem else record["text"]
+            yield Document(text, file, number, _subset(record), problem)
+
+    def subsets(self) -> set[str]:
+        """Return RedPajama's subsets and, for a private corpus, the first label of each file."""
+        records = (next(json_records(file.path))[1] for file in self.files)
+        return set(SUBSETS) | {label for label in map(_subset, records) if label}
+
+    def check(self) -> None:
+        """Check files and subsets."""
+        _ = self.files
+        super().check()
+
+
+def _subset(record: dict) -> str | None:
+    """Return RedPajama's subset; its releases store it in two fields."""
+    meta = record.get("meta")
+    subset = record.get("red_pajama_subset")
+    if subset is None and isinstance(meta, dict):
+        subset = meta.get("redpajama_set_name")
+    return subset if isinstance(subset, str) else None

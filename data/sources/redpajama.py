@@ -1,0 +1,117 @@
+"""RedPajama (Together, 2023) as published, through tensorflow-datasets, without TensorFlow."""
+
+import functools
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data.json_lines import jsonl_files
+from data.source import SUBSETS, Document, InputFile, OnBytes, Source
+from settings.places import local
+
+if TYPE_CHECKING:
+    from data.redpajama.redpajama_dataset_builder import Builder
+
+
+class RedPajama(Source):
+    """The published files of RedPajama-Data-1T or its sample. They become ArrayRecord once.
+
+    A file of this source is a split of the tensorflow-datasets builder.
+    """
+
+    needs_path = True
+    all_labeled = True
+
+    @functools.cached_property
+    def _builder(self) -> "Builder":
+        import tensorflow_datasets as tfds  # slow to import
+
+        from data.redpajama.redpajama_dataset_builder import Builder
+
+        if not self.show_progress:
+            tfds.disable_progress_bar()
+        logging.getLogger("absl").setLevel(logging.WARNING)
+        skip = self.config.on_bad_document == "skip"
+        return build(Builder, str(self.config.path), self.config.prepared_root, skip=skip)
+
+    @property
+    def skipped(self) -> tuple[int, list[str]]:
+        """Bad documents that the builder left out."""
+        metadata = self._builder.info.metadata or {}
+        return int(metadata.get("skipped", 0)), list(metadata.get("first_skipped", []))
+
+    @functools.cached_property
+    def files(self) -> list[InputFile]:
+        """Splits of the builder; the first access builds them."""
+        info = self._builder.info
+        return [
+            InputFile(
+                path=Path(self._builder.data_dir) / split,
+                name=f"{info.full_name}/{split}",
+                size=int(info.splits[split].num_bytes),
+                validation=split == "validation",
+            )
+            for split in sorted(info.splits)
+        ]
+
+    def read_file(self, file: int, line: int, on_bytes: OnBytes) -> Iterator[Document]:
+        """Yield the documents of a split; a line is the number of a record, from 1."""
+        split = self.files[file].path.name
+        records = self._builder.as_data_source(split)  # pyright: ignore[reportCallIssue]
+        for number in range(line, len(records) + 1):
+            record = records[number - 1]
+            text, subset = record["text"].decode(), record["red_pajama_subset"].decode()
+            on_bytes(len(record["text"]) + len(record["meta"]) + len(subset))
+            yield Document(text, file, number, subset)
+
+    def subsets(self) -> set[str]:
+        """Return the subsets in the names of the files, or all if no name has one."""
+        from data.redpajama.redpajama_dataset_builder import layout, published_files
+
+        root = Path(str(self.config.path))
+        published = {subset for _, subset in published_files(layout(root), root) if subset}
+        return published or set(SUBSETS)
+
+    def check(self) -> None:
+        """Check files and subsets."""
+        jsonl_files(str(self.config.path))
+        super().check()
+
+
+def build(
+    builder_class: type["Builder"], path: str, prepared_root: str, *, skip: bool, **download: Any
+) -> "Builder":
+    """Return a builder whose ArrayRecord files exist; build them if they are missing.
+
+    Args:
+      builder_class: `Builder` or a subclass.
+      path: folder of the published files.
+      prepared_root: root of the result, whose folder is a hash of the files' names and sizes.
+      skip: leave out bad documents.
+      **download: fields of tensorflow-datasets' DownloadConfig.
+
+    Raises:
+      ValueError: on bad input, as `FILE:LINE: problem`.
+    """
+    import tensorflow_datasets as tfds
+
+    from data.redpajama.redpajama_dataset_builder import layout, published_files
+
+    root = Path(path)
+    config = layout(root)
+    published = [[file.name, file.size] for file, _ in published_files(config, root)]
+    key = hashlib.sha256(json.dumps(published).encode()).hexdigest()[:12]
+    builder = builder_class(
+        config=config,
+        data_dir=local(prepared_root) / "tensorflow_datasets" / key,
+        file_format="array_record",
+        skip_bad_documents=skip,
+    )
+    builder.download_and_prepare(
+        download_config=tfds.download.DownloadConfig(manual_dir=root, **download),
+        file_format="array_record",
+    )
+    return builder

@@ -1,0 +1,314 @@
+"""Documents of a source to token stores, in threads: the slow part of `data.prepare`."""
+
+import contextlib
+import functools
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data import store as store_lib
+from data import tokenizer as tokenizer_lib
+from data.files import read_checksummed, write_checksummed
+from data.progress import byte_progress
+from data.source import LISTED, SUBSET_NAMES, Document, Source
+from data.threads import map_ahead, num_cpus
+from data.tokenizer import Tokenizer, file_in
+from data.verify import SPLITS, read_tokenizer
+
+SHARD_TOKENS = 1 << 26
+SLICE = 1 << 20  # characters encoded at a time
+BUNDLE = 1 << 18  # characters per task of a thread
+SAMPLE = 16 << 20  # characters that train a tokenizer ...
+SAMPLE_DOCUMENT = 1 << 14  # ... and how many of them one document provides at most
+
+
+def write_prepared(
+    folder: Path,
+    settings: dict[str, Any],
+    source: Source,
+    tokenizer: Tokenizer | None,
+    *,
+    show_progress: bool,
+) -> None:
+    """Write all files of a prepared folder, `prepare.json` last; continue after a stopped run.
+
+    Args:
+      folder: an existing folder.
+      settings: recorded in `prepare.json`.
+      source: the documents.
+      tokenizer: None trains one on the documents.
+      show_progress: whether to show a bar.
+
+    Raises:
+      ValueError: on bad input, as `FILE:LINE: problem`.
+    """
+    for part in folder.rglob("*.part"):  # left by a killed process
+        part.unlink()
+    if not file_in(folder).exists():
+        path = folder / tokenizer.file_name if tokenizer else file_in(folder)
+        part = path.with_suffix(".part")
+        if tokenizer:
+            part.write_bytes(tokenizer.model)
+        else:
+            tokenizer_lib.train(_sample(source), part, source.config.vocab_size)
+        os.replace(part, path)
+    tokenizer = read_tokenizer(folder)
+    report = {"settings": settings, "path": source.config.path, "tokenizer": tokenizer.fingerprint}
+    if source.has_text:
+        report |= _write_stores(folder, source, tokenizer, show_progress)
+    write_checksummed(folder / "prepare.json", report)
+
+
+def _sample(source: Source) -> Iterator[str]:
+    """Yield the beginnings of documents from files across the source."""
+    indices = [i for i, file in enumerate(source.files) if not file.validation]
+    indices = indices[:: max(1, len(indices) // 1024)]
+    for index in indices:
+        size = 0
+        for document in source.read(start=(index, 1)):
+            if document.file != index or size >= SAMPLE // len(indices):
+                break
+            if document.problem and source.config.on_bad_document == "error":
+                raise ValueError(_problem(document, source))
+            text = document.text[:SAMPLE_DOCUMENT]
+            yield text
+            size += len(text)
+
+
+def _problem(document: Document, source: Source) -> str:
+    return f"{source.files[document.file].path}:{document.line}: {document.problem}"
+
+
+def _write_stores(
+    folder: Path, source: Source, tokenizer: Tokenizer, show_progress: bool
+) -> dict[str, Any]:
+    """Write the stores of both splits; return the counts for `prepare.json`."""
+    num_threads = num_cpus()
+    sizes = [file.size for file in source.files]
+    with contextlib.closing(_StoreWriter(folder, tokenizer, source.skipped)) as writer:
+        progress = writer.progress
+        file, line = progress["after"]
+        bytes_done = sum(sizes[:file])
+        bar = byte_progress("tokenizing", sum(sizes), done=bytes_done, disable=not show_progress)
+        with bar as on_bytes:
+            documents = source.read(start=(file, line), on_bytes=on_bytes)
+            bundles = _bundles(_slices(documents, source, progress["subsets"]))
+            encode = functools.partial(_encode, tokenizer)
+            for bundle in map_ahead(
+                encode, bundles, num_threads=num_threads, ahead=4 * num_threads
+            ):
+                for part, ids in bundle:
+                    writer.add(part, ids)
+            counts = writer.finish()
+    _note_missing_subsets(source, progress["subsets"])
+    if not counts["train"]["documents"]:
+        name = source.config.path or source.config.source
+        raise ValueError(f"{name}: no training document in the source")
+    return {
+        **counts,
+        "skipped": {"count": progress["num_skipped"], "first": progress["skipped"]},
+        "seconds": round(progress["seconds"], 3),
+        "workers": num_threads,
+    }
+
+
+def _note_missing_subsets(source: Source, names: Iterable[str]) -> None:
+    """Print a note, not an error: the tokenized text is still usable."""
+    subsets = {SUBSET_NAMES.get(name, name) for name in names}
+    for name, _ in source.config.subset_shares:
+        if SUBSET_NAMES.get(name, name) not in subsets:
+            print(
+                f"note: subset_shares names {name}, and no document is of it; the source's "
+                f"subsets: {', '.join(sorted(subsets)) or 'none'}",
+                file=sys.stderr,
+            )
+
+
+class _Slice(NamedTuple):
+    """A document, or a slice of a long one.
+
+    Attributes:
+      text: text of the slice.
+      after: file and line at which reading continues once the document is stored.
+      first, last: whether the document begins or ends with this slice.
+      validation: whether the document belongs to the validation split.
+      problem: `FILE:LINE: problem` of a skipped document, which has no text.
+    """
+
+    text: str
+    after: tuple[int, int]
+    first: bool = True
+    last: bool = True
+    validation: bool = False
+    problem: str | None = None
+
+
+def _slices(documents: Iterable[Document], source: Source, subsets: list[str]) -> Iterator[_Slice]:
+    """Yield slices of the documents to store; append new names of subsets to `subsets`."""
+    has_validation_files = any(file.validation for file in source.files)
+    interval = source.held_out_every()
+    shares = {SUBSET_NAMES.get(name, name): share for name, share in source.config.subset_shares}
+    for document in documents:
+        after = (document.file, document.line + 1)
+        if document.problem:
+            problem = _problem(document, source)
+            if source.config.on_bad_document == "error":
+                raise ValueError(problem)
+            yield _Slice(text="", after=after, problem=problem)
+            continue
+        if document.subset is not None and document.subset not in subsets:
+            subsets.append(document.subset)
+        subset = document.subset or ""
+        share = shares.get(SUBSET_NAMES.get(subset, subset), 1.0)
+        digest = hashlib.sha256(document.text.encode()).hexdigest()
+        if int(digest[8:16], 16) >= share * 2**32:
+            continue
+        if has_validation_files:
+            validation = source.files[document.file].validation
+        else:
+            validation = int(digest[:8], 16) % interval == 0
+        texts = list(_cut(document.text))
+        for n, text in enumerate(texts, 1):
+            yield _Slice(text, after, n == 1, n == len(texts), validation)
+
+
+def _cut(text: str) -> Iterator[str]:
+    """Yield slices of a long text, cut before a newline or else before a run of spaces.
+
+    No piece of a tokenizer trained here crosses a newline, so the ids equal those of the uncut
+    text. The ids of another tokenizer may differ at a cut, once in a million characters.
+    """
+    start = 0
+    while len(text) - start > SLICE:
+        cut = text.rfind("\n", start + 1, start + SLICE)
+        if cut < 0:
+            cut = text.rfind(" ", start + 1, start + SLICE)
+            while cut > start and text[cut - 1] == " ":
+                cut -= 1
+        if cut <= start:
+            cut = start + SLICE
+        yield text[start:cut]
+        start = cut
+    yield text[start:]
+
+
+def _bundles(slices: Iterable[_Slice]) -> Iterator[list[_Slice]]:
+    """Yield lists of slices with about `BUNDLE` characters."""
+    bundle, size = [], 0
+    for part in slices:
+        bundle.append(part)
+        size += len(part.text) + 100
+        if size >= BUNDLE:
+            yield bundle
+            bundle, size = [], 0
+    if bundle:
+        yield bundle
+
+
+def _encode(tokenizer: Tokenizer, bundle: list[_Slice]) -> list[tuple[_Slice, np.ndarray]]:
+    """Return slices with their ids. SentencePiece releases the interpreter lock."""
+    encoded = []
+    for part in bundle:
+        ids = tokenizer.encode(part.text, inside=not part.first) if part.text else []
+        if part.first:
+            ids = [tokenizer.bos_id, *ids]
+        # A tokenizer with one id for both marks only the beginning.
+        if part.last and tokenizer.eos_id != tokenizer.bos_id:
+            ids.append(tokenizer.eos_id)
+        encoded.append((part, np.array(ids, np.int32)))
+    return encoded
+
+
+class _StoreWriter:
+    """Writes the stores of both splits, one shard of each at a time.
+
+    Attributes:
+      progress: content of `progress.json`, which covers finished shards only. after: file and line
+        of the first document that is not in a finished shard; shards: entries of each store;
+        text_bytes: UTF-8 bytes of the text in each store; subsets: names of subsets so far;
+        tokenizer: its fingerprint; num_skipped, skipped: number of skipped documents and the
+        first problems; num_segments: finished shards per store; seconds: time of all runs.
+    """
+
+    def __init__(self, folder: Path, tokenizer: Tokenizer, skipped: tuple[int, list[str]]):
+        self._tokenizer = tokenizer
+        self._paths = {split: folder / split for split in SPLITS}
+        for path in self._paths.values():
+            path.mkdir(exist_ok=True)
+        self._writers: dict[str, store_lib.ShardWriter] = {}
+        self._started = time.monotonic()
+        self._progress_path = folder / "progress.json"
+        if self._progress_path.exists():
+            self.progress = read_checksummed(self._progress_path)
+        else:
+            self.progress = {
+                "after": [0, 1],
+                "shards": {split: [] for split in SPLITS},
+                "text_bytes": dict.fromkeys(SPLITS, 0),
+                "subsets": [],
+                "tokenizer": tokenizer.fingerprint,
+                "num_skipped": skipped[0],
+                "skipped": skipped[1],
+                "num_segments": 0,
+                "seconds": 0.0,
+            }
+
+    def close(self) -> None:
+        """Delete unfinished shards."""
+        for writer in self._writers.values():
+            writer.discard()
+
+    def add(self, part: _Slice, ids: np.ndarray) -> None:
+        """Store a slice, or count a skipped document."""
+        progress = self.progress
+        if part.problem:
+            progress["num_skipped"] += 1
+            progress["skipped"] = [*progress["skipped"], part.problem][:LISTED]
+            progress["after"] = part.after
+            return
+        if not self._writers:
+            name, vocab_size = f"{progress['num_segments']:05d}", self._tokenizer.vocab_size
+            self._writers = {
+                split: store_lib.ShardWriter(path, name, vocab_size)
+                for split, path in self._paths.items()
+            }
+        split = "validation" if part.validation else "train"
+        self._writers[split].append(ids, new_document=part.first)
+        progress["text_bytes"][split] += len(part.text.encode())
+        if part.last:
+            progress["after"] = part.after
+            if sum(writer.num_tokens for writer in self._writers.values()) >= SHARD_TOKENS:
+                self._finish_shards()
+
+    def _finish_shards(self) -> None:
+        for split, writer in self._writers.items():
+            entry = writer.finish()
+            self.progress["shards"][split] += [entry] if entry else []
+        self._writers.clear()
+        self.progress["num_segments"] += 1
+        now = time.monotonic()
+        self.progress["seconds"] += now - self._started
+        self._started = now
+        write_checksummed(self._progress_path, self.progress)
+
+    def finish(self) -> dict[str, dict[str, Any]]:
+        """Write the index of both stores; return the counts of each."""
+        if self._writers:
+            self._finish_shards()
+        counts = {}
+        for split, path in self._paths.items():
+            store_lib.write_index(path, self.progress["shards"][split], self._tokenizer)
+            store = store_lib.TokenStore(path)
+            counts[split] = {
+                "fingerprint": store.fingerprint,
+                "documents": store.num_documents,
+                "tokens": store.num_tokens,
+                "text_bytes": self.progress["text_bytes"][split],
+            }
+        return counts
