@@ -11,7 +11,7 @@ import numpy as np
 
 from evals.estimate.effective_context import Estimate
 from reporting.looks import STYLE
-from reporting.page import NONE, Commands, Section, Table, render, words
+from reporting.page import NONE, Commands, Section, Table, format_captions, render
 from reporting.pictures import Drawing, save
 from studies import figures, folder, forecasts, load_cards, rows
 from studies.marks import FAILED, HELD, WORDS, CardResults, Mark
@@ -40,7 +40,7 @@ def write(job: Job, out: Path) -> None:
     matplotlib.use("Agg")  # a page needs no display
     out.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
-        said = words("study_forecasts")
+        said = format_captions("study_forecasts")
         lead = save(Drawing("forecasts", figures.forecasts(cards), said), out, ())
         sections = [_section(card, out) for card in cards]
     missing = [card.card.name for card in cards if not card.rows]
@@ -75,7 +75,7 @@ def _section(card: CardResults, out: Path) -> Section:
     """A card: what it asks, its curves, its numbers and its claims."""
     parts = []
     if card.trials:
-        said = words("study_curves", card=card.card.name)
+        said = format_captions("study_curves", card=card.card.name)
         name = f"curves {card.card.name}"
         parts.append(save(Drawing(name, figures.curves(card), said), out, ()))
     parts.append(_numbers(card))
@@ -110,7 +110,7 @@ def _numbers(card: CardResults) -> Table:
                 tokens = sorted({row.tokens for row in card.last[member].values()})
                 cells["trained on"] = " / ".join(f"{count / 1e6:.3g}M" for count in tokens)
             lines.append((None, cells))
-    return Table.of(lines, caption=words("study_numbers")["caption"])
+    return Table.from_cells(lines, caption=format_captions("study_numbers")["caption"])
 
 
 def _tokens(tokens: float | None, estimate: Estimate | None) -> str:
@@ -151,7 +151,7 @@ def _overview(cards: Sequence[CardResults]) -> Table:
         seconds = sum(row.core_seconds for row in card.rows)
         cells["core-hours"] = f"{seconds / 3600:.2f}" if seconds else NONE
         lines.append((None, cells))
-    return Table.of(lines, caption=words("study_marks")["caption"], wraps=True)
+    return Table.from_cells(lines, caption=format_captions("study_marks")["caption"], wraps=True)
 
 
 def _predictors(cards: Sequence[CardResults]) -> list[Table]:
@@ -179,7 +179,11 @@ def _predictors(cards: Sequence[CardResults]) -> list[Table]:
         )
         for name, octaves in off.items()
     ]
-    return [Table.of(lines, caption=words("study_predictors")["caption"])] if lines else []
+    return (
+        [Table.from_cells(lines, caption=format_captions("study_predictors")["caption"])]
+        if lines
+        else []
+    )
 
 
 def _said(card: CardResults, member: str) -> Mapping[str, float]:
