@@ -194,7 +194,7 @@ def describe(comparison: Comparison) -> str:
         ratio, low, high = (2**x for x in (theory.offset, theory.offset_low, theory.offset_high))
         text += (
             f". Against the theory length, the slope is {_interval(theory, 'slope')}, and the "
-            f"ratio of effective context to theory length is {ratio:.2g} [{low:.2g}, {high:.2g}]; an "
+            f"ratio of effective context to it is {ratio:.2g} [{low:.2g}, {high:.2g}]; an "
             "attained bound would give 1 and 1"
         )
     line = comparison.regressions[0]

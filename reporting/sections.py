@@ -29,7 +29,7 @@ def make_sections(members: Sequence[Member], page: Path) -> list[Section]:
     return list(sections.values())
 
 
-def _drawing(name: str, figure: Figure, captions: str, **values: object) -> Drawing:
+def _drawing(name: str, figure: Figure, captions: str, /, **values: object) -> Drawing:
     """Return a drawing with the captions of this name in captions.toml."""
     return Drawing(name, figure, format_captions(captions, **values))
 
