@@ -52,7 +52,7 @@ def _finding(label: str, estimate: Estimate) -> Finding:
 def numbers_table(members: Sequence[Member]) -> Table:
     """Return the leading task's measurements, predictions and other tasks of every member."""
     names = tasks(members)
-    others = [name for name in names[1:] if learned(members, name)]
+    secondary = [name for name in names[1:] if learned(members, name)]
     lines, groups = [], {}
     for member in members:
         theory = member.theory
@@ -68,7 +68,7 @@ def numbers_table(members: Sequence[Member]) -> Table:
             name: f"{estimate}; {estimate.accuracies}"
             if (estimate := member.estimates.get(name))
             else "not evaluated"
-            for name in others
+            for name in secondary
         }
         cells = {"member": member.label}
         for group in groups.values():

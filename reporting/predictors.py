@@ -180,10 +180,10 @@ def describe(comparison: Comparison) -> str:
     # In the order of NAMES, because the periods and the base often tie.
     lines = {line.predictor: line for line in comparison.regressions}
     errors = {NAMES[key]: round(lines[key].error, 2) for key in NAMES if key in lines}
-    least = min(errors.values())
-    best = " and ".join(name for name, error in errors.items() if error == least)
-    text = f"Smallest left-one-base-out error: {best}, {least:.2f} octaves"
-    rest = sorted((error, name) for name, error in errors.items() if error > least)
+    minimum = min(errors.values())
+    best = " and ".join(name for name, error in errors.items() if error == minimum)
+    text = f"Smallest left-one-base-out error: {best}, {minimum:.2f} octaves"
+    rest = sorted((error, name) for name, error in errors.items() if error > minimum)
     if rest:
         text += f" ({', '.join(f'{name} {error:.2f}' for error, name in rest)})"
     unfitted = ", ".join(
