@@ -40,7 +40,7 @@ def _set_lengths_axis(ax: Axes, member: Member, lengths: Sequence[int]) -> None:
     if 0 < within < len(lengths):
         ax.axvline(within, color=INK, lw=1.4)
     ax.grid(visible=False)
-    ax.set_title(member.label, fontsize=9)
+    ax.set_title(folded(member.label, 22), fontsize=9)
 
 
 def depth_tasks(members: Sequence[Member]) -> list[str]:

@@ -45,7 +45,7 @@ class Comparison(NamedTuple):
       trained_length: tokens.
       members: those that learned the task.
       predicted: by member, the value of each of `NAMES`; None if it does not exist.
-      regressions: by ascending left-one-base-out error; empty if fewer than three bases were
+      regressions: by ascending leave-one-base-out error; empty if fewer than three bases were
         measured.
     """
 
@@ -163,7 +163,7 @@ def _draw_diagonal(ax: Axes) -> None:
 def _describe_line(line: Regression) -> str:
     text = (
         f"slope {_interval(line, 'slope')}\nintercept {_interval(line, 'intercept')}\n"
-        f"left-one-base-out: ±{line.error:.2f} octaves"
+        f"leave-one-base-out: ±{line.error:.2f} octaves"
     )
     return text if line.predictor == BASE else f"y = x: ±{line.as_is:.2f} octaves\n{text}"
 
@@ -182,7 +182,7 @@ def describe(comparison: Comparison) -> str:
     errors = {NAMES[key]: round(lines[key].error, 2) for key in NAMES if key in lines}
     minimum = min(errors.values())
     best = " and ".join(name for name, error in errors.items() if error == minimum)
-    text = f"Smallest left-one-base-out error: {best}, {minimum:.2f} octaves"
+    text = f"Smallest leave-one-base-out error: {best}, {minimum:.2f} octaves"
     rest = sorted((error, name) for name, error in errors.items() if error > minimum)
     if rest:
         text += f" ({', '.join(f'{name} {error:.2f}' for error, name in rest)})"

@@ -58,7 +58,7 @@ def test_the_description_names_all_tied_predictors(members):
     _, long = predictors.compare(members)
     text = predictors.describe(long)
     assert text.startswith(
-        "Smallest left-one-base-out error: quarter period and arccos bound and base, "
+        "Smallest leave-one-base-out error: quarter period and arccos bound and base, "
     )
     lines = {line.predictor: line for line in long.regressions}
     assert f"theory length {lines['first_violation'].error:.2f})" in text
