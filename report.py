@@ -1,14 +1,13 @@
-"""Run directories -> the figures and one self-contained HTML page.
+"""Write the figures and one self-contained HTML page of run directories.
 
     python report.py DIR... [--out FILE.html]
 
-DIR is a run or a sweep directory. Figures are written beside the page, as PNG and SVG, and the
-numbers to results.csv (its columns: reporting/results.py). What has not been measured yet is said
-on the page, with the command that does it. Of one DIR the page is DIR/report.html. Of several it
-has a folder of its own beside them, report-A+B/report.html of A and B, so that it replaces the page
-of none. Runs that differ in their seed only are one member, whichever DIR they are in. Sweeps of
-the same bases at several trained lengths, given together, show effective context against trained
-length.
+DIR is a run or a sweep directory. Beside the page, figures are saved as PNG and SVG, and numbers as
+results.csv (columns: reporting/results.py). The page lists missing results with the commands that
+produce them. The page of one DIR is DIR/report.html. The page of several has a folder of its own
+beside them: report-A+B/report.html for A and B. Runs that differ only in their seeds are one
+member, in any DIR. Sweeps of the same bases at several trained lengths show effective context
+against trained length.
 """
 
 import argparse
@@ -22,22 +21,22 @@ from settings.places import place
 
 
 def main() -> None:
-    """Parses the command line and writes the page."""
+    """Parse the command line and write the page."""
     parser = Parser(
         prog="report.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("dirs", nargs="+", metavar="DIR", help="run or sweep directory")
-    parser.add_argument("--out", metavar="FILE.html", help="the page (default: above)")
+    parser.add_argument("--out", metavar="FILE.html", help="path of the page (default: see above)")
     args = parser.parse_args()
     try:
-        given = [place(path) for path in args.dirs]
-        # A pattern like runs/* names the pages of several directories too.
-        dirs = [path for path in given if not is_page(path)] or given
+        paths = [place(path) for path in args.dirs]
+        # A pattern like runs/* includes folders of pages of several directories.
+        dirs = [path for path in paths if not is_page(path)] or paths
         out = place(args.out) if args.out else page_of(dirs)
         find_runs(dirs)
-        # After parsing: help, and a slip of the hand, need none of matplotlib and JAX.
+        # Imported late: help and invalid arguments need neither matplotlib nor JAX.
         from reporting.writing import write
 
         for notice in write(dirs, out, shlex.join(["python", *sys.argv])):

@@ -59,7 +59,7 @@ def _section(
         (index[label], {"member": label} | _over_seeds([each.numbers() for each in seeds]))
         for label, seeds in by_label.items()
     ]
-    parts = [save(drawing, out, members), Table.of(numbers)]
+    parts = [save(drawing, out, members), Table.from_cells(numbers)]
     lines = [
         (index[label], {"member": label} | _seed(place, seeds) | line)
         for label, seeds in by_label.items()
@@ -67,7 +67,7 @@ def _section(
         for line in each.lines()
     ]
     if lines:
-        parts.append(Folded(summary=f"In detail: {len(lines)} lines", part=Table.of(lines)))
+        parts.append(Folded(summary=f"In detail: {len(lines)} lines", part=Table.from_cells(lines)))
     return Section(title=probe.title, parts=parts)
 
 

@@ -1,1 +1,1 @@
-"""WHAT a reader is shown: the parts of `report.py`."""
+"""Tables, figures and the HTML page of `report.py`, and the tables of `evaluate.py`."""

@@ -1,4 +1,4 @@
-"""Shell lines of the page: what made its rows, and what would make those that are not there."""
+"""Shell commands on the page: those that produced its rows, and those that would add results."""
 
 import contextlib
 import re
@@ -16,124 +16,124 @@ from reporting.members import Member
 _VARIANTS = "trained,dynamic_yarn,dynamic_ntk_aware"
 
 
-def command(program: str, *arguments: object) -> str:
-    """A shell line."""
-    return " ".join(["python", program, *map(_quoted, map(str, arguments))])
+def format_command(program: str, *arguments: object) -> str:
+    """Return a shell command line."""
+    return " ".join(["python", program, *map(_quote, map(str, arguments))])
 
 
-def _quoted(argument: str) -> str:
-    """As a shell wants it; in double quotes, which read better, where it has single ones."""
+def _quote(argument: str) -> str:
+    """Quote for a shell; in double quotes, which are easier to read, around single quotes."""
     plain = not re.search(r'["$`\\!]', argument)
     return f'"{argument}"' if "'" in argument and plain else shlex.quote(argument)
 
 
-def train(path: Path) -> str:
-    """What makes the run or sweep directory `path`."""
+def train_command(path: Path) -> str:
+    """Return the command that trains the run or sweep in the directory `path`."""
     run = RunDirectory(path)
     if run.is_started():
-        given = run.record["overrides"]
-        return command("train.py", run.config.name, "--workdir", path, *given)
+        config, overrides = run.config.name, run.record["overrides"]
+        return format_command("train.py", config, "--workdir", path, *overrides)
     sweep = read_sweep(path)
-    return command("sweep.py", sweep.config, "--workdir", path, *sweep.overrides)
+    return format_command("sweep.py", sweep.config, "--workdir", path, *sweep.overrides)
 
 
 def repeat(dirs: Sequence[Path], report: str) -> list[str]:
-    """Trains, evaluates and reports again: the lines that were typed, as far as runs hold them."""
+    """Return the commands that train, evaluate and report: as recorded in runs, or equivalent."""
     training, evaluation = [], []
     for path in dirs:
         runs = find_runs([path])
-        typed = [_requoted(line) for run in runs for line in run.read_commands()]
-        evaluated = [line for line in typed if line.startswith("python evaluate.py ")]
-        training += [line for line in typed if line not in evaluated] or [train(path)]
+        recorded = [_requote(line) for run in runs for line in run.read_commands()]
+        evaluated = [line for line in recorded if line.startswith("python evaluate.py ")]
+        training += [line for line in recorded if line not in evaluated] or [train_command(path)]
         if not evaluated and any(run.results_path.exists() for run in runs):
-            evaluated = [command("evaluate.py", path)]
+            evaluated = [format_command("evaluate.py", path)]
         evaluation += evaluated
-    evaluation = evaluation or [command("evaluate.py", *dirs)]
-    return list(dict.fromkeys([*training, *evaluation, _requoted(report)]))
+    evaluation = evaluation or [format_command("evaluate.py", *dirs)]
+    return list(dict.fromkeys([*training, *evaluation, _requote(report)]))
 
 
-def _requoted(line: str) -> str:
+def _requote(line: str) -> str:
     try:
         _, program, *arguments = shlex.split(line)
-    except ValueError:  # not typed, but written into the file since: shown as it stands
+    except ValueError:  # the file was edited: show the line unchanged
         return line
-    return command(Path(program).name, *arguments)
+    return format_command(Path(program).name, *arguments)
 
 
-def missing(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:
-    """What the configs ask for and is not there yet, each with the command that makes it."""
-    lacking: dict[tuple[str, str], list[str]] = {}
+def list_missing(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:
+    """Return what the configs request and is missing, each with the command that produces it."""
+    labels: dict[tuple[str, str], list[str]] = {}
     for member in members:
-        if not member.superseded:  # asked for with --step, or not at all
-            for each in _lacks(member, dirs):
-                lacking.setdefault(each, []).append(member.label)
-    found = []
-    for (what, line), who in lacking.items():
-        all_of_many = len(who) == len(members) > 4
-        names = f"all {len(who)} members" if all_of_many else ", ".join(who)
-        found.append((f"{what}: {names}. Run:", line))
-    return found
+        if not member.superseded:  # earlier stages are evaluated only with --step
+            for item in _missing(member, dirs):
+                labels.setdefault(item, []).append(member.label)
+    lines = []
+    for (text, command), names in labels.items():
+        is_all = len(names) == len(members) > 4
+        subject = f"all {len(names)} members" if is_all else ", ".join(names)
+        lines.append((f"{text}: {subject}. Run:", command))
+    return lines
 
 
-def _lacks(member: Member, dirs: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    training = " && ".join(map(train, dirs))
-    trained = any(run.steps() for run in member.runs)
-    if not trained and not member.own:
+def _missing(member: Member, dirs: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    training = " && ".join(map(train_command, dirs))
+    has_checkpoint = any(run.steps() for run in member.runs)
+    if not has_checkpoint and not member.trained:
         yield "No checkpoint yet", training
         return
-    if trained and not member.losses:
+    if has_checkpoint and not member.losses:
         yield "No training metrics yet", training
-    if not member.own:
+    if not member.trained:
         if not member.diverged:
-            yield "Not evaluated yet", command("evaluate.py", *dirs)
+            yield "Not evaluated yet", format_command("evaluate.py", *dirs)
         return
-    asked = {evals.parse(task) for task, _ in member.own}
+    evaluated = {evals.parse(task) for task, _ in member.trained}
     for name in member.config.evals.tasks:
         task = evals.parse(name)
-        if task not in asked and (_reads_text(member) or task.kind == "retrieval"):
-            yield f"No {name} yet", command("evaluate.py", *dirs, "--tasks", name)
+        if task not in evaluated and (_reads_text(member) or task.kind == "retrieval"):
+            yield f"No {name} yet", format_command("evaluate.py", *dirs, "--tasks", name)
 
 
 def _reads_text(member: Member) -> bool:
     return source_class(member.config.data.source).has_text
 
 
-def further(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:
-    """Figures that nobody asked for yet, each with the command that measures it."""
-    if not any(member.own for member in members):
+def suggest(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, str]]:
+    """Return further figures, each with the command that measures it."""
+    if not any(member.trained for member in members):
         return []
     length = max(member.trained_length for member in members)
 
-    def ask(*arguments: object) -> str:
-        return command("evaluate.py", *dirs, *arguments)
+    def evaluate(*arguments: object) -> str:
+        return format_command("evaluate.py", *dirs, *arguments)
 
-    found = []
+    lines = []
     if not curves.by_length_tasks(members):
-        lengths = f"{length},{2 * length},{4 * length}"
-        found.append(("Contexts longer than the trained one.", ask("--lengths", lengths)))
+        command = evaluate("--lengths", f"{length},{2 * length},{4 * length}")
+        lines.append(("Contexts longer than the trained length.", command))
     if not heat_maps.matrix_keys(members):
-        line = ask("--lengths", f"{length},{2 * length}", "--rotary", _VARIANTS)
-        found.append(("Other variants than the trained one: a matrix.", line))
-    if not any(map(inside.looked, members)):
-        line = command("-m", "probes", *dirs)
-        found.append(("What goes on inside: where each head's advantage ends, and more.", line))
-    shown = {plot.name for plot, _ in curves.declared(members)} | {*page_tables.shares(members)}
-    shown |= {"places"} if heat_maps.place_tasks(members) else set()
+        command = evaluate("--lengths", f"{length},{2 * length}", "--rotary", _VARIANTS)
+        lines.append(("A matrix of training and evaluation variants.", command))
+    if not any(map(inside.read_zeros, members)):
+        command = format_command("-m", "probes", *dirs)
+        lines.append(("Attention analysis: the empirical B(m) of each head, and more.", command))
+    shown = {plot.name for plot, _ in curves.task_plots(members)} | {*page_tables.shares(members)}
+    shown |= {"places"} if heat_maps.depth_tasks(members) else set()
     for name, task in evals.all_tasks().items():
         suggestion = task.suggestion(length)
         if suggestion and not suggestion.of_text:
-            fitting = _fitting(members[0], name, length)
+            fitting = _fitting_length(members[0], name, length)
             suggestion = task.suggestion(fitting) if fitting else None
         elif not all(map(_reads_text, members)):
             continue
         if suggestion and suggestion.shows not in shown:
-            lines = [ask(*arguments) for arguments in suggestion.calls]
-            found.append((suggestion.what, " && ".join(lines)))
-    return found
+            commands = [evaluate(*arguments) for arguments in suggestion.calls]
+            lines.append((suggestion.what, " && ".join(commands)))
+    return lines
 
 
-def _fitting(member: Member, name: str, length: int) -> int | None:
-    """The trained length, or the first of its doubles at which it can be asked; None if unknown."""
+def _fitting_length(member: Member, name: str, length: int) -> int | None:
+    """Return the first of 1, 2, 4 ... 32 trained lengths that holds the task; None if unknown."""
     run = member.runs[0]
     for doubled in (length << octave for octave in range(6)) if run.tokenizer_path.exists() else ():
         with contextlib.suppress(ValueError):

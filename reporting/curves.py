@@ -1,4 +1,4 @@
-"""The figures of curves, one a member: by distance, length, position, context, tokens seen."""
+"""Figures with one curve per member: by distance, length, position, context, training tokens."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,30 +16,30 @@ from evals.kinds import KINDS
 from experiment.config import TRAINED
 from reporting import l50
 from reporting.looks import FAINT, INK
-from reporting.members import Member, at_several_lengths, tasks
+from reporting.members import Member, tasks, tasks_at_several_lengths
 from reporting.style import (
+    DOTTED,
     folded,
     grid,
     handle,
-    marked,
-    marked_lengths,
+    label_lengths,
+    label_values,
     member_legend,
+    note,
     tag,
     token_axis,
 )
 
-MIN_TRIALS = 10  # fewer questions than this at a distance are not drawn
-_SIZE = (9.2, 4.3)
-_DOTS = (0, (1, 2))
+MIN_TRIALS = 10  # bins with fewer questions are not drawn
 
 
 class Panel(NamedTuple):
     """One panel of a figure of curves.
 
     Attributes:
-      curves: of each member that has any, by its index; one for each of the plot's `ylabels`.
-      levels: where dotted lines lie.
-      length: context length of the evaluation, tokens; 0: of no single one.
+      curves: by member index, one curve for each of the plot's `ylabels`.
+      levels: heights of dotted lines.
+      length: context length of the evaluation, tokens; 0: several.
     """
 
     title: str
@@ -48,8 +48,8 @@ class Panel(NamedTuple):
     length: int = 0
 
 
-def accuracy_by_distance(members: Sequence[Member]) -> Figure:
-    """A panel a task and trained length: exact answers against distance, with 95% intervals."""
+def draw_accuracy_by_distance(members: Sequence[Member]) -> Figure:
+    """Draw accuracy against distance with 95% intervals, a panel per task and trained length."""
     return draw(members, _ACCURACY, accuracy_panels(members))
 
 
@@ -66,99 +66,97 @@ _ACCURACY = Plot(
 
 
 def accuracy_panels(members: Sequence[Member]) -> list[Panel]:
-    """By task and trained length, the members that were asked enough to be drawn."""
+    """Return a panel per task and trained length, of members with `MIN_TRIALS` at a distance."""
     several = len({member.trained_length for member in members}) > 1
-    found: dict[str, Panel] = {}
+    panels: dict[str, Panel] = {}
     for task in tasks(members):
         for member in sorted(members, key=lambda member: member.trained_length):
             estimate = member.estimates.get(task)
-            if estimate and any(each.trials >= MIN_TRIALS for each in estimate.bins):
+            if estimate and any(b.trials >= MIN_TRIALS for b in estimate.bins):
                 trained = f"\ntrained on {member.trained_length:,}" if several else ""
                 title = f"{folded(task)}{trained}"
-                panel = found.setdefault(title, Panel(title, {}, set()))
-                panel.curves[member.index] = [_accuracy(estimate)]
+                panel = panels.setdefault(title, Panel(title, {}, set()))
+                panel.curves[member.index] = [_accuracy_curve(estimate)]
                 panel.levels.add(estimate.chance)
-    return list(found.values())
+    return list(panels.values())
 
 
-def _accuracy(estimate: Estimate) -> Curve:
+def _accuracy_curve(estimate: Estimate) -> Curve:
     names = ("distance", "accuracy", "ci_low", "ci_high")
-    bins = [each for each in estimate.bins if each.trials >= MIN_TRIALS]
-    x, y, low, high = (np.array([getattr(each, name) for each in bins]) for name in names)
+    bins = [b for b in estimate.bins if b.trials >= MIN_TRIALS]
+    x, y, low, high = (np.array([getattr(b, name) for b in bins]) for name in names)
     half = estimate.chance + 0.5 * (estimate.ceiling - estimate.chance)
     mark = Mark(estimate.l50, half, f"L50 {estimate}") if estimate.verdict == MEASURED else None
     return Curve(x, y, low, high, mark)
 
 
-def loss(members: Sequence[Member]) -> Figure:
-    """Training loss against tokens seen, one curve a seed."""
-    figure = Figure(figsize=_SIZE, layout="constrained")
+def draw_loss(members: Sequence[Member]) -> Figure:
+    """Draw training loss against training tokens, one curve per seed."""
+    figure = Figure(figsize=(9.2, 4.3), layout="constrained")
     ax = figure.subplots()
     for member in members:
         for tokens, nats in member.losses:
             color, dashes = member.look.color, member.look.linestyle
             tag(ax.plot(tokens, nats, lw=1.6, color=color, ls=dashes), member)
     ax.set_xlim(left=0)
-    ax.xaxis.set_major_formatter(FuncFormatter(compact))
-    ax.set_xlabel("tokens seen")
+    ax.xaxis.set_major_formatter(FuncFormatter(format_count))
+    ax.set_xlabel("training tokens")
     ax.set_ylabel("training loss (nats per token)")
     ax.set_title("Training loss")
     member_legend(figure, members)
     return figure
 
 
-def compact(value: float, _=None) -> str:
-    """1500000 as 1.5M."""
+def format_count(value: float, _=None) -> str:
+    """Return 1500000 as 1.5M."""
     for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
             return f"{value / unit:.3g}{name}"
     return f"{value:g}"
 
 
-def _trained_lines(ax: Axes, members: Sequence[Member], *, below: float) -> None:
-    """A vertical line at each trained length that lies below the end of the axis."""
+def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, below: float) -> None:
+    """Draw a vertical line at each trained length below the end of the axis."""
     for length in sorted({m.trained_length for m in members if m.trained_length < below}):
         ax.axvline(length, color=INK, linewidth=0.9, zorder=1)
-        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-        text = {"va": "top", "ha": "right", "fontsize": 8, "rotation": 90, "zorder": 6}
+        style = {"va": "top", "ha": "right", "fontsize": 8, "rotation": 90, "zorder": 6}
         box = {"fc": "white", "ec": "none", "alpha": 0.7, "pad": 1}
-        ax.annotate(f"trained {length:,}", (length, 1), (-2, -2), bbox=box, **place, **text)
+        end, text = ("data", "axes fraction"), f"trained {length:,}"
+        note(ax, text, (length, 1), (-2, -2), xycoords=end, bbox=box, **style)
 
 
 def by_length_tasks(members: Sequence[Member]) -> list[str]:
-    """Tasks that a member was asked at several lengths."""
-    found = at_several_lengths(members)
-    return [task for task in found if evals.parse(task).compared]
+    """Return the comparable tasks that a member was evaluated on at several lengths."""
+    return [task for task in tasks_at_several_lengths(members) if evals.parse(task).compared]
 
 
-def by_length(members: Sequence[Member], task: str) -> Figure:
-    """What one task measures, by evaluated context length; of retrieval, L50 too."""
+def draw_by_length(members: Sequence[Member], task: str) -> Figure:
+    """Draw a task's number against evaluated length; for retrieval also L50 and the worst bin."""
     kind = evals.parse(task).kind
     retrieval = kind == "retrieval"
     figure, panels = grid(1 + 2 * retrieval, height=4)
-    shown = [member for member in members if member.of_task(task)]
-    for place, member in enumerate(shown):
-        found = member.of_task(task)
+    shown = [member for member in members if member.select_task(task)]
+    for index, member in enumerate(shown):
+        results = member.select_task(task)
         style = member.look
         options = {"color": style.color, "ls": style.linestyle, "lw": 1.7, "marker": "o", "ms": 4}
-        lengths, values = [m.length for m in found], [m.value for m in found]
-        tag(panels[0].plot(lengths, values, **options), member)
+        lengths = [m.length for m in results]
+        tag(panels[0].plot(lengths, [m.value for m in results], **options), member)
         if retrieval:
-            # Side by side: what is farther than could be asked lies on one height.
-            aside = 2 ** (0.04 * (place - (len(shown) - 1) / 2))
-            places = [aside * length for length in lengths]
-            estimates = [(member, each.estimate) for each in found]
-            tag(l50.joined(panels[1], places, estimates), member)
-            worst = [each.estimate.worst.accuracy for each in found]
+            # Marks beyond the longest distance have equal heights: shift them sideways.
+            shift = 2 ** (0.04 * (index - (len(shown) - 1) / 2))
+            estimates = [(member, m.estimate) for m in results]
+            tag(l50.draw_line(panels[1], [shift * n for n in lengths], estimates), member)
+            worst = [m.estimate.worst.accuracy for m in results]
             tag(panels[2].plot(lengths, worst, **options), member)
-    asked = [measured for member in shown for measured in member.of_task(task)]
-    lengths = sorted({measured.length for measured in asked})
+    results = [measured for member in shown for measured in member.select_task(task)]
+    lengths = sorted({measured.length for measured in results})
     trained = {member.trained_length for member in shown}
     for ax in panels:
         ax.set_xscale("log", base=2)
         for length in trained:
             ax.axvline(length, color=INK, linewidth=0.9, zorder=1)
-        marked_lengths(ax.xaxis, {*lengths, *trained}, dict.fromkeys(trained, "trained"))
+        label_lengths(ax.xaxis, {*lengths, *trained}, dict.fromkeys(trained, "trained"))
         ax.set_xlabel("context length evaluated (tokens)")
     panels[0].set_title(f"{folded(task)}:\n{KINDS[kind].name}", fontsize=10)
     if kind != "likelihood":
@@ -167,97 +165,96 @@ def by_length(members: Sequence[Member], task: str) -> Figure:
         panels[2].set_title("accuracy of the worst bin", fontsize=10)
         panels[2].set_ylim(-0.03, 1.03)
         panels[1].set_title("effective context (tokens)", fontsize=10)
-        if all(measured.estimate.verdict == NOT_LEARNED for measured in asked):
+        if all(measured.estimate.verdict == NOT_LEARNED for measured in results):
             box = {"fc": "white", "ec": "none", "pad": 2}
             middle = {"xycoords": "axes fraction", "ha": "center", "color": FAINT, "bbox": box}
-            panels[1].annotate("no member learned it", (0.5, 0.5), **middle)
-        # One that can be asked up to here has seen all of its context.
-        panels[1].plot(lengths, lengths, color=FAINT, lw=1, ls=_DOTS, zorder=1)
+            panels[1].annotate("not learned by any member", (0.5, 0.5), **middle)
+        panels[1].plot(lengths, lengths, zorder=1, **DOTTED)  # L50 cannot exceed the context
         panels[1].set_yscale("log", base=2)
         token_axis(panels[1].yaxis)
     member_legend(figure, members)
     return figure
 
 
-def declared(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
-    """What tasks declare to be drawn, as far as there is something to draw."""
-    asked = {(m.task, m.length) for member in members for m in member.measurements}
-    tasks_of: dict[tuple[Plot, str, int], list[str]] = {}
+def task_plots(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
+    """Return the plots that tasks declare (`Task.plot`), with the panels that have curves."""
+    evaluated = {(m.task, m.length) for member in members for m in member.measurements}
+    names: dict[tuple[Plot, str, int], list[str]] = {}
     for name, length in sorted(
-        asked, key=lambda key: (evals.parse(key[0]).order, len(key[0]), key)
+        evaluated, key=lambda key: (evals.parse(key[0]).order, len(key[0]), key)
     ):
         if plot := evals.parse(name).plot:
-            # Whatever has no parameters needs no name.
+            # Tasks without parameters need no title.
             title = "" if plot.together or name.isidentifier() else f"{folded(name)}\n"
-            tasks_of.setdefault((plot, title, length), []).append(name)
-    found: dict[Plot, list[Panel]] = {}
-    for (plot, title, length), names in tasks_of.items():
+            names.setdefault((plot, title, length), []).append(name)
+    panels: dict[Plot, list[Panel]] = {}
+    for (plot, title, length), group in names.items():
         curves = {}
         for member in members:
-            every = [m for m in member.measurements if m.task in names and m.length == length]
-            own = [m.rows for m in every if m.variant == TRAINED]
-            results = map(rows_lib.concatenate, (own, [m.rows for m in every]))
-            if own and (of_member := evals.parse(names[0]).curves(*results)):
-                curves[member.index] = of_member
+            results = [m for m in member.measurements if m.task in group and m.length == length]
+            trained = [m.rows for m in results if m.variant == TRAINED]
+            rows = map(rows_lib.concatenate, (trained, [m.rows for m in results]))
+            if trained and (member_curves := evals.parse(group[0]).curves(*rows)):
+                curves[member.index] = member_curves
         if curves:
             levels = {0.0} if plot.levels else set()
             panel = Panel(f"{title}context of {length:,}", curves, levels, length)
-            found.setdefault(plot, []).append(panel)
-    return list(found.items())
+            panels.setdefault(plot, []).append(panel)
+    return list(panels.items())
 
 
 def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figure:
-    """A figure of curves."""
-    stack = len(plot.ylabels)
-    if stack == 1:
-        figure, places = grid(len(panels), height=3.9, sharey=True)
-        stacks = [places]
+    """Draw panels of curves side by side, with one row of axes per y label."""
+    num_rows = len(plot.ylabels)
+    if num_rows == 1:
+        figure, axes = grid(len(panels), height=3.9, sharey=True)
+        rows = [axes]
         figure.supylabel(plot.ylabels[0], fontsize=10)
     else:
-        size = min(10, 5.6 + 2.2 * len(panels)), 2.8 * stack
+        size = min(10, 5.6 + 2.2 * len(panels)), 2.8 * num_rows
         figure = Figure(figsize=size, layout="constrained")
-        stacks = figure.subplots(stack, len(panels), sharex="col", sharey="row", squeeze=False)
-        for row, label in zip(stacks, plot.ylabels, strict=True):
+        rows = figure.subplots(num_rows, len(panels), sharex="col", sharey="row", squeeze=False)
+        for row, label in zip(rows, plot.ylabels, strict=True):
             row[0].set_ylabel(label)
     shown = [m for m in members if any(m.index in panel.curves for panel in panels)]
-    for panel, *column in zip(panels, *stacks, strict=True):
-        here = [member for member in shown if member.index in panel.curves]
-        for member in here:
+    for panel, *column in zip(panels, *rows, strict=True):
+        in_panel = [member for member in shown if member.index in panel.curves]
+        for member in in_panel:
             for ax, curve in zip(column, panel.curves[member.index], strict=True):
-                _curve(ax, plot, member, curve)
+                _draw_curve(ax, plot, member, curve)
         for ax in column:
             if plot.y_scale == "symlog":
                 ax.set_yscale("symlog", linthresh=0.01)
             for level in panel.levels:
-                ax.axhline(level, color=FAINT, lw=1, ls=_DOTS, zorder=1)
+                ax.axhline(level, zorder=1, **DOTTED)
             if plot.share:
                 ax.set_ylim(-0.03, 1.03)
             if plot.trained:
-                _trained_lines(ax, here, below=panel.length)
+                _draw_trained_lengths(ax, in_panel, below=panel.length)
         column[0].set_title(panel.title, fontsize=10)
-        _x_axis(column[-1], plot, panel)
+        _set_x_axis(column[-1], plot, panel)
     if plot.y_scale == "log2":
-        for row in stacks:
+        for row in rows:
             row[0].set_yscale("log", base=2)
             token_axis(row[0].yaxis)
     figure.supxlabel(plot.xlabel, fontsize=10)
     mark = handle(plot.mark, marker="D", mfc="white", color=INK, ls="none")
-    level = handle(plot.levels, color=FAINT, ls=_DOTS, lw=1)
-    member_legend(figure, shown, [each for each in (mark, level) if each.get_label()])
+    handles = [h for h in (mark, handle(plot.levels, **DOTTED)) if h.get_label()]
+    member_legend(figure, shown, handles)
     return figure
 
 
-def _x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
+def _set_x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
     if plot.x_scale == "log2":
         ax.set_xscale("log", base=2)
         token_axis(ax.xaxis, num_ticks=8)
     else:
-        values = {float(x) for curves in panel.curves.values() for each in curves for x in each.x}
+        values = {float(x) for curves in panel.curves.values() for c in curves for x in c.x}
         ax.set_xscale("log")
-        marked(ax.xaxis, {x: f"{x:,.5g}" if x < 1e5 else f"{x:.0e}" for x in values})
+        label_values(ax.xaxis, {x: f"{x:,.5g}" if x < 1e5 else f"{x:.0e}" for x in values})
 
 
-def _curve(ax: Axes, plot: Plot, member: Member, curve: Curve) -> None:
+def _draw_curve(ax: Axes, plot: Plot, member: Member, curve: Curve) -> None:
     color = member.look.color
     line: dict[str, Any] = {"color": color, "ls": member.look.linestyle, "marker": "o"}
     if plot.bars:
@@ -269,6 +266,6 @@ def _curve(ax: Axes, plot: Plot, member: Member, curve: Curve) -> None:
         band = ax.fill_between(curve.x, curve.low, curve.high, **options)
         tag([band, *ax.plot(curve.x, curve.y, lw=1.7, ms=3.2, **line)], member)
     if curve.mark:
-        style_of_mark = {"mfc": "white", "mec": color, "mew": 1.6, "zorder": 5}
-        mark = ax.plot(curve.mark.x, curve.mark.y, "D", ms=6.5, **style_of_mark)
+        style = {"mfc": "white", "mec": color, "mew": 1.6, "zorder": 5}
+        mark = ax.plot(curve.mark.x, curve.mark.y, "D", ms=6.5, **style)
         tag(mark, member, f"{member.label}: {curve.mark.text}")

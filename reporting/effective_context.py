@@ -1,4 +1,4 @@
-"""THE figure: effective context against RoPE base, with what theory predicts drawn beside it."""
+"""The leading figure: effective context against RoPE base, beside the predictions of theory."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ from reporting import l50
 from reporting.l50 import Shape
 from reporting.looks import FAINT, INK, PAPER, WASH
 from reporting.members import Member, learned, tasks
-from reporting.style import ARROW, handle, marked, tag
+from reporting.style import ARROW, handle, label_values, note, tag
 from theory.predictions import predict
 
 _DASHED, _DOTTED, _DASH_DOTTED = (0, (5, 2)), (0, (1.2, 1.8)), (0, (6, 2, 1, 2))
@@ -28,15 +28,16 @@ _THEORY = {  # field of Predictions: (legend, color, linestyle)
     "full_period": ("full period of the slowest pair", FAINT, _DOTTED),
 }
 
-# Of the distance to the next base: members of one base from each other, a forecast from its member.
-_MEMBERS_ASIDE, _FORECAST_ASIDE = 0.3, 0.08
+# Shifts along x, as a share of the distance to the next base: between members with the same base,
+# and between a member and its forecast.
+_MEMBER_SHIFT, _FORECAST_SHIFT = 0.3, 0.08
 
 
 def _shapes(members: Sequence[Member]) -> dict[str, tuple[float, Shape]]:
-    """How tasks are drawn, and how far aside, as a share of the distance to the next member.
+    """Return the shift along x and the shape of each task's marks.
 
-    The leading task, bold, stands on its place; the others, if a member has learned them, stand
-    alternately left and right of it.
+    The leading task, bold, is not shifted. Other tasks that a member has learned are shifted
+    alternately to the left and right, by a share of the distance to the next member.
     """
     names = tasks(members)
     names = names[:1] + [name for name in names[1:] if learned(members, name)]
@@ -49,34 +50,34 @@ def _shapes(members: Sequence[Member]) -> dict[str, tuple[float, Shape]]:
     return shapes
 
 
-def effective_context(members: Sequence[Member]) -> Figure:
-    """Effective context of every member; controls, which have no base, in a panel of their own."""
+def draw_effective_context(members: Sequence[Member]) -> Figure:
+    """Draw effective context of every member; controls, which have no base, in a second panel."""
     based = [member for member in members if member.base is not None]
     controls = [member for member in members if member.base is None]
     figure = Figure(figsize=(9.2, 7.2), layout="constrained")
     names = _control_names(controls)
     letters = max((len(line) for name in names for line in name.split("\n")), default=0)
-    room = max(0.62, 0.085 * letters)  # names stand side by side
-    widths = [6.0] * bool(based) + [0.5 + room * len(controls)] * bool(controls)
+    width = max(0.62, 0.085 * letters)  # of a control: names are side by side
+    widths = [6.0] * bool(based) + [0.5 + width * len(controls)] * bool(controls)
     ratios = {"width_ratios": widths, "height_ratios": [3, 1]}
     above, below = figure.subplots(
         2, len(widths), sharex="col", sharey="row", squeeze=False, **ratios
     )
     panels = list(zip(above, below, strict=True))
     first = above[0]
-    _vertical_axis(first, members)
+    _set_vertical_axis(first, members)
     below[0].set_ylim(-0.03, 1.03)
     below[0].set_ylabel("accuracy")
     task = f" on {names[0]}" if (names := tasks(members)) else ""
     first.set_title(f"Effective context{task}{' against RoPE base' if based else ''}")
     for ax in above:
-        _trained_length(ax, members, _widest_gap(based) if ax is first else None)
+        _draw_trained_lengths(ax, members, _widest_gap(based) if ax is first else None)
     if based:
         _draw_based(*panels.pop(0), based, members)
     if controls:
         _draw_controls(*panels.pop(0), controls, members)
-    columns = _legend(members)
-    rows = max(map(len, columns))  # matplotlib fills column by column: pad with invisible ones
+    columns = _legend_columns(members)
+    rows = max(map(len, columns))  # matplotlib fills column by column: pad with invisible entries
     handles = [h for column in columns for h in column + [_handle("")] * (rows - len(column))]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(columns))
     return figure
@@ -87,102 +88,100 @@ def _drawn_estimates(members: Sequence[Member]) -> list[Estimate]:
     return [m.estimates[name] for m in members for name in names if name in m.estimates]
 
 
-def _vertical_axis(ax: Axes, members: Sequence[Member]) -> None:
-    """Powers of two; below them, where it is needed, a row for tasks that were not learned."""
+def _set_vertical_axis(ax: Axes, members: Sequence[Member]) -> None:
+    """Set ticks at powers of two and, if needed, a lowest tick for tasks that were not learned."""
     longest = max(member.trained_length for member in members)
     estimates = _drawn_estimates(members)
     bounds = [member.theory.first_violation or math.inf for member in members]
-    measured = [value for e in estimates for value in (e.l50, e.ci_low) if value > 0]
-    floor = math.floor(math.log2(min(longest / 8, *bounds, *measured)))
+    values = [value for e in estimates for value in (e.l50, e.ci_low) if value > 0]
+    floor = math.floor(math.log2(min(longest / 8, *bounds, *values)))
     ticks = [2.0**power for power in range(floor, math.ceil(math.log2(longest)) + 4)]
     labels = [f"{tick:,.5g}" for tick in ticks]
     if any(estimate.verdict == NOT_LEARNED for estimate in estimates):
         ticks, labels = [ticks[0] / 2, *ticks], ["not learned", *labels]
     ax.set_yscale("log", base=2)
-    ax.set_ylim(ticks[0] / 1.6, 12 * longest)  # theory overshoots; its numbers are in the table
+    ax.set_ylim(ticks[0] / 1.6, 12 * longest)  # cuts off theory, whose numbers are in the table
     ax.yaxis.set_major_locator(FixedLocator(ticks))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set_yticklabels(labels)
     ax.set_ylabel("distance (tokens, log scale)")
 
 
+def _bases(members: Sequence[Member]) -> list[float]:
+    """Return the distinct bases of members, ascending."""
+    return sorted({member.base for member in members if member.base is not None})
+
+
 def _span(bases: Sequence[float]) -> tuple[float, float]:
-    """log10 of the ends of the axis of bases."""
+    """Return log10 of the limits of the base axis."""
     low, high = math.log10(min(bases)), math.log10(max(bases))
     margin = max(0.08 * (high - low), 0.15)
     return low - margin, high + margin
 
 
 def _widest_gap(based: Sequence[Member]) -> float:
-    """The middle of the widest gap between bases, a share of their axis: nothing stands there."""
-    bases = sorted({member.base for member in based if member.base is not None})
+    """Return the middle of the widest gap between bases, as a share of the base axis."""
+    bases = _bases(based)
     if len(bases) < 2:
         return 0.2
     low, high = _span(bases)
-    places = (np.log10(bases) - low) / (high - low)
-    widest = int(np.argmax(np.diff(places)))
-    return float(places[widest : widest + 2].mean())
+    positions = (np.log10(bases) - low) / (high - low)
+    widest = int(np.argmax(np.diff(positions)))
+    return float(positions[widest : widest + 2].mean())
 
 
-def _trained_length(ax: Axes, members: Sequence[Member], label_at: float | None) -> None:
-    """The line at each trained length; its name at a share of the axis, if it is to have one."""
+def _draw_trained_lengths(ax: Axes, members: Sequence[Member], label_x: float | None) -> None:
+    """Draw a line at each trained length, labelled at `label_x` (share of the axis) if given."""
     lengths = sorted({member.trained_length for member in members})
     ax.axhspan(lengths[-1], ax.get_ylim()[1], color=WASH, zorder=0)
     for length in lengths:
         ax.axhline(length, color=INK, linewidth=0.9, zorder=1)
-        if label_at is not None:
-            place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-            look = {"fontsize": 8.5, "bbox": {"fc": WASH, "ec": "none", "pad": 1}}
-            text = f"trained length {length:,}"
-            ax.annotate(text, (label_at, length), (0, 3), ha="center", va="bottom", **place, **look)
+        if label_x is not None:
+            style = {"ha": "center", "va": "bottom", "fontsize": 8.5, "fc": WASH, "pad": 1}
+            text, end = f"trained length {length:,}", ("axes fraction", "data")
+            note(ax, text, (label_x, length), (0, 3), xycoords=end, **style)
 
 
 def _draw_based(ax: Axes, below: Axes, based: Sequence[Member], members: Sequence[Member]) -> None:
-    bases = sorted({member.base for member in based if member.base is not None})
+    bases = _bases(based)
     low, high = _span(bases)
     ax.set_xscale("log")
     ax.set_xlim(10**low, 10**high)
-    marked(ax.xaxis, {base: _base_text(base) for base in bases}, columns=1)
+    label_values(ax.xaxis, {base: _format_base(base) for base in bases}, columns=1)
     below.set_xlabel("RoPE base (log scale)")
     _draw_theory(ax, based)
     step = np.diff(np.log10(bases)).min(initial=0.2 * (high - low))
     for member in based:
         assert member.base is not None
-        # Members of one base, of different heads or trained lengths, stand side by side.
+        # Members with the same base, but other heads or trained lengths, are side by side.
         same = [other.index for other in based if other.base == member.base]
-        aside = _MEMBERS_ASIDE * (same.index(member.index) - (len(same) - 1) / 2)
-        place = member.base * 10 ** (aside * step)
+        shift = _MEMBER_SHIFT * (same.index(member.index) - (len(same) - 1) / 2)
+        x = member.base * 10 ** (shift * step)
         differs = ",".join(part for part in member.label.split(",") if "base=" not in part)
         if len(same) > 1 and differs:
-            low = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-            box = {"fc": PAPER, "ec": "none", "pad": 0.5}
-            note = ax.annotate(
-                differs, (place, 0), (0, 4), rotation=90, fontsize=8, bbox=box, **low
-            )
-            note.set(ha="center", va="bottom")
-            tag([note], member)
-        _draw_member(
-            (ax, below), member, members, lambda shift, place=place: place * 10 ** (shift * step)
-        )
+            style = {"rotation": 90, "fontsize": 8, "ha": "center", "va": "bottom"}
+            end = {"xycoords": ("data", "axes fraction"), "fc": PAPER, "pad": 0.5}
+            tag([note(ax, differs, (x, 0), (0, 4), **end, **style)], member)
+        _draw_member((ax, below), member, members, lambda shift, x=x: x * 10 ** (shift * step))
 
 
-def _base_text(base: float) -> str:
+def _format_base(base: float) -> str:
     if base < 1e5:
         return f"{base:,.7g}"
     exponent = math.floor(math.log10(base))
     factor = f"{base / 10**exponent:.3g}"
-    power = "10" + str(exponent).translate(_RAISED)
+    power = "10" + str(exponent).translate(_SUPERSCRIPT)
     return power if factor == "1" else f"{factor}×{power}"
 
 
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
-    """Marks from each member's own vector; lines through every base between them.
+    """Draw marks at each member's predictions, and lines of the predictions at every base.
 
-    The first m with B_m < 0 is not monotone in the base, so marks are never joined: a line is
-    computed at each base it passes, and only where members differ in nothing but their base.
+    The first m with B_m < 0 is not monotone in the base, so marks are never joined: lines are
+    computed at 401 bases, and only if members differ in nothing but the base.
     """
     top = ax.get_ylim()[1]
     for name, (_, color, _) in _THEORY.items():
@@ -203,25 +202,25 @@ def _draw_theory(ax: Axes, based: Sequence[Member]) -> None:
     model, length = based[0].config.model, based[0].trained_length
     left, right = ax.get_xlim()
     bases = np.geomspace(max(left, 1.01), right, 401)
-    between = []
+    predictions = []
     for base in bases:
         rotary = dataclasses.replace(family, base=float(base))
         inv_freq = dataclasses.replace(model, rotary=rotary).rotary_table(length).inv_freq
-        between.append(predict(inv_freq, int(4 * top)))
+        predictions.append(predict(inv_freq, int(4 * top)))
     for name, (_, color, linestyle) in _THEORY.items():
-        curve = [getattr(each, name) or math.nan for each in between]
+        curve = [getattr(prediction, name) or math.nan for prediction in predictions]
         ax.plot(bases, curve, color=color, linestyle=linestyle, linewidth=1.1, zorder=1.5)
 
 
 def _stable_bases(members: Sequence[Member]) -> list[float]:
-    """Where among the bases shown every larger base covers the trained length (each of them)."""
-    bases = [member.base for member in members if member.base is not None]
-    found = {member.stable_base for member in members if member.base is not None}
-    return sorted(base for base in found if base and min(bases) <= base <= max(bases))
+    """Return the stable bases of members, one per trained length, within the range of bases."""
+    bases = _bases(members)
+    stable = {member.stable_base for member in members if member.base is not None}
+    return sorted(base for base in stable if base and bases[0] <= base <= bases[-1])
 
 
 def _control_names(controls: Sequence[Member]) -> list[str]:
-    """`nope` for `rotary=nope`; several settings stand on lines of their own."""
+    """Return labels without `rotary=`, with each setting on its own line."""
     return [re.sub("[,/]", "\n", member.label.replace("rotary=", "")) for member in controls]
 
 
@@ -231,35 +230,35 @@ def _draw_controls(
     ax.set_xlim(-0.6, len(controls) - 0.4)
     ax.set_xticks(range(len(controls)), _control_names(controls))
     below.set_xlabel("controls")
-    for each in (ax, below):
-        each.grid(visible=False, axis="x")
-    for place, member in enumerate(controls):
+    for panel in (ax, below):
+        panel.grid(visible=False, axis="x")
+    for x, member in enumerate(controls):
         window = member.config.model.window
-        if isinstance(window, int):  # a pattern has no single limit
-            limit = ax.plot([place - 0.38, place + 0.38], [window, window], color=INK, lw=1.1)
-            style = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
-            note = ax.annotate(f"sees {window:,}", (place, window), (0, 7), **style)
-            tag([*limit, note], member)
-        _draw_member((ax, below), member, members, lambda shift, place=place: place + shift)
+        if isinstance(window, int):  # a pattern of windows has no single limit
+            limit = ax.plot([x - 0.38, x + 0.38], [window, window], color=INK, lw=1.1)
+            text = note(ax, f"window {window:,}", (x, window), (0, 7), ha="center", fontsize=8)
+            tag([*limit, text], member)
+        _draw_member((ax, below), member, members, lambda shift, x=x: x + shift)
 
 
 def _draw_member(
     panels: tuple[Axes, Axes],
     member: Member,
     members: Sequence[Member],
-    to_x: Callable[[float], float],
+    shift_x: Callable[[float], float],
 ) -> None:
     for task, (shift, shape) in _shapes(members).items():
         if task in member.estimates:
-            l50.mark(panels[0], to_x(shift), member, member.estimates[task], shape)
-            l50.accuracies(panels[1], to_x(shift), member, member.estimates[task], shape)
-            if not shift and (made := member.forecasts[task]):
-                l50.forecast(panels[0], to_x(_FORECAST_ASIDE), member, made)
+            x, estimate = shift_x(shift), member.estimates[task]
+            l50.draw_l50(panels[0], x, member, estimate, shape)
+            l50.draw_accuracies(panels[1], x, member, estimate, shape)
+            if not shift and (forecast := member.forecasts[task]):
+                l50.draw_forecast(panels[0], shift_x(_FORECAST_SHIFT), member, forecast)
 
 
-def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
-    """Columns of handles: what was measured, how to read it, what theory says."""
-    verdicts = {estimate.verdict for estimate in _drawn_estimates(members)}
+def _legend_columns(members: Sequence[Member]) -> list[list[Line2D]]:
+    """Return columns of handles: measurements, theory, and special marks."""
+    estimates = _drawn_estimates(members)
     measured = [
         _handle(f"measured: {task}", marker=shape.marker, ms=shape.size, alpha=shape.alpha)
         for task, (_, shape) in _shapes(members).items()
@@ -270,22 +269,22 @@ def _legend(members: Sequence[Member]) -> list[list[Line2D]]:
         if any(member.base is not None for member in members)
     ]
     if _stable_bases(members):
-        label = "every base right of it has Bₘ ≥ 0\nat all m below the trained length"
+        label = "every larger base has Bₘ ≥ 0\nat all m below the trained length"
         theory.append(_handle(label, color=FAINT, ls=_DASH_DOTTED, lw=1.4))
     leading = tasks(members)[:1]
     if any(member.forecasts.get(task) for member in members for task in leading):
-        label = "forecast: what its heads\ncan tell apart"
+        label = "forecast from the\nfrequencies and heads"
         measured.append(_handle(label, marker="D", ms=6, mfc="none", mew=1.3))
-    read = []
-    if any(estimate.dips for estimate in _drawn_estimates(members)):
+    special = []
+    if any(estimate.dips for estimate in estimates):
         label = "dips: one number does\nnot describe the curve"
-        read.append(_handle(label, marker="o", ms=7.5, mfc="white", mew=2.6))
-    read.append(_handle("worst bin (below)", marker="v", ms=6, mfc="white", mew=1.2))
-    if any(verdict.startswith(">") for verdict in verdicts):
-        read.append(_handle("farther than measured", marker=ARROW, ms=9))
-    if NOT_LEARNED in verdicts:
-        read.append(_handle("task not learned", marker="o", ms=7.5, mfc="white", mew=1.4))
-    return [column for column in (measured, theory, read) if column] or [[]]
+        special.append(_handle(label, marker="o", ms=7.5, mfc="white", mew=2.6))
+    special.append(_handle("worst bin (below)", marker="v", ms=6, mfc="white", mew=1.2))
+    if any(estimate.verdict.startswith(">") for estimate in estimates):
+        special.append(_handle("beyond the longest\ndistance tested", marker=ARROW, ms=9))
+    if any(estimate.verdict == NOT_LEARNED for estimate in estimates):
+        special.append(_handle("task not learned", marker="o", ms=7.5, mfc="white", mew=1.4))
+    return [column for column in (measured, theory, special) if column]
 
 
 def _handle(label: str, **options) -> Line2D:

@@ -1,4 +1,4 @@
-"""How far the heads of a model could see, by its own frequencies, windows and holes."""
+"""Forecast of a model's effective context from its frequencies, windows and masked distances."""
 
 from collections.abc import Sequence
 
@@ -18,33 +18,34 @@ def forecast(
     longest: int,
     masked_heads: Sequence[Sequence[int]] = (),
 ) -> Forecast:
-    """`theory.capability.forecast` of the layer that sees farthest.
+    """Return `theory.capability.forecast` of the layer with the longest effective context.
 
-    Layers count one by one: what one could make of another's output is not looked at. A window
-    and masked distances end the reach of a layer.
+    Layers are evaluated separately; compositions of layers are not modelled. L50 ends where a
+    window or the masked distances begin.
 
     Args:
       model: trained at `context_length` tokens.
-      num_others: keys that a query could be mistaken for.
-      longest: distance asked about, tokens.
-      masked_heads: (layer, query head), from 0, of heads that contribute nothing.
+      num_others: number of keys that could be confused with the matching key.
+      longest: longest distance tested, tokens.
+      masked_heads: (layer, query head), from 0, of heads that are removed.
     """
     inv_freq_LKR = model.rotary_table(context_length).inv_freq
     inv_freq_LNR = capability.of_heads(inv_freq_LKR, model.num_heads)
     windows = rotary_lib.repeat_pattern(model.window, model.num_layers, "num_layers")
-    layers = {}  # equal ones are computed once
+    layers = {}  # equal layers are computed once
     for layer, (inv_freq_NR, window) in enumerate(zip(inv_freq_LNR, windows, strict=True)):
-        masked = [head for of, head in masked_heads if of == layer]
+        masked = [head for masked_layer, head in masked_heads if masked_layer == layer]
         heads_NR = np.delete(inv_freq_NR, masked, axis=0)
         if len(heads_NR):
             end = min(window or longest, longest)
             layers[heads_NR.tobytes(), end] = heads_NR
-    made = [
-        capability.forecast(heads_NR, num_others=num_others, longest=end)
-        for (_, end), heads_NR in layers.items()
-    ]
-    l50 = max((each.l50 for each in made), default=0)
+    l50 = max(
+        (
+            capability.forecast(heads_NR, num_others=num_others, longest=end).l50
+            for (_, end), heads_NR in layers.items()
+        ),
+        default=0,
+    )
     if model.masked_distances:
         l50 = min(l50, model.masked_distances[0] - 1)
-    needed = capability.needed(num_others)
-    return Forecast(l50=l50, beyond=l50 == longest, needed=needed)
+    return Forecast(l50=l50, beyond=l50 == longest, needed=capability.needed(num_others))

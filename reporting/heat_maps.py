@@ -1,4 +1,4 @@
-"""Figures of cells: accuracy by context length and place, and variants trained x evaluated."""
+"""Heat maps: accuracy by context length and depth or distance, and matrices of variants."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,70 +18,70 @@ from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from experiment.config import TRAINED
 from reporting.looks import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK
 from reporting.measurements import Measurement
-from reporting.members import Member, at_several_lengths, task_order, tasks
+from reporting.members import Member, sort_tasks, tasks, tasks_at_several_lengths
 from reporting.style import folded, grid, tag
 
-# Lightness rises evenly from dark blue to yellow, and with it the order survives every kind of
-# colour blindness; the papers' green to red does not.
+# Lightness rises evenly from dark blue to yellow, so the order survives every kind of color
+# blindness; the papers' green to red does not.
 MAP = matplotlib.colormaps["cividis"]
 
 
-def _cell(ax: Axes, x: float, y: float, width: float, height: float, color) -> Rectangle:
+def _draw_cell(ax: Axes, x: float, y: float, width: float, height: float, color) -> Rectangle:
     patch = Rectangle((x, y), width, height, facecolor=color, edgecolor="white", linewidth=0.6)
     ax.add_patch(patch)
     return patch
 
 
-def _lengths_axis(ax: Axes, member: Member, lengths: Sequence[int]) -> None:
-    """Context lengths side by side, those beyond training after a line."""
+def _set_lengths_axis(ax: Axes, member: Member, lengths: Sequence[int]) -> None:
+    """Label one column per context length, with a line before those beyond the trained length."""
     ax.set_xlim(0, len(lengths))
     ax.set_xticks(np.arange(len(lengths)) + 0.5, [f"{length:,}" for length in lengths])
     within = sum(length <= member.trained_length for length in lengths)
     if 0 < within < len(lengths):
         ax.axvline(within, color=INK, lw=1.4)
     ax.grid(visible=False)
-    ax.set_title(member.label, fontsize=9)
+    ax.set_title(folded(member.label, 22), fontsize=9)
 
 
-def place_tasks(members: Sequence[Member]) -> list[str]:
-    """Retrieval tasks that say where in the context they asked."""
+def depth_tasks(members: Sequence[Member]) -> list[str]:
+    """Return the retrieval tasks whose rows record the depth of the answer in the context."""
     return [
         name
         for name in tasks(members)
-        if any(evals.parse(name).grid(each.rows) for m in members for each in m.of_task(name)[:1])
+        if any(evals.parse(name).grid(m.rows) for x in members for m in x.select_task(name)[:1])
     ]
 
 
 def distance_tasks(members: Sequence[Member]) -> list[str]:
-    """The other retrieval tasks that a member was asked at several lengths, by distance."""
-    several, by_place = at_several_lengths(members), place_tasks(members)
-    return [task for task in tasks(members) if task in several and task not in by_place]
+    """Return the other retrieval tasks that a member was evaluated on at several lengths."""
+    several, by_depth = tasks_at_several_lengths(members), depth_tasks(members)
+    return [task for task in tasks(members) if task in several and task not in by_depth]
 
 
-def _by_distance(estimate: Estimate) -> Grid:
-    """By half octaves, on a log axis of tokens."""
+def _distance_grid(estimate: Estimate) -> Grid:
+    """Return accuracy by half octaves of distance, tokens."""
     bins = estimate.bins
-    number = np.array([bin_number(max(each.low, 1)) for each in bins])
-    low, high = (2 ** (each / BINS_PER_OCTAVE) for each in (number, number + 1))
-    names = [f"{each.low} to {each.high} tokens" for each in bins]
-    accuracy, trials = np.array([(each.accuracy, each.trials) for each in bins]).T
+    number = np.array([bin_number(max(b.low, 1)) for b in bins])
+    low, high = (2 ** (n / BINS_PER_OCTAVE) for n in (number, number + 1))
+    names = [f"{b.low} to {b.high} tokens" for b in bins]
+    accuracy, trials = np.array([(b.accuracy, b.trials) for b in bins]).T
     return Grid(names, low, high, accuracy, trials.astype(int))
 
 
-def places(members: Sequence[Member], task: str) -> Figure:
-    """A panel a member: accuracy by context length and place, or distance with L50 as a line."""
-    shown = [(member, found) for member in members if (found := member.of_task(task))]
+def draw_lengths(members: Sequence[Member], task: str) -> Figure:
+    """Draw accuracy by context length and depth, or distance with L50 as a line, per member."""
+    shown = [(member, results) for member in members if (results := member.select_task(task))]
     lowest, longest = np.inf, 1.0
     figure, panels = grid(len(shown), height=2.9, columns=4, sharey=True)
-    by_distance = task not in place_tasks(members)
-    for ax, (member, found) in zip(panels, shown, strict=True):
-        for x, measured in enumerate(found):
-            where = f"{member.label} at {measured.length:,}"
-            cells = evals.parse(task).grid(measured.rows) or _by_distance(measured.estimate)
+    by_distance = task not in depth_tasks(members)
+    for ax, (member, results) in zip(panels, shown, strict=True):
+        for x, measured in enumerate(results):
+            column = f"{member.label} at {measured.length:,}"
+            cells = evals.parse(task).grid(measured.rows) or _distance_grid(measured.estimate)
             for name, low, high, accuracy, count in zip(*cells, strict=True):
-                patch = _cell(ax, x, low, 1, high - low, MAP(accuracy) if count else EMPTY)
-                text = f"{accuracy:.2f} of {count}" if count else "not asked"
-                tag([patch], member, f"{where}, {name}: {text}")
+                patch = _draw_cell(ax, x, low, 1, high - low, MAP(accuracy) if count else EMPTY)
+                text = f"{accuracy:.2f} of {count}" if count else "not tested"
+                tag([patch], member, f"{column}, {name}: {text}")
             if by_distance:
                 estimate = measured.estimate
                 lowest = min(lowest, float(cells.low.min()))
@@ -89,8 +89,8 @@ def places(members: Sequence[Member], task: str) -> Figure:
                 if estimate.verdict == MEASURED:
                     mark = ax.plot([x, x + 1], [estimate.l50] * 2, color="white", lw=3.2)
                     mark += ax.plot([x, x + 1], [estimate.l50] * 2, color=INK, lw=1.4)
-                    tag(mark, member, f"{where}: L50 {estimate}")
-        _lengths_axis(ax, member, [measured.length for measured in found])
+                    tag(mark, member, f"{column}: L50 {estimate}")
+        _set_lengths_axis(ax, member, [measured.length for measured in results])
         if by_distance:
             ax.set_facecolor(EMPTY)
             ax.set_yscale("log", base=2)
@@ -100,7 +100,7 @@ def places(members: Sequence[Member], task: str) -> Figure:
             ax.set_yticks([0, 0.5, 1], ["start", "middle", "end"])
     panels[0].set_ylim(*((lowest, longest * 1.1) if by_distance else (1, 0)))
     figure.supxlabel("context length (tokens)", fontsize=10)
-    label = "distance to the answer (tokens)" if by_distance else "place in the context"
+    label = "distance to the answer (tokens)" if by_distance else "depth of the answer"
     figure.supylabel(label, fontsize=10)
     colors, label = ScalarMappable(Normalize(0, 1), MAP), "accuracy (exact match)"
     figure.colorbar(colors, ax=panels, label=label, shrink=0.8, aspect=30)
@@ -108,19 +108,18 @@ def places(members: Sequence[Member], task: str) -> Figure:
 
 
 def matrix_keys(members: Sequence[Member]) -> list[tuple[str, int]]:
-    """(task, length) of what was evaluated under several variants."""
+    """Return (task, length) of all evaluations under several variants."""
     variants: dict[tuple[str, int], set[str]] = {}
-    for member in members:
-        for measured in member.measurements:
-            if measured.compared:
-                variants.setdefault((measured.task, measured.length), set()).add(measured.variant)
+    for measured in (measured for member in members for measured in member.measurements):
+        if measured.compared:
+            variants.setdefault((measured.task, measured.length), set()).add(measured.variant)
     several = [key for key, names in variants.items() if len(names) > 1]
-    order = task_order(task for task, _ in several)
+    order = sort_tasks(task for task, _ in several)
     return sorted(several, key=lambda key: (order.index(key[0]), key[1]))
 
 
 def cells(members: Sequence[Member], task: str, length: int) -> dict[tuple[int, str], Measurement]:
-    """Measurements by (index of the member trained, variant evaluated with)."""
+    """Return measurements by (member index, variant of evaluation)."""
     return {
         (member.index, measured.variant): measured
         for member in members
@@ -130,7 +129,7 @@ def cells(members: Sequence[Member], task: str, length: int) -> dict[tuple[int, 
 
 
 def cell_text(measured: Measurement) -> str:
-    """The number in a cell of the matrix, and the interval under it where there is one."""
+    """Return the number in a cell of the matrix and, on the next line, its interval if any."""
     if measured.kind != "retrieval":
         return f"{measured.value:.3f}"
     if measured.estimate.verdict == NOT_LEARNED:
@@ -138,35 +137,34 @@ def cell_text(measured: Measurement) -> str:
     return str(measured.estimate).replace(" [", "\n[").replace(", dips", ",\ndips")
 
 
-def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
-    """Trained with (rows) x evaluated with (columns): brighter is better."""
-    found = cells(members, task, length)
-    shown = [member for member in members if any(index == member.index for index, _ in found)]
-    variants = sorted(dict.fromkeys(name for _, name in found), key=lambda name: name != TRAINED)
-    roomy = len(variants) < 5
-    names = [folded(variant, 22 if roomy else 12) for variant in variants]
+def draw_matrix(members: Sequence[Member], task: str, length: int) -> Figure:
+    """Draw variants of training (rows) x variants of evaluation (columns); brighter is better."""
+    results = cells(members, task, length)
+    shown = [member for member in members if any(index == member.index for index, _ in results)]
+    variants = sorted(dict.fromkeys(name for _, name in results), key=lambda name: name != TRAINED)
+    is_wide = len(variants) < 5
+    names = [folded(variant, 22 if is_wide else 12) for variant in variants]
     lines = max(name.count("\n") for name in names)
     width, height = 2.8 + 1.5 * len(variants), 1.1 + 0.14 * lines + 0.52 * len(shown)
     figure = Figure(figsize=(min(10, width), height), layout="constrained")
     ax = figure.subplots()
-    bright = _brightness(list(found.values()))
-    for ((index, variant), measured), fill in zip(found.items(), MAP(bright), strict=True):
+    brightness = _brightness(list(results.values()))
+    for ((index, variant), measured), fill in zip(results.items(), MAP(brightness), strict=True):
         member = members[index]
         x, y = variants.index(variant), shown.index(member)
-        patch = _cell(ax, x, y, 1, 1, fill)
+        patch = _draw_cell(ax, x, y, 1, 1, fill)
         dark = np.dot(fill[:3], (0.2126, 0.7152, 0.0722)) < 0.5
         value, _, interval = cell_text(measured).partition("\n")
-        ink: Any = {"color": ON_DARK if dark else ON_BRIGHT, "ha": "center", "va": "center"}
+        style: Any = {"color": ON_DARK if dark else ON_BRIGHT, "ha": "center", "va": "center"}
         middle = y + (0.36 if interval else 0.5)
-        texts = [ax.text(x + 0.5, middle, value, fontsize=10, **ink)]
+        texts = [ax.text(x + 0.5, middle, value, fontsize=10, **style)]
         if interval:
-            texts.append(ax.text(x + 0.5, y + 0.72, interval, fontsize=7.5, **ink))
-        said = str(measured.estimate) if measured.kind == "retrieval" else f"{measured.value:.4f}"
-        where = f"trained {member.label}, evaluated {variant}"
-        tag([patch, *texts], member, f"{where}: {said}")
+            texts.append(ax.text(x + 0.5, y + 0.72, interval, fontsize=7.5, **style))
+        text = str(measured.estimate) if measured.kind == "retrieval" else f"{measured.value:.4f}"
+        tag([patch, *texts], member, f"trained {member.label}, evaluated {variant}: {text}")
     ax.set_xlim(0, len(variants))
     ax.set_ylim(len(shown), 0)
-    ax.set_xticks(np.arange(len(variants)) + 0.5, names, fontsize=8.5 if roomy else 7.5)
+    ax.set_xticks(np.arange(len(variants)) + 0.5, names, fontsize=8.5 if is_wide else 7.5)
     ax.set_yticks(np.arange(len(shown)) + 0.5, [member.label for member in shown], fontsize=9)
     ax.xaxis.tick_top()
     ax.tick_params(length=0)
@@ -179,22 +177,22 @@ def matrix(members: Sequence[Member], task: str, length: int) -> Figure:
     return figure
 
 
-def said(members: Sequence[Member], task: str, length: int) -> str:
-    """The matrix in words, for who cannot see it."""
+def describe_matrix(members: Sequence[Member], task: str, length: int) -> str:
+    """Return the cells of the matrix as text for screen readers."""
     return "; ".join(
         f"{members[index].label} with {variant} {' '.join(cell_text(measured).split())}"
         for (index, variant), measured in cells(members, task, length).items()
     )
 
 
-def _brightness(found: Sequence[Measurement]) -> np.ndarray:
-    """From 0 to 1, greater is better: L50 by its logarithm, nats reversed, shares as they are."""
-    if found[0].kind == "retrieval":
-        l50 = np.array([measured.estimate.l50 for measured in found])  # NaN: not learned
-        least = np.nanmin([*l50, np.inf])
-        most = np.nanmax([*l50, 1.01 * least])
-        return np.nan_to_num(LogNorm(least, most)(l50)) if least < np.inf else np.zeros(len(found))
-    values = np.array([measured.value for measured in found])
-    if found[0].kind == "likelihood":
+def _brightness(results: Sequence[Measurement]) -> np.ndarray:
+    """Return values in [0, 1], greater is better: log L50, negated nats, or shares."""
+    if results[0].kind == "retrieval":
+        l50 = np.array([measured.estimate.l50 for measured in results])  # NaN: not learned
+        low = np.nanmin([*l50, np.inf])
+        high = np.nanmax([*l50, 1.01 * low])
+        return np.nan_to_num(LogNorm(low, high)(l50)) if low < np.inf else np.zeros(len(results))
+    values = np.array([measured.value for measured in results])
+    if results[0].kind == "likelihood":
         return 1 - Normalize(values.min(), values.max() or 1)(values)
     return values

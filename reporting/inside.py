@@ -1,4 +1,4 @@
-"""What `python -m probes` found in members, beside how far they see: the model's own B(m)."""
+"""Figure and table of the zeros of each head's empirical B(m), written by `python -m probes`."""
 
 import dataclasses
 import math
@@ -13,23 +13,24 @@ from experiment.run import RunDirectory
 from reporting import l50
 from reporting.looks import FAINT, INK, PAPER
 from reporting.members import Member, tasks
-from reporting.page import NONE, Table, words
+from reporting.page import NONE, Table, format_captions
 from reporting.style import folded, handle, tag, token_axis
 from settings.places import UnreachableError
 
-_TASK = "kv"  # what the probe asks
+_TASK = "kv"  # task of the probe
+_QUARTER = (0, (2, 1.5))  # dashes of a quarter period
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Looked:
-    """One run: where its heads have no advantage left at a matching key, the zeros of their B(m).
+class Zeros:
+    """Zeros of the empirical B(m) of one run's heads: beyond them, a matching key has no advantage.
 
     Attributes:
-      zero_LN, low_LN, high_LN: tokens, with 95% intervals over documents; inf: at no distance
-        asked, 0: it has none next door.
-      longest: distance asked, tokens.
-      period_P, gain_P: of all pairs of all heads, tokens (inf: not rotated), and the amplitude of
-        what each adds to a matching key's logit; none where nobody asked for it.
+      zero_LN, low_LN, high_LN: tokens, with 95% intervals over documents; inf: beyond the longest
+        distance tested, 0: no advantage at distance 1.
+      longest: longest distance tested, tokens.
+      period_P, gain_P: periods of all pairs of all heads, tokens (inf: not rotated), and the
+        amplitude that each adds to a matching key's logit; empty without the probe frequency_use.
     """
 
     zero_LN: np.ndarray
@@ -40,20 +41,20 @@ class Looked:
     gain_P: np.ndarray
 
     def text(self) -> str:
-        """Head by head."""
+        """Return the zeros of all heads."""
         return ", ".join(
             f"> {self.longest}" if math.isinf(zero) else f"{zero:.3g}" for zero in self.zero_LN.flat
         )
 
 
-def looked(member: Member) -> list[Looked]:
-    """Every run of a member that was looked into, at a checkpoint the page is about.
+def read_zeros(member: Member) -> list[Zeros]:
+    """Return the zeros of each probed run, at checkpoints that the page shows.
 
     Raises:
-      ValueError: if what was written is damaged.
+      ValueError: if a probe's file is damaged.
     """
     evaluated = {int(step) for m in member.measurements for step in np.unique(m.rows["step"])}
-    found = []
+    results = []
     for run in member.runs:
         steps = {*evaluated, *run.steps()[-1:]}
         zeros = _read(run, "matching_keys", steps)
@@ -62,8 +63,8 @@ def looked(member: Member) -> list[Looked]:
         use = _read(run, "frequency_use", steps)
         with np.errstate(divide="ignore"):
             period_P = 2 * np.pi / use["inv_freq_LNR"].ravel() if use else np.array([])
-        found.append(
-            Looked(
+        results.append(
+            Zeros(
                 zero_LN=zeros["zero_LN"],
                 low_LN=zeros["zero_low_LN"],
                 high_LN=zeros["zero_high_LN"],
@@ -72,39 +73,39 @@ def looked(member: Member) -> list[Looked]:
                 gain_P=use["amplitude_3LNR"][0].ravel() if use else np.array([]),
             )
         )
-    return found
+    return results
 
 
-_READ = {
+_NUM_AXES = {  # by probe and array
     "matching_keys": {"zero_LN": 2, "zero_low_LN": 2, "zero_high_LN": 2, "distances_M": 1},
     "frequency_use": {"inv_freq_LNR": 3, "amplitude_3LNR": 4},
 }
 
 
 def _read(run: RunDirectory, probe: str, steps: Container[int]) -> dict[str, np.ndarray]:
-    """What is read of a probe's arrays, of as many axes each; nothing if they are of others."""
+    """Return a probe's arrays; empty if there are none of these steps."""
     path = run.path / "probes" / f"{probe}.npz"
     if not path.exists():
         return {}
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            if int(arrays["step"]) not in steps:
+        with np.load(path, allow_pickle=False) as file:
+            if int(file["step"]) not in steps:
                 return {}
-            found = {name: np.asarray(arrays[name], float) for name in _READ[probe]}
-        if any(found[name].ndim != axes for name, axes in _READ[probe].items()):
-            raise TypeError("arrays of other shapes")
+            arrays = {name: np.asarray(file[name], float) for name in _NUM_AXES[probe]}
+        if any(arrays[name].ndim != axes for name, axes in _NUM_AXES[probe].items()):
+            raise TypeError("wrong number of axes")
     except UnreachableError:
         raise
     except (KeyError, TypeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} is damaged; write it again: python -m probes {run.path}"
         ) from error
-    return found
+    return arrays
 
 
-def looked_into(members: Sequence[Member]) -> list[Member]:
-    """Those that have both their zeros and an effective context on the task they are of."""
-    return [member for member in members if _task(member) and looked(member)]
+def probed(members: Sequence[Member]) -> list[Member]:
+    """Return the members with both zeros and an effective context on the probe's task."""
+    return [member for member in members if _task(member) and read_zeros(member)]
 
 
 def _task(member: Member) -> str | None:
@@ -112,111 +113,110 @@ def _task(member: Member) -> str | None:
     return next(names, None)
 
 
-def figure(members: Sequence[Member]) -> Figure:
-    """Zeros of every head beside L50, a quarter and a full period of the slowest pair."""
-    drawn = Figure(figsize=(min(10, 3 + 1.1 * len(members)), 4.6), layout="constrained")
-    ax = drawn.subplots()
-    found = [(member, looked(member)) for member in members]
-    top = max(each.longest for _, seeds in found for each in seeds)
+def draw_zeros(members: Sequence[Member]) -> Figure:
+    """Draw the zeros of every head beside L50 and the periods of the slowest pair."""
+    figure = Figure(figsize=(min(10, 3 + 1.1 * len(members)), 4.6), layout="constrained")
+    ax = figure.subplots()
+    zeros = [(member, read_zeros(member)) for member in members]
+    top = max(seed.longest for _, seeds in zeros for seed in seeds)
     ax.set_yscale("log", base=2)
     ax.set_ylim(0.8, 2.2 * top)
-    for x, (member, seeds) in enumerate(found):
-        _periods(ax, x, member)
-        for each in seeds:
-            _heads(ax, x - 0.2, member, each)
-            _gains(ax, x + 0.22, member, each)
+    for x, (member, seeds) in enumerate(zeros):
+        _draw_periods(ax, x, member)
+        for seed in seeds:
+            _draw_heads(ax, x - 0.2, member, seed)
+            _draw_gains(ax, x + 0.22, member, seed)
         task = _task(member)
-        assert task  # it was looked into
-        l50.mark(ax, x + 0.06, member, member.estimates[task])
+        assert task  # holds for `probed` members
+        l50.draw_l50(ax, x + 0.06, member, member.estimates[task])
     ax.set_xticks(range(len(members)), [folded(m.label, 14) for m in members], fontsize=8)
     ax.set_xlim(-0.6, len(members) - 0.4)
     token_axis(ax.yaxis)
     ax.set_ylabel("tokens (log scale)")
-    drawn.legend(
-        handles=[
-            handle("no advantage left,\none head", marker="o", mfc=PAPER, mec=INK, ls="none"),
-            handle("none lost at any\ndistance asked", marker="^", mfc=PAPER, mec=INK, ls="none"),
-            handle("L50", marker="o", color=INK, ls="none"),
-            handle("what pairs of such\nperiods gain", color=FAINT, lw=5, alpha=0.5),
-            handle("full period", color=FAINT, lw=1.4),
-            handle("quarter period", color=FAINT, lw=1.4, ls=(0, (2, 1.5))),
-        ],
-        loc="outside right center",
-    )
-    return drawn
+    zero = {"mfc": PAPER, "mec": INK, "ls": "none"}
+    handles = [
+        handle("zero of B(m),\none head", marker="o", **zero),
+        handle("zero beyond the longest\ndistance tested", marker="^", **zero),
+        handle("L50", marker="o", color=INK, ls="none"),
+        handle("share of the gain by\noctave of periods", color=FAINT, lw=5, alpha=0.5),
+        handle("full period", color=FAINT, lw=1.4),
+        handle("quarter period", color=FAINT, lw=1.4, ls=_QUARTER),
+    ]
+    figure.legend(handles=handles, loc="outside right center")
+    return figure
 
 
-def _half(found: Looked) -> str:
-    """The period in tokens up to which pairs have half of the amplitudes."""
-    order = np.argsort(found.period_P)
-    before = np.cumsum(found.gain_P[order]) >= found.gain_P.sum() / 2
-    period = found.period_P[order][before.argmax()]
+def _median_period(zeros: Zeros) -> str:
+    """Return the period in tokens up to which pairs have half of the total amplitude."""
+    order = np.argsort(zeros.period_P)
+    before = np.cumsum(zeros.gain_P[order]) >= zeros.gain_P.sum() / 2
+    return _format_period(zeros.period_P[order][before.argmax()])
+
+
+def _format_period(period: float) -> str:
     return NONE if math.isinf(period) else f"{period:,.3g}"
 
 
-def said(members: Sequence[Member]) -> dict[str, str]:
-    """What stands under it."""
-    found = "; ".join(f"{m.label}: {' / '.join(z.text() for z in looked(m))}" for m in members)
-    return words("inside", found=found, task=_task(members[0]))
+def zeros_captions(members: Sequence[Member]) -> dict[str, str]:
+    """Return the caption and alternative text of the figure."""
+    zeros = "; ".join(f"{m.label}: {' / '.join(z.text() for z in read_zeros(m))}" for m in members)
+    return format_captions("inside", zeros=zeros, task=_task(members[0]))
 
 
-def _periods(ax: Axes, x: float, member: Member) -> None:
+def _draw_periods(ax: Axes, x: float, member: Member) -> None:
     low, high = ax.get_ylim()
-    ends = (member.theory.full_period, "-"), (member.theory.quarter_period, (0, (2, 1.5)))
-    for period, style in ends:
+    for period, style in (member.theory.full_period, "-"), (member.theory.quarter_period, _QUARTER):
         if low < period < high:
             ax.plot([x - 0.4, x + 0.4], [period, period], color=FAINT, lw=1.4, ls=style)
 
 
-def _heads(ax: Axes, x: float, member: Member, found: Looked) -> None:
+def _draw_heads(ax: Axes, x: float, member: Member, zeros: Zeros) -> None:
     look = {"color": member.look.color, "zorder": 4}
-    ends = zip(found.zero_LN.flat, found.low_LN.flat, found.high_LN.flat, strict=True)
+    ends = zip(zeros.zero_LN.flat, zeros.low_LN.flat, zeros.high_LN.flat, strict=True)
     for number, (zero, low, high) in enumerate(ends):
-        place = x + 0.05 * (number - (found.zero_LN.size - 1) / 2)
-        said = f"{member.label}, head {number}: no advantage left at {zero:.3g} tokens"
+        head_x = x + 0.05 * (number - (zeros.zero_LN.size - 1) / 2)
+        text = f"zero of B(m) at {zero:.3g} tokens"
         if math.isinf(zero):
-            marks = ax.plot(place, 1.4 * found.longest, "^", mfc=PAPER, ms=5, **look)
-            said = f"{member.label}, head {number}: an advantage at every distance asked"
-        elif zero == 0:  # it matches nothing next door
+            marks = ax.plot(head_x, 1.4 * zeros.longest, "^", mfc=PAPER, ms=5, **look)
+            text = "zero of B(m) beyond the longest distance tested"
+        elif zero == 0:  # no advantage at distance 1
             continue
         else:
-            marks = ax.plot(place, zero, "o", mfc=PAPER, ms=5, **look)
-            ax.plot([place, place], [max(low, 0.8), min(high, 2 * found.longest)], lw=1, **look)
-        tag(marks, member, said)
+            marks = ax.plot(head_x, zero, "o", mfc=PAPER, ms=5, **look)
+            interval = [max(low, 0.8), min(high, 2 * zeros.longest)]
+            ax.plot([head_x, head_x], interval, lw=1, **look)
+        tag(marks, member, f"{member.label}, head {number}: {text}")
 
 
-def _gains(ax: Axes, x: float, member: Member, found: Looked) -> None:
-    """How much of a matching key's gain comes from pairs of each octave of periods."""
-    octave_P = np.floor(np.log2(np.minimum(found.period_P, 2 * found.longest)))
+def _draw_gains(ax: Axes, x: float, member: Member, zeros: Zeros) -> None:
+    """Draw the share of a matching key's gain that pairs of each octave of periods contribute."""
+    octave_P = np.floor(np.log2(np.minimum(zeros.period_P, 2 * zeros.longest)))
     shares = {
-        octave: found.gain_P[octave_P == octave].sum() / found.gain_P.sum()
+        octave: zeros.gain_P[octave_P == octave].sum() / zeros.gain_P.sum()
         for octave in np.unique(octave_P)
     }
     for octave, share in shares.items():
         low = 2.0**octave
         width = 0.25 * share / max(shares.values())
         bar = ax.barh(low * 1.06, width, low * 0.9, x, align="edge", color=member.look.color)
-        beyond = "longer" if low >= found.longest else f"to {2 * low:.5g}"
-        said = f"{share:.0%} of the gain by pairs of periods from {low:.5g} tokens {beyond}"
+        high = "or longer" if low >= zeros.longest else f"to {2 * low:.5g}"
+        text = f"{share:.0%} of the gain from pairs with periods of {low:.5g} tokens {high}"
         bar[0].set_alpha(0.35)
-        tag(bar.get_children(), member, f"{member.label}: {said}")
+        tag(bar.get_children(), member, f"{member.label}: {text}")
 
 
-def table(members: Sequence[Member]) -> Table:
-    """The figure in numbers."""
+def zeros_table(members: Sequence[Member]) -> Table:
+    """Return the numbers of the figure."""
     lines = []
     for member in members:
         task = _task(member)
-        theory = member.theory
+        seeds = read_zeros(member)
         cells = {"member": member.label}
         cells["L50 [95% CI]"] = str(member.estimates[task]) if task else NONE
-        cells["advantage ends, head by head"] = " / ".join(each.text() for each in looked(member))
-        if shares := [_half(each) for each in looked(member) if each.gain_P.size]:
-            cells["half of the gain by periods up to"] = " / ".join(shares)
-        for name, period in (
-            ("quarter period", theory.quarter_period),
-            ("full period", theory.full_period),
-        ):
-            cells[name] = NONE if math.isinf(period) else f"{period:,.3g}"
+        cells["zero of B(m) of each head"] = " / ".join(seed.text() for seed in seeds)
+        if medians := [_median_period(seed) for seed in seeds if seed.gain_P.size]:
+            cells["half of the gain: periods up to"] = " / ".join(medians)
+        cells["quarter period"] = _format_period(member.theory.quarter_period)
+        cells["full period"] = _format_period(member.theory.full_period)
         lines.append((member.index, cells))
-    return Table.of(lines, caption=words("inside_table")["caption"])
+    return Table.from_cells(lines, caption=format_captions("inside_table")["caption"])

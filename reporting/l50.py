@@ -1,7 +1,7 @@
-"""Effective context as a mark, the same in every figure."""
+"""Marks of effective context, the same in every figure."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -11,12 +11,12 @@ from matplotlib.lines import Line2D
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from reporting.looks import PAPER
 from reporting.members import Member
-from reporting.style import tag
+from reporting.style import note, tag
 from theory.capability import Forecast
 
 
 class Shape(NamedTuple):
-    """Of a mark: matplotlib's marker, its size, opacity, and the width of its interval (points)."""
+    """Marker (as in matplotlib), size, opacity and width of the interval (points)."""
 
     marker: str = "o"
     size: float = 5
@@ -27,10 +27,17 @@ class Shape(NamedTuple):
 DOT = Shape()
 
 
-def mark(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT) -> None:
-    """A mark with its 95% interval, or an arrow to where L50 lies beyond what was asked.
+def _arrow(ax: Axes, x: float, y: float, length: float, **style: Any) -> list[Artist]:
+    """Draw an arrow from (x, y), `length` points upward."""
+    artist = note(ax, "", (x, y), (0, length), arrowprops={"arrowstyle": "<|-", **style})
+    return [artist.arrow_patch] if artist.arrow_patch else []
 
-    Hollow, at the lowest tick, where the task was not learned; with a hole where accuracy dips.
+
+def draw_l50(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT) -> None:
+    """Draw L50 with its 95% interval, or an arrow if it lies beyond the distances tested.
+
+    The mark is hollow and at the lowest tick if the task was not learned; it has a hole if the
+    curve dips.
     """
     l50, size = estimate.l50, shape.size
     style = {"color": member.look.color, "alpha": shape.alpha}
@@ -41,75 +48,72 @@ def mark(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = 
     else:
         artists += ax.plot(x, l50, **dot)
     if estimate.verdict == MEASURED:
-        low, high = (
-            max(estimate.ci_low, estimate.shortest, 1),
-            min(estimate.ci_high, estimate.longest),
-        )
+        low = max(estimate.ci_low, estimate.shortest, 1)
+        high = min(estimate.ci_high, estimate.longest)
         lines = {"elinewidth": shape.width, "capsize": size / 2, "zorder": 3}
         bar = ax.errorbar(x, l50, [[l50 - low], [high - l50]], fmt="none", **lines, **style)
         artists += bar.get_children()
         ends = (low, estimate.ci_low == 0, "v"), (high, np.isinf(estimate.ci_high), "^")
-        for end, leaves, marker in ends:
-            if leaves:  # the interval goes on beyond what was asked
+        for end, is_open, marker in ends:
+            if is_open:  # the interval continues beyond the distances tested
                 artists += ax.plot(x, end, marker, ms=0.9 * size, **style)
     elif estimate.verdict != NOT_LEARNED:
-        away = 4 * size if estimate.verdict.startswith(">") else -4 * size
-        head = {"arrowstyle": "<|-", "mutation_scale": 1.8 * size, "lw": shape.width, "shrinkB": 0}
-        offset = {"textcoords": "offset points", "arrowprops": {**head, **style}}
-        arrow = ax.annotate("", (x, l50), (0, away), **offset)
-        artists += filter(None, [arrow.arrow_patch])
+        length = 4 * size if estimate.verdict.startswith(">") else -4 * size
+        head = {"mutation_scale": 1.8 * size, "lw": shape.width, "shrinkB": 0}
+        artists += _arrow(ax, x, l50, length, **head, **style)
     if estimate.dips:
         artists += ax.plot(x, l50, marker="o", ms=0.45 * size, color=PAPER, ls="none", zorder=5)
-    said = f"{estimate}; {estimate.accuracies}"
-    tag(artists, member, f"{member.label}, {estimate.task} at {estimate.length}: {said}")
+    tag(artists, member, _tooltip(member, estimate, f"{estimate}; {estimate.accuracies}"))
 
 
-def accuracies(ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape) -> None:
-    """The mean accuracy, as the mark of L50, and the worst bin below it, a hollow triangle."""
+def _tooltip(member: Member, estimate: Estimate, text: str) -> str:
+    return f"{member.label}, {estimate.task} at {estimate.length}: {text}"
+
+
+def draw_accuracies(
+    ax: Axes, x: float, member: Member, estimate: Estimate, shape: Shape = DOT
+) -> None:
+    """Draw mean accuracy with the mark of L50, and the worst bin as a hollow triangle."""
     worst = estimate.worst
     style = {"color": member.look.color, "alpha": shape.alpha}
     bar = {"fmt": "none", "capsize": shape.size / 2, "zorder": 3, **style}
     mean, ends = estimate.mean_accuracy, (estimate.mean_accuracy_low, estimate.mean_accuracy_high)
-    found = (
+    marks = (
         (mean, ends, {"marker": shape.marker, "ms": 0.8 * shape.size}, shape.width),
         (worst.accuracy, (worst.ci_low, worst.ci_high), {"marker": "v", "mfc": PAPER}, 0.9),
     )
     artists: list[Artist] = []
-    for value, (low, high), look, width in found:
-        reach = [[max(value - low, 0)], [max(high - value, 0)]]
-        artists += ax.errorbar(x, value, reach, elinewidth=width, **bar).get_children()
-        artists += ax.plot(
-            x, value, ls="none", zorder=4, **{"ms": 0.7 * shape.size, **look, **style}
-        )
-    said = f"worst bin {estimate.worst_text}, mean {estimate.mean_text}"
-    tag(artists, member, f"{member.label}, {estimate.task} at {estimate.length}: {said}")
+    for value, (low, high), look, width in marks:
+        lengths = [[max(value - low, 0)], [max(high - value, 0)]]
+        artists += ax.errorbar(x, value, lengths, elinewidth=width, **bar).get_children()
+        dot = {"ls": "none", "zorder": 4, "ms": 0.7 * shape.size, **look, **style}
+        artists += ax.plot(x, value, **dot)
+    text = f"worst bin {estimate.worst_text}, mean {estimate.mean_text}"
+    tag(artists, member, _tooltip(member, estimate, text))
 
 
-def forecast(ax: Axes, x: float, member: Member, made: Forecast) -> None:
-    """A hollow diamond where L50 was forecast, with an arrow if that is beyond what was asked."""
+def draw_forecast(ax: Axes, x: float, member: Member, forecast: Forecast) -> None:
+    """Draw a hollow diamond at the forecast, with an arrow if it exceeds the distances tested."""
     look = {"color": member.look.color, "alpha": 0.9}
-    diamond = ax.plot(x, made.l50, "D", ms=6, mfc="none", mew=1.3, zorder=3, **look)
+    diamond = ax.plot(x, forecast.l50, "D", ms=6, mfc="none", mew=1.3, zorder=3, **look)
     artists: list[Artist] = [*diamond]
-    if made.beyond:
+    if forecast.beyond:
         head = {"arrowstyle": "<|-,head_width=0.15", "mutation_scale": 9, "lw": 1, "shrinkB": 3}
-        arrow = ax.annotate(
-            "", (x, made.l50), (0, 20), textcoords="offset points", arrowprops=head | look
-        )
-        artists += filter(None, [arrow.arrow_patch])
-    tag(artists, member, f"{member.label}: forecast {made}")
+        artists += _arrow(ax, x, forecast.l50, 20, **head | look)
+    tag(artists, member, f"{member.label}: forecast {forecast}")
 
 
-def joined(
-    ax: Axes, places: Sequence[float], found: Sequence[tuple[Member, Estimate]]
+def draw_line(
+    ax: Axes, positions: Sequence[float], estimates: Sequence[tuple[Member, Estimate]]
 ) -> list[Line2D]:
-    """Marks of the estimates that were learned, and the line through them, which is returned."""
+    """Draw the marks of learned estimates and the line through them; return the line."""
     known = [
         (x, member, estimate)
-        for x, (member, estimate) in zip(places, found, strict=True)
+        for x, (member, estimate) in zip(positions, estimates, strict=True)
         if estimate.verdict != NOT_LEARNED
     ]
     for x, member, estimate in known:
-        mark(ax, x, member, estimate)
+        draw_l50(ax, x, member, estimate)
     line = [x for x, *_ in known], [estimate.l50 for *_, estimate in known]
-    look = found[0][0].look
+    look = estimates[0][0].look
     return ax.plot(*line, color=look.color, ls=look.linestyle, lw=1.3)

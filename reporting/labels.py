@@ -1,4 +1,4 @@
-"""What members are called: by what tells their settings apart, wherever their runs lie."""
+"""Labels of members: the settings in which they differ, independent of run directory names."""
 
 import collections
 import dataclasses
@@ -15,7 +15,7 @@ _ROTARY = "model.rotary"
 
 
 def flatten(config: Any, prefix: str = "") -> dict[str, str]:
-    """Dotted fields, as overrides spell them; a rotary variant is one value, its expression."""
+    """Return the values by dotted field name; a rotary variant is one value, its expression."""
     first = config
     while isinstance(first, tuple) and first:
         first = first[0]
@@ -31,8 +31,8 @@ def flatten(config: Any, prefix: str = "") -> dict[str, str]:
 
 
 def setting(config: ExperimentConfig) -> dict[str, str]:
-    """The fields that decide a run's numbers but for its seed: alike in the seeds of one member."""
-    # Seeds that go on from the seeds of another run differ in where that one lies.
+    """Return the fields that identify a member: all that affect its numbers, except the seeds."""
+    # Seeds that start from seeds of another run have different paths in `start_from`.
     start = config.start_from and re.sub(r"\bseed=\d+", "", config.start_from)
     flat = flatten(dataclasses.replace(config, start_from=start))
     seeds = ("seed", "data.seed")
@@ -40,64 +40,65 @@ def setting(config: ExperimentConfig) -> dict[str, str]:
 
 
 def labels(configs: Sequence[ExperimentConfig]) -> list[str]:
-    """`base=10`, `rotary=nope`, `base=10000,window=32`: as few fields as tell all of them apart.
+    """Return one label per config, such as `base=10`, `rotary=nope` or `base=10000,window=32`.
 
-    The rotary variant comes first. Of another field, the value that most of them have goes unsaid.
+    Labels have the fewest fields that distinguish all configs, the rotary variant first. A value
+    that most configs share is omitted.
     """
     settings = _settings(configs)
 
-    def told_apart(fields: Sequence[str]) -> int:
-        return len({tuple(each.get(field) for field in fields) for each in settings})
+    def count_distinct(fields: Sequence[str]) -> int:
+        return len({tuple(values.get(field) for field in fields) for values in settings})
 
-    fields = list(dict.fromkeys(field for each in settings for field in each))
-    chosen = [_ROTARY] if told_apart([_ROTARY]) > 1 else []
-    while told_apart(chosen) < told_apart(fields):
-        chosen.append(max(fields, key=lambda field: told_apart([*chosen, field])))
-    unsaid = {}
+    fields = list(dict.fromkeys(field for values in settings for field in values))
+    chosen = [_ROTARY] if count_distinct([_ROTARY]) > 1 else []
+    while count_distinct(chosen) < count_distinct(fields):
+        chosen.append(max(fields, key=lambda field: count_distinct([*chosen, field])))
+    omitted = {}
     for field in chosen:
-        counts = collections.Counter(each.get(field) for each in settings)
+        counts = collections.Counter(values.get(field) for values in settings)
         value, count = counts.most_common(1)[0]
         if field != _ROTARY and count > len(settings) / 2:
-            unsaid[field] = value
+            omitted[field] = value
     return [
         ",".join(
-            each[field] if field == _ROTARY else f"{field.rpartition('.')[2]}={each.get(field)}"
+            values[field] if field == _ROTARY else f"{field.rpartition('.')[2]}={values.get(field)}"
             for field in chosen
-            if field not in unsaid or each.get(field) != unsaid[field]
+            if field not in omitted or values.get(field) != omitted[field]
         )
-        or each[_ROTARY]
-        for each in settings
+        or values[_ROTARY]
+        for values in settings
     ]
 
 
 def _settings(configs: Sequence[ExperimentConfig]) -> list[dict[str, str]]:
-    """Of each config, with the rotary variant as `_variants` has it."""
-    variants = _variants([config.model.rotary for config in configs])
+    """Return the setting of each config, with the rotary variant in its short form."""
+    variants = _short_variants([config.model.rotary for config in configs])
     return [
         {**setting(config), _ROTARY: variant}
         for config, variant in zip(configs, variants, strict=True)
     ]
 
 
-def axes_of(configs: Sequence[ExperimentConfig]) -> dict[str, list[str]]:
-    """The fields in which settings differ, each with the value that every config has.
+def find_axes(configs: Sequence[ExperimentConfig]) -> dict[str, list[str]]:
+    """Return the fields in which settings differ, with the value of each config.
 
-    Of fields that tell the same configs apart (heads, and key/value heads), the first.
+    If several fields distinguish the same configs (heads and key/value heads), the first is used.
     """
     settings = _settings(configs)
-    found: dict[tuple[int, ...], tuple[str, list[str]]] = {}
-    for field in dict.fromkeys(field for each in settings for field in each):
-        values = [each.get(field, "") for each in settings]
-        partition = tuple(map(values.index, values))
+    axes: dict[tuple[int, ...], tuple[str, list[str]]] = {}
+    for field in dict.fromkeys(field for values in settings for field in values):
+        column = [values.get(field, "") for values in settings]
+        partition = tuple(map(column.index, column))
         if len(set(partition)) > 1:
-            found.setdefault(partition, (field, values))
-    return dict(found.values())
+            axes.setdefault(partition, (field, column))
+    return dict(axes.values())
 
 
-def seeds_said(configs: Sequence[ExperimentConfig]) -> str:
-    """What varies from seed to seed: `3 seeds, of initialisation and rows`."""
+def describe_seeds(configs: Sequence[ExperimentConfig]) -> str:
+    """Return the number of seeds and what they vary: `3 seeds, of initialisation and rows`."""
     pairs = {(config.seed, config.data.seed) for config in configs}
-    initial, rows = (sorted({pair[place] for pair in pairs}) for place in (0, 1))
+    initial, rows = (sorted(set(seeds)) for seeds in zip(*pairs, strict=True))
     if len(pairs) == 1:
         return "1 seed"
     varied = "initialisation and rows"
@@ -108,19 +109,19 @@ def seeds_said(configs: Sequence[ExperimentConfig]) -> str:
     return f"{len(pairs)} seeds, of {varied}"
 
 
-def _variants(variants: Sequence[Pattern]) -> list[str]:
-    """`base=10` of those of the commonest class that has a base, `rotary=EXPRESSION` of others."""
-    classes = collections.Counter(type(each) for each in variants if hasattr(each, "base"))
+def _short_variants(variants: Sequence[Pattern]) -> list[str]:
+    """Return `base=10` for variants of the most common class with a base, else `rotary=...`."""
+    classes = collections.Counter(type(rotary) for rotary in variants if hasattr(rotary, "base"))
     leading = next((cls for cls, _ in classes.most_common(1)), None)
-    alike = [vars(each) for each in variants if type(each) is leading]
-    given = {
+    parameters = [vars(rotary) for rotary in variants if type(rotary) is leading]
+    shared = {
         name: value
-        for name, value in (alike[0] if alike else {}).items()
-        if name != "base" and all(each[name] == value for each in alike)
+        for name, value in (parameters[0] if parameters else {}).items()
+        if name != "base" and all(other[name] == value for other in parameters)
     }
     return [
-        rotary_lib.expression(each, given).partition("(")[2].removesuffix(")")
-        if type(each) is leading
-        else f"rotary={rotary_lib.label(each)}"
-        for each in variants
+        rotary_lib.expression(rotary, shared).partition("(")[2].removesuffix(")")
+        if type(rotary) is leading
+        else f"rotary={rotary_lib.label(rotary)}"
+        for rotary in variants
     ]

@@ -1,7 +1,8 @@
-"""How members look: the same colour and dashes in every figure, and the colours of all else.
+"""Colors and line styles of members, the same in every figure, and the colors of everything else.
 
-Members with a base are coloured in its order (plasma, cut before it pales on white: its lightness
-rises steadily, so the order survives colour-blindness and a photocopier). Controls are grey.
+Members with a base have colors of increasing lightness in the order of their bases (plasma, without
+its palest end), so that the order survives color blindness and black-and-white prints. Controls are
+grey.
 """
 
 from collections.abc import Sequence
@@ -15,22 +16,22 @@ from matplotlib.colors import to_hex
 STYLE = matplotlib.rc_params_from_file(
     Path(__file__).with_name("templates") / "figures.mplstyle", use_default_template=False
 )
-# What figures are drawn with, and the name of each in templates/page.css, which has darker ones for
-# a dark page. Colours that are not here, those of cells, stay what they are.
+# Colors of figures, and their names in templates/page.css, which defines darker values for a dark
+# page. Other colors, such as those of heat map cells, are the same on both pages.
 INK, FAINT, GRID = STYLE["text.color"], STYLE["axes.edgecolor"], STYLE["grid.color"]
 PAPER, WASH, EMPTY = "#ffffff", "#f4f5f7", "#eceef1"
 NAMED = {INK: "ink", FAINT: "mark", PAPER: "paper", WASH: "wash", EMPTY: "empty", GRID: "grid"}
-# Text in a cell, whatever the page: on a dark one, on a bright one.
+# Text in a dark or bright cell of a heat map, on both pages.
 ON_DARK, ON_BRIGHT = "#fefefe", "#1c2027"
 
 _CONTROL_DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
 
 
 class Look(NamedTuple):
-    """How a member is drawn in every figure.
+    """Color and line style of a member.
 
     Attributes:
-      color, dark: as `#rrggbb`, on white and on a dark page.
+      color, dark: `#rrggbb` on a white and on a dark page.
       linestyle: matplotlib's.
     """
 
@@ -40,26 +41,26 @@ class Look(NamedTuple):
 
     @property
     def dashed(self) -> bool:
-        """Whether its line is not a whole one."""
+        """Whether the line is not solid."""
         return self.linestyle != "-"
 
 
-def looks(bases: Sequence[float | None]) -> list[Look]:
-    """Of members with these bases; None: of a control."""
-    found = sorted({base for base in bases if base is not None})
-    # On a dark page the colours begin where they are bright enough to be seen.
-    light, dark = (_colors(len(found), *ends) for ends in ((0.02, 0.78), (0.4, 0.95)))
-    result = []
-    for place, base in enumerate(bases):
-        # Members that share a base, or have none, are told apart by their dashes.
-        again = bases[:place].count(base)
+def make_looks(bases: Sequence[float | None]) -> list[Look]:
+    """Return the looks of members with these bases (None: a control)."""
+    ordered = sorted({base for base in bases if base is not None})
+    # On a dark page, the color range starts where colors are bright enough.
+    light, dark = (_colors(len(ordered), *ends) for ends in ((0.02, 0.78), (0.4, 0.95)))
+    looks = []
+    for index, base in enumerate(bases):
+        # Dashes distinguish members with the same base, and controls.
+        repetition = bases[:index].count(base)
         if base is None:
             color, dark_color, styles = FAINT, "var(--mark)", _CONTROL_DASHES
         else:
-            order = found.index(base)
+            order = ordered.index(base)
             color, dark_color, styles = light[order], dark[order], ("-", *_CONTROL_DASHES)
-        result.append(Look(color, dark_color, styles[again % len(styles)]))
-    return result
+        looks.append(Look(color, dark_color, styles[repetition % len(styles)]))
+    return looks
 
 
 def _colors(count: int, first: float, last: float) -> list[str]:

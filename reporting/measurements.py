@@ -1,4 +1,4 @@
-"""What one run, or the seeds of one setting, answered: one task, length and variant at a time."""
+"""Evaluation results of one run, or of the seeds of one setting, by task, length and variant."""
 
 import dataclasses
 import functools
@@ -19,15 +19,15 @@ from theory.predictions import Predictions, predict
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measurement:
-    """Answers under one variant, on one task at one context length.
+    """Result rows of one task at one context length under one rotary variant.
 
     Attributes:
-      config: of the run, in force at the step evaluated.
-      task: as an expression.
+      config: configuration of the run at the evaluated step.
+      task: expression of the task.
       length: context length of the evaluation, tokens.
-      rotary: the variant evaluated with, as an expression.
-      rows: of all seeds, at the last checkpoint evaluated.
-      trained: the same under the variant of training; None if that was not evaluated.
+      rotary: expression of the variant of the evaluation.
+      rows: rows of all seeds at the last evaluated checkpoint.
+      trained: the corresponding rows under the variant of training; None if not evaluated.
     """
 
     config: ExperimentConfig
@@ -43,8 +43,8 @@ class Measurement:
         return evals.parse(self.task).kind
 
     @property
-    def of_kind(self) -> Kind:
-        """What `evals.kinds` says of that kind."""
+    def kind_info(self) -> Kind:
+        """The entry of this kind in `evals.kinds`."""
         return KINDS[self.kind]
 
     @property
@@ -56,30 +56,30 @@ class Measurement:
     def variant(self) -> str:
         """`rotary` relative to training, so that members of a sweep share names.
 
-        "trained", or the expression without the parameters that were taken over.
+        "trained", or the expression without the parameters inherited from training.
         """
         trained = self.config.model.rotary
         variant = rotary_lib.parse_pattern(self.rotary)
         if variant == trained:
             return TRAINED
-        given = rotary_lib.inherited_parameters(trained, self.config.data.context_length)
-        return rotary_lib.expression(variant, given)
+        inherited = rotary_lib.inherited_parameters(trained, self.config.data.context_length)
+        return rotary_lib.expression(variant, inherited)
 
     @functools.cached_property
     def theory(self) -> Predictions:
-        """Of the variant evaluated with, at that length: dynamic ones depend on it."""
+        """Predictions for `rotary` at `length`, on which dynamic variants depend."""
         rotary = rotary_lib.parse_pattern(self.rotary)
         model = dataclasses.replace(self.config.model, rotary=rotary)
         return predict(model.rotary_table(self.config.data.context_length, self.length).inv_freq)
 
     @functools.cached_property
     def estimate(self) -> Estimate:
-        """Effective context, of a retrieval task."""
+        """Effective context (retrieval tasks only)."""
         return effective_context.estimate(self.rows)
 
     @functools.cached_property
     def by_seed(self) -> dict[int, Estimate]:
-        """Effective context of each seed; too few resamples for an interval."""
+        """Effective context of each seed; its resamples are too few for an interval."""
         seeds = np.unique(self.rows["seed"]).tolist()
         return {
             seed: effective_context.estimate(rows_lib.select(self.rows, seed=seed), resamples=50)
@@ -88,40 +88,40 @@ class Measurement:
 
     @functools.cached_property
     def value(self) -> float:
-        """The one number of it, as `evals.kinds` says."""
-        return self.of_kind.value(self.rows)
+        """The summary number of this kind (`evals.kinds`)."""
+        return self.kind_info.value(self.rows)
 
     @property
     def text(self) -> str:
-        """The same as text; of retrieval, effective context instead."""
-        return self.of_kind.text(self.rows)
+        """`value` as text; effective context for retrieval tasks."""
+        return self.kind_info.text(self.rows)
 
     @property
-    def own_columns(self) -> dict[str, float]:
-        """What this task alone has to say, `Task.columns`."""
+    def task_columns(self) -> dict[str, float]:
+        """Columns specific to this task (`Task.columns`)."""
         return evals.parse(self.task).columns(self.rows, self.trained)
 
 
-def before_divergence(run: RunDirectory, rows: Rows) -> Rows:
-    """Without those of checkpoints whose parameters a run diverged from: they say nothing."""
+def drop_diverged(run: RunDirectory, rows: Rows) -> Rows:
+    """Return the rows of checkpoints saved before the run diverged."""
     if run.diverged_at is None:
         return rows
     return {name: column[rows["step"] < run.diverged_at] for name, column in rows.items()}
 
 
 def measurements(rows: Rows, config: ExperimentConfig) -> list[Measurement]:
-    """By task, variant (both as they come in `rows`) and length (ascending).
+    """Return measurements by task and variant (in order of appearance) and ascending length.
 
-    Of every task and variant the last checkpoint; a seed that has not come so far is left out.
+    Each task and variant is represented by its last checkpoint; seeds without it are left out.
     """
-    found = []
+    results = []
     for task in dict.fromkeys(rows["task"].tolist()):
-        of_task = rows_lib.select(rows, task=task)
-        for rotary in dict.fromkeys(of_task["rotary"].tolist()):
-            latest = rows_lib.select(of_task, rotary=rotary)
+        task_rows = rows_lib.select(rows, task=task)
+        for rotary in dict.fromkeys(task_rows["rotary"].tolist()):
+            latest = rows_lib.select(task_rows, rotary=rotary)
             latest = rows_lib.select(latest, step=latest["step"].max())
             for length in np.unique(latest["length"]).tolist():
-                of_length = rows_lib.select(latest, length=length)
-                found.append(Measurement(config, task, length, rotary, of_length))
-    trained = {(m.task, m.length): m.rows for m in found if m.variant == TRAINED}
-    return [dataclasses.replace(m, trained=trained.get((m.task, m.length))) for m in found]
+                selected = rows_lib.select(latest, length=length)
+                results.append(Measurement(config, task, length, rotary, selected))
+    trained = {(m.task, m.length): m.rows for m in results if m.variant == TRAINED}
+    return [dataclasses.replace(m, trained=trained.get((m.task, m.length))) for m in results]

@@ -1,4 +1,4 @@
-"""What is shown of each member: its measurements, and the theory of its own frequencies."""
+"""Members of a report: runs grouped over seeds, with their measurements and predictions."""
 
 import dataclasses
 import functools
@@ -17,14 +17,14 @@ from experiment.run import RunDirectory
 from model.rotary.rope import Rope
 from reporting.forecasts import forecast
 from reporting.labels import labels, setting
-from reporting.looks import Look, looks
-from reporting.measurements import Measurement, before_divergence, measurements
+from reporting.looks import Look, make_looks
+from reporting.measurements import Measurement, drop_diverged, measurements
 from theory import bound
 from theory.capability import Forecast
 from theory.predictions import Predictions, predict
 
 LOSS_POINTS = 150
-LONGEST_STABLE = 2**13  # tokens: where a stable base takes seconds to prove
+LONGEST_STABLE = 2**13  # tokens; the proof of a stable base takes seconds up to this length
 
 
 @functools.cache
@@ -37,22 +37,21 @@ def _stable_base(length: int, head_dim: int, rotary_fraction: float) -> float | 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Member:
-    """One setting of a sweep; its seeds are its runs. Each stage evaluated is a member of its own.
+    """One setting of a sweep, with one run per seed. Each evaluated stage is a separate member.
 
     Attributes:
-      index: place in the page's order, from 0: bases ascending, then controls.
-      label: what tells it apart from the others (`reporting.labels`); with the step where several
-        stages are here.
-      look: colour and dashes.
-      runs: one run directory a seed.
-      seeds: of initialisation and rows, ascending; a result row's `seed` is the place among them.
-      config: of the first run, in force in the stage.
-      superseded: whether training has gone on to another stage.
-      theory: of the configuration's own frequencies.
-      measurements: all that was evaluated; "trained" is the first of the variants.
-      losses: (tokens seen, training loss in nats/token) of each run that has metrics, at most
-        `LOSS_POINTS` of them, each the mean of the records it stands for. All stages' are the
-        last one's.
+      index: position on the page, from 0: ascending bases, then controls.
+      label: label unique on the page (`reporting.labels`), with the step if several stages of the
+        setting are shown.
+      look: color and line style.
+      runs: one run directory per seed.
+      seeds: ascending seeds of initialisation and rows; a result row's `seed` is an index of it.
+      config: configuration of the first run in this stage.
+      superseded: whether training has continued with another stage.
+      theory: predictions for the configured frequencies.
+      measurements: all measurements, those under the variant of training first.
+      losses: (training tokens, training loss in nats/token) of each run with metrics, averaged to
+        at most `LOSS_POINTS` points. The last stage has the losses of all stages.
     """
 
     index: int
@@ -68,15 +67,15 @@ class Member:
 
     @property
     def diverged(self) -> str:
-        """Which of its runs did, in words; empty if none did."""
-        since = [run.diverged_at for run in self.runs if run.diverged_at is not None]
-        if len(since) < len(self.runs):
-            return f"{len(since)} of {len(self.runs)} seeds diverged" if since else ""
-        return f"diverged at step {min(since):,}"
+        """Number of diverged seeds, or the step of divergence if all did; empty if none did."""
+        steps = [run.diverged_at for run in self.runs if run.diverged_at is not None]
+        if len(steps) < len(self.runs):
+            return f"{len(steps)} of {len(self.runs)} seeds diverged" if steps else ""
+        return f"diverged at step {min(steps):,}"
 
     @property
     def base(self) -> float | None:
-        """The base of its variant; None for a control, which has none, a window or a hole."""
+        """Base of the rotary variant; None for a control: no base, a window or masked distances."""
         model = self.config.model
         return (
             None if model.window or model.masked_distances else getattr(model.rotary, "base", None)
@@ -84,15 +83,15 @@ class Member:
 
     @functools.cached_property
     def stable_base(self) -> float | None:
-        """The base from which on every base covers the trained length; None if nobody can say.
+        """Base from which on every base covers the trained length.
 
-        Said of plain RoPE, and where it takes seconds to prove.
+        None if unknown: for variants other than plain RoPE, and for lengths whose proof takes long.
         """
         model, rotary = self.config.model, self.config.model.rotary
         if not isinstance(rotary, Rope) or self.trained_length > LONGEST_STABLE:
             return None
-        share = rotary.rotary_dim(model.rope_head_dim) / model.head_dim
-        return _stable_base(self.trained_length, model.head_dim, share)
+        fraction = rotary.rotary_dim(model.rope_head_dim) / model.head_dim
+        return _stable_base(self.trained_length, model.head_dim, fraction)
 
     @property
     def trained_length(self) -> int:
@@ -100,53 +99,53 @@ class Member:
         return self.config.data.context_length
 
     @functools.cached_property
-    def own(self) -> dict[tuple[str, int], Measurement]:
-        """Under the variant it was trained with, by task and length (ascending)."""
+    def trained(self) -> dict[tuple[str, int], Measurement]:
+        """Measurements under the variant of training, by task and ascending length."""
         return {(m.task, m.length): m for m in self.measurements if m.variant == TRAINED}
 
-    def of_task(self, task: str) -> list[Measurement]:
-        """Those of `own`, by length (ascending)."""
-        return [measured for (name, _), measured in self.own.items() if name == task]
+    def select_task(self, task: str) -> list[Measurement]:
+        """Return the measurements of `trained` on one task, by ascending length."""
+        return [measured for (name, _), measured in self.trained.items() if name == task]
 
     def nearest(self, task: str) -> Measurement | None:
-        """Under its own variant, at the trained length or the evaluated one nearest to it."""
-        found = self.of_task(task)
-        return min(found, key=lambda m: abs(m.length - self.trained_length), default=None)
+        """Return the measurement of `trained` at the length nearest to the trained length."""
+        return min(
+            self.select_task(task), key=lambda m: abs(m.length - self.trained_length), default=None
+        )
 
     @functools.cached_property
     def estimates(self) -> dict[str, Estimate]:
-        """Effective context by task, of `nearest`."""
-        nearest = (self.nearest(task) for task, _ in self.own)
-        return {each.task: each.estimate for each in nearest if each and each.kind == "retrieval"}
+        """Effective context by task, of the `nearest` measurement."""
+        nearest = (self.nearest(task) for task, _ in self.trained)
+        return {m.task: m.estimate for m in nearest if m and m.kind == "retrieval"}
 
     @functools.cached_property
     def forecasts(self) -> dict[str, Forecast | None]:
-        """What its heads could see, by task of `estimates`; None: nothing is forecast of it."""
+        """Forecast of effective context by task of `estimates`; None without a count of keys."""
         model, data = self.config.model, self.config.data
-        found: dict[str, Forecast | None] = {}
+        forecasts: dict[str, Forecast | None] = dict.fromkeys(self.estimates)
         for task, estimate in self.estimates.items():
-            others = evals.parse(task).num_others(data, estimate.length)
-            found[task] = None
-            if others is not None:
-                found[task] = forecast(
-                    model, data.context_length, num_others=others, longest=estimate.longest
+            num_others = evals.parse(task).num_others(data, estimate.length)
+            if num_others is not None:
+                forecasts[task] = forecast(
+                    model, data.context_length, num_others=num_others, longest=estimate.longest
                 )
-        return found
+        return forecasts
 
 
 def read(
     runs: Sequence[RunDirectory], notice: Callable[[str], None] = lambda line: None
 ) -> list[Member]:
-    """Groups runs that differ in seed or machine only, and reads what was measured.
+    """Group runs that differ only in seeds or machine, and read their results.
 
     Args:
-      runs: run directories; copies of one run are one, which has the rows of all of them.
-      notice: called with a line for each copy, and for each metrics.jsonl that lost rows.
+      runs: run directories; copies of a run count once, with the rows of all copies.
+      notice: called with one line for each copy, and for each metrics.jsonl that lost rows.
 
     Raises:
-      ValueError: if result rows are damaged, or those of another run.
+      ValueError: if result rows are damaged or belong to another run.
     """
-    # Once, however many of the paths lead to it.
+    # Several paths may lead to one run.
     runs = list({run.path.resolve(): run for run in runs}.values())
     rows = {run: rows_lib.read_of(run) for run in runs}
     copies = find_copies(runs, lambda run: rows_lib.ids(rows[run]))
@@ -161,52 +160,57 @@ def read(
     for group in groups.values():
         if len(set(map(_seeds, group))) < len(group):
             paths = " and ".join(str(run.path) for run in group)
-            notice(f"{paths}: some have equal seeds, and their answers count as those of one seed")
-    members = [member for group in groups.values() for member in _members(group)]
-    members.sort(key=_order)
+            notice(f"{paths}: some runs have equal seeds; their answers count as one seed")
+    members = [member for group in groups.values() for member in _make_members(group)]
+    members.sort(key=_page_order)
     names = labels([member.config for member in members])
-    styles = looks([member.base for member in members])
+    looks = make_looks([member.base for member in members])
     return [
-        dataclasses.replace(member, index=index, label=_label(name, member), look=look)
-        for index, (member, name, look) in enumerate(zip(members, names, styles, strict=True))
+        dataclasses.replace(member, index=index, label=_full_label(name, member), look=look)
+        for index, (member, name, look) in enumerate(zip(members, names, looks, strict=True))
     ]
 
 
-def _label(name: str, member: Member) -> str:
+def _full_label(name: str, member: Member) -> str:
     return name + member.label + (f" ({member.diverged})" if member.diverged else "")
 
 
-def _order(member: Member) -> tuple:
+def _page_order(member: Member) -> tuple:
     config = member.config.model
     base = member.base is None, member.base or 0, config.window is not None
     return *base, member.trained_length
 
 
-def _members(rows_of: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member]:
-    """The last stage that was trained, and the others that were evaluated."""
-    runs = tuple(rows_of)
+def _make_members(group: Mapping[RunDirectory, rows_lib.Rows]) -> Iterator[Member]:
+    """Yield a member for each evaluated stage and for the last trained stage."""
+    runs = tuple(group)
     first, seeds = runs[0], tuple(sorted(set(map(_seeds, runs))))
-    rows = rows_lib.concatenate([_rows(run, rows, seeds) for run, rows in rows_of.items()])
+    rows = rows_lib.concatenate([_number_seeds(run, rows, seeds) for run, rows in group.items()])
     evaluated = np.unique(rows["step"]).tolist()
-    stage_of = {step: stages.at(first.config, step).number for step in evaluated}
-    newest = max([*first.steps(), *evaluated], default=0)  # rows may lie apart from checkpoints
+    stage_numbers = {step: stages.at(first.config, step).number for step in evaluated}
+    newest = max([*first.steps(), *evaluated], default=0)  # rows may be kept without checkpoints
     last = stages.at(first.config, newest).number
-    numbers = sorted({*stage_of.values(), last})
+    numbers = sorted({*stage_numbers.values(), last})
     for number in numbers:
-        steps = [step for step, stage in stage_of.items() if stage == number] or [newest]
+        steps = [step for step, stage in stage_numbers.items() if stage == number] or [newest]
         config = first.config_at(max(steps))
-        of_stage = np.isin(rows["step"], steps)
-        own = {name: column[of_stage] for name, column in rows.items()}
+        in_stage = np.isin(rows["step"], steps)
+        stage_rows = {name: column[in_stage] for name, column in rows.items()}
         yield Member(
             index=0,
             label=f"@{max(steps)}" if len(numbers) > 1 else "",
-            look=looks([None])[0],  # until it stands among the others
+            look=make_looks([None])[0],  # `read` sets index and look, which depend on all members
             runs=runs,
             seeds=seeds,
             config=config,
             superseded=number != last,
             theory=predict(config.model.rotary_table(config.data.context_length).inv_freq),
-            measurements=tuple(sorted(measurements(own, config), key=_shown_first)),
+            measurements=tuple(
+                sorted(
+                    measurements(stage_rows, config),
+                    key=lambda m: (m.variant != TRAINED, *_task_order(m.task)),
+                )
+            ),
             losses=tuple(filter(None, map(_loss, runs))) if number == last else (),
         )
 
@@ -215,21 +219,20 @@ def _seeds(run: RunDirectory) -> tuple[int, int]:
     return run.config.seed, run.config.data.seed
 
 
-def _rows(
+def _number_seeds(
     run: RunDirectory, rows: rows_lib.Rows, seeds: Sequence[tuple[int, int]]
 ) -> rows_lib.Rows:
-    """Its result rows. A row knows the seed of the initialisation only, and runs may share that."""
-    rows = before_divergence(run, rows)
+    """Return a run's rows with `seed` an index of `seeds`.
+
+    The recorded `seed` is that of the initialisation only, which several runs may share.
+    """
+    rows = drop_diverged(run, rows)
     for name in np.unique(rows["task"]).tolist():
         try:
             evals.parse(name)
         except ValueError as error:
             raise ValueError(f"{run.results_path}: {error}") from error
     return rows | {"seed": np.full_like(rows["seed"], seeds.index(_seeds(run)))}
-
-
-def _shown_first(measured: Measurement) -> tuple:
-    return measured.variant != TRAINED, *_task_order(measured.task)
 
 
 def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:
@@ -242,17 +245,17 @@ def _loss(run: RunDirectory) -> tuple[np.ndarray, np.ndarray] | None:
     return tokens, loss
 
 
-def intervals_over(members: Sequence[Member]) -> str:
-    """What the 95% intervals of effective context are over; seeds need two."""
-    counts = {each.num_seeds for member in members for each in member.estimates.values()}
+def describe_intervals(members: Sequence[Member]) -> str:
+    """Return the sources of variance in the 95% intervals of effective context."""
+    counts = {e.num_seeds for member in members for e in member.estimates.values()}
     if max(counts, default=1) == 1:
         return "documents (one seed)"
-    one = ", of documents alone where there is one seed" if 1 in counts else ""
-    return f"seeds and documents{one}"
+    single = " (documents only for members with one seed)" if 1 in counts else ""
+    return f"seeds and documents{single}"
 
 
-def task_order(names: Iterable[str]) -> list[str]:
-    """Tasks in the page's order: as they say themselves, then by name."""
+def sort_tasks(names: Iterable[str]) -> list[str]:
+    """Return tasks in the page's order: `Task.order`, then by name."""
     return sorted(set(names), key=_task_order)
 
 
@@ -260,20 +263,26 @@ def _task_order(name: str) -> tuple:
     return evals.parse(name).order, name
 
 
-def at_several_lengths(members: Sequence[Member]) -> list[str]:
-    """Tasks that a member was asked at several lengths, under its own variant."""
-    return task_order(
-        task for member in members for task, _ in member.own if len(member.of_task(task)) > 1
+def tasks_at_several_lengths(members: Sequence[Member]) -> list[str]:
+    """Return the tasks that a member was evaluated on at several lengths."""
+    return sort_tasks(
+        task
+        for member in members
+        for task, _ in member.trained
+        if len(member.select_task(task)) > 1
     )
 
 
 def tasks(members: Sequence[Member], *kinds: str) -> list[str]:
-    """Every task of these kinds (retrieval) that was evaluated, the leading one first."""
-    own = [measured for member in members for measured in member.own.values()]
-    return task_order(each.task for each in own if each.kind in (kinds or ("retrieval",)))
+    """Return all evaluated tasks of these kinds (default: retrieval), the leading task first."""
+    trained = [measured for member in members for measured in member.trained.values()]
+    return sort_tasks(m.task for m in trained if m.kind in (kinds or ("retrieval",)))
 
 
-def learned(members: Sequence[Member], task: str) -> bool:
-    """Whether any member did."""
-    found = (member.estimates.get(task) for member in members)
-    return any(estimate and estimate.verdict != NOT_LEARNED for estimate in found)
+def learned(members: Sequence[Member], task: str) -> list[Member]:
+    """Return the members that learned a retrieval task."""
+    return [
+        member
+        for member in members
+        if task in member.estimates and member.estimates[task].verdict != NOT_LEARNED
+    ]

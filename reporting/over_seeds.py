@@ -1,6 +1,5 @@
-"""How far the seeds of a setting lie apart: each seed's own value, their mean and t interval."""
+"""Variation between seeds of a setting: each seed's value, their mean and its t interval."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -10,29 +9,28 @@ from matplotlib.figure import Figure
 
 from evals import rows as rows_lib
 from evals.estimate import summaries
-from reporting.labels import axes_of
+from reporting.labels import find_axes
 from reporting.members import Member, tasks
-from reporting.page import NONE, Table, words
+from reporting.page import NONE, Table, format_captions
 from reporting.style import folded, grid, member_legend, tag
 
 
 class Values(NamedTuple):
-    """One number of a member, seed by seed.
+    """Values of one measure for one member.
 
     Attributes:
-      known: of the seeds that have it.
-      beyond: which of these are the longest distance asked, and so less than the number.
-      missing: how many seeds did not learn the task, and have none.
+      known: values of the seeds that have one.
+      beyond: which of these are only lower bounds: the longest distance tested.
+      missing: number of seeds without a value, because they did not learn the task.
     """
 
     known: np.ndarray
     beyond: np.ndarray
     missing: int = 0
 
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Values":
-        """Of every seed, without a limit."""
-        return cls(np.array(values), np.zeros(len(values), bool))
+
+def _uncensored(values: Sequence[float]) -> Values:
+    return Values(np.array(values), np.zeros(len(values), bool))
 
 
 class Measure(NamedTuple):
@@ -40,119 +38,112 @@ class Measure(NamedTuple):
 
     Attributes:
       name: with its unit.
-      of: from a member to its values; None: it was not measured.
-      ratios: whether differences are ratios: then logarithms are averaged, and drawn.
-      share: whether it lies in [0, 1].
+      values: from a member to its values; None: not measured.
+      ratios: whether the mean and the axis are logarithmic.
+      share: whether values are in [0, 1].
     """
 
     name: str
-    of: Callable[[Member], Values | None]
+    values: Callable[[Member], Values | None]
     ratios: bool = False
     share: bool = False
 
     def interval(self, values: Values) -> summaries.Interval | None:
-        """Of the mean over seeds; None where it would be of nothing, or of limits."""
+        """Return the mean over seeds with its interval; None without values or with bounds."""
         if values.beyond.any() or not len(values.known):
             return None
-        found = summaries.over_seeds(values.known, ratios=self.ratios)
-        return summaries.Interval(*np.clip(found, 0, 1).tolist()) if self.share else found
+        interval = summaries.over_seeds(values.known, ratios=self.ratios)
+        return summaries.Interval(*np.clip(interval, 0, 1).tolist()) if self.share else interval
 
     def text(self, values: Values) -> str:
-        """`12.3 [10.1, 15]`; what has no mean in words."""
+        """Return `12.3 [10.1, 15]`, or text if there is no mean."""
         seeds = len(values.known) + values.missing
-        found = NONE
+        text = NONE
         if values.beyond.any():
-            found = f"> {values.known.max():.3g} in {values.beyond.sum()} of {seeds}"
+            text = f"> {values.known.max():.3g} in {values.beyond.sum()} of {seeds}"
         elif interval := self.interval(values):
-            found = f"{interval.mean:.3g}"
+            text = f"{interval.mean:.3g}"
             if len(values.known) > 1:
-                found += f" [{interval.low:.3g}, {interval.high:.3g}]"
-        learned = f", {values.missing} of {seeds} not learned" if values.missing else ""
-        return found + learned
+                text += f" [{interval.low:.3g}, {interval.high:.3g}]"
+        return text + (f", {values.missing} of {seeds} not learned" if values.missing else "")
 
 
-def measures(members: Sequence[Member]) -> list[Measure]:
-    """What some member has of several seeds: of the leading retrieval task, and of text."""
-    found = []
-    for task in tasks(members)[:1]:
-        of_task = functools.partial(_estimated, task)
-        found += [
-            Measure(f"{task}: L50 (tokens)", functools.partial(_l50, task), ratios=True),
-            Measure(f"{task}: worst bin", functools.partial(of_task, "worst_accuracy"), share=True),
-            Measure(f"{task}: mean", functools.partial(of_task, "mean_accuracy"), share=True),
-        ]
-    found.append(Measure("training loss (nats)", _loss))
-    for task in tasks(members, "likelihood")[:1]:
-        perplexity = functools.partial(_perplexity, task)
-        found.append(Measure(f"{task}: perplexity", perplexity, ratios=True))
+def list_measures(members: Sequence[Member]) -> list[Measure]:
+    """Return the measures that a member has for several seeds: leading retrieval task and text."""
+    task, text = (next(iter(tasks(members, kind)), "") for kind in ("retrieval", "likelihood"))
+    measures = (
+        Measure(f"{task}: L50 (tokens)", lambda m: _l50(m, task), ratios=True),
+        Measure(f"{task}: worst bin", lambda m: _seed_field(m, task, "worst"), share=True),
+        Measure(f"{task}: mean", lambda m: _seed_field(m, task, "mean"), share=True),
+        Measure("training loss (nats)", _losses),
+        Measure(f"{text}: perplexity", lambda m: _perplexities(m, text), ratios=True),
+    )
     return [
         measure
-        for measure in found
-        if any(len(values.known) > 1 for member in members if (values := measure.of(member)))
+        for measure in measures
+        if any(len(values.known) > 1 for member in members if (values := measure.values(member)))
     ]
 
 
-def _l50(task: str, member: Member) -> Values | None:
+def _l50(member: Member, task: str) -> Values | None:
     if (estimate := member.estimates.get(task)) is None:
         return None
     learned = [seed for seed in estimate.seeds if seed.learned]
     l50, beyond = ([getattr(seed, name) for seed in learned] for name in ("l50", "beyond"))
-    missing = estimate.num_seeds - len(learned)
-    return Values(np.array(l50), np.array(beyond, bool), missing)
+    return Values(np.array(l50), np.array(beyond, bool), estimate.num_seeds - len(learned))
 
 
-def _estimated(task: str, name: str, member: Member) -> Values | None:
+def _seed_field(member: Member, task: str, name: str) -> Values | None:
     if (estimate := member.estimates.get(task)) is None:
         return None
-    return Values.of([getattr(seed, name) for seed in estimate.seeds])
+    return _uncensored([getattr(seed, f"{name}_accuracy") for seed in estimate.seeds])
 
 
-def _loss(member: Member) -> Values | None:
-    """Mean of the last tenth of training."""
+def _losses(member: Member) -> Values | None:
+    """Return the mean loss of each seed over the last tenth of training."""
     ends = [nats[-max(1, len(nats) // 10) :].mean() for _, nats in member.losses]
-    return Values.of(ends) if ends else None
+    return _uncensored(ends) if ends else None
 
 
-def _perplexity(task: str, member: Member) -> Values | None:
-    measured = member.nearest(task)
-    if measured is None:
+def _perplexities(member: Member, task: str) -> Values | None:
+    if (measured := member.nearest(task)) is None:
         return None
     rows = measured.rows
-    of_seeds = [rows_lib.select(rows, seed=seed) for seed in np.unique(rows["seed"]).tolist()]
-    return Values.of([summaries.perplexity(each) for each in of_seeds])
+    seeds = [rows_lib.select(rows, seed=seed) for seed in np.unique(rows["seed"]).tolist()]
+    return _uncensored(list(map(summaries.perplexity, seeds)))
 
 
-def table(members: Sequence[Member]) -> Table:
-    """Of every member: the mean over its seeds, with its interval, of every measure."""
+def seeds_table(members: Sequence[Member]) -> Table:
+    """Return the mean over seeds with its interval, by member and measure."""
     lines = []
     for member in members:
         cells = {"member": member.label, "seeds": str(len(member.seeds))}
-        for measure in measures(members):
-            values = measure.of(member)
+        for measure in list_measures(members):
+            values = measure.values(member)
             cells[measure.name] = measure.text(values) if values else NONE
         lines.append((member.index, cells))
-    return Table.of(lines, caption=words("over_seeds_table")["caption"])
+    return Table.from_cells(lines, caption=format_captions("over_seeds_table")["caption"])
 
 
-def figures(members: Sequence[Member]) -> dict[str, Figure]:
-    """By the field that is drawn along x, of those in which members differ."""
-    axes = axes_of([member.config for member in members]) or {"": [""] * len(members)}
-    return {name: _figure(members, name, values) for name, values in axes.items()}
+def draw_seeds(members: Sequence[Member]) -> dict[str, Figure]:
+    """Return a figure for each field in which members differ, with this field along x."""
+    axes = find_axes([member.config for member in members]) or {"": [""] * len(members)}
+    return {name: _draw_axis(members, name, values) for name, values in axes.items()}
 
 
-def _figure(members: Sequence[Member], axis: str, settings: Sequence[str]) -> Figure:
-    """A panel a measure; members of one setting stand side by side."""
-    shown = measures(members)
+def _draw_axis(members: Sequence[Member], axis: str, settings: Sequence[str]) -> Figure:
+    """Draw a panel per measure; members with equal settings are side by side."""
+    shown = list_measures(members)
     figure, panels = grid(len(shown), height=3.1)
     names = list(dict.fromkeys(settings))
-    places = np.array([names.index(setting) for setting in settings], float)
-    for place, name in enumerate(names):
-        here = np.flatnonzero([setting == name for setting in settings])
-        places[here] = place + 0.7 * ((np.arange(len(here)) + 0.5) / len(here) - 0.5)
+    positions = np.array([names.index(setting) for setting in settings], float)
+    for index, name in enumerate(names):
+        equal = np.flatnonzero([setting == name for setting in settings])
+        positions[equal] = index + 0.7 * ((np.arange(len(equal)) + 0.5) / len(equal) - 0.5)
     for ax, measure in zip(panels, shown, strict=True):
-        for member, x in zip(members, places, strict=True):
-            if values := measure.of(member):
-                _draw(ax, measure, member, x, values)
+        for member, x in zip(members, positions, strict=True):
+            if values := measure.values(member):
+                _draw_values(ax, measure, member, x, values)
         ax.set_title(folded(measure.name), fontsize=10)
         tilted = {"rotation": 30, "ha": "right"} if sum(map(len, names)) > 18 else {}
         ax.set_xticks(range(len(names)), names, **tilted)
@@ -169,12 +160,12 @@ def _figure(members: Sequence[Member], axis: str, settings: Sequence[str]) -> Fi
     return figure
 
 
-def _draw(ax: Axes, measure: Measure, member: Member, x: float, values: Values) -> None:
-    """A dot a seed, and the mean with its interval to the right of them."""
+def _draw_values(ax: Axes, measure: Measure, member: Member, x: float, values: Values) -> None:
+    """Draw a dot per seed and, to the right, the mean with its interval."""
     color, text = member.look.color, f"{member.label}, {measure.name}: {measure.text(values)}"
     dots = {"ls": "none", "ms": 4, "alpha": 0.6, "color": color}
-    for marker, which in (("o", ~values.beyond), ("^", values.beyond)):
-        known = values.known[which]
+    for marker, mask in (("o", ~values.beyond), ("^", values.beyond)):
+        known = values.known[mask]
         tag(ax.plot([x] * len(known), known, marker=marker, **dots), member, text)
     interval = measure.interval(values)
     if interval and len(values.known) > 1:

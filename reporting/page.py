@@ -1,7 +1,7 @@
-"""The page: what stands on it, as data, and the templates beside this file that show it.
+"""Data classes for the parts of an HTML page, and their rendering with Jinja templates.
 
-Every part names the template that draws it. Templates escape whatever they are given; the only
-markup that enters as it is are the figures, which matplotlib wrote.
+Each part names its template. Templates escape all text; only figures, which matplotlib wrote, are
+inserted as markup.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 _FOLDER = Path(__file__).with_name("templates")
-_WORDS = tomllib.loads((_FOLDER / "words.toml").read_text(encoding="utf-8"))
+_CAPTIONS = tomllib.loads((_FOLDER / "captions.toml").read_text(encoding="utf-8"))
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(_FOLDER),
     autoescape=True,
@@ -24,7 +24,7 @@ _TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
 )
 
-NONE = "–"  # in the cell of a number that does not exist
+NONE = "–"  # cell of a number that does not exist
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,9 +33,9 @@ class Picture:
 
     Attributes:
       svg: an `<svg>` element, without XML prolog.
-      width: as a share of the page's.
-      alternative: what it shows, for who cannot see it.
-      caption: under it.
+      width: share of the page's width.
+      alternative: text for screen readers.
+      caption: text under the figure.
     """
 
     template: ClassVar = "picture.html"
@@ -47,14 +47,14 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """Numbers, or words.
+    """A table of numbers or text.
 
     Attributes:
-      heads: of the columns; the first one names the line.
-      lines: their cells, with the index of the member each is about (None: of several).
-      caption: under it.
-      groups: of neighbouring columns, the first one left out: a heading and how many they are.
-      wraps: whether cells are words, that may go over several rows of text.
+      heads: column heads; the first column names the row.
+      lines: the index of the row's member (None: no single member) and the row's cells.
+      caption: text under the table.
+      groups: heading and number of columns of each column group, from the second column on.
+      wraps: whether cells are text, which may be broken into several lines.
     """
 
     template: ClassVar = "table.html"
@@ -65,21 +65,21 @@ class Table:
     wraps: bool = False
 
     @classmethod
-    def of(cls, lines: Sequence[tuple[int | None, Mapping[str, str]]], **options) -> "Table":
-        """Of cells by head, with a column for every head of any line."""
+    def from_cells(cls, lines: Sequence[tuple[int | None, Mapping[str, str]]], **options):
+        """Return the table of rows whose cells are keyed by column head, in order of appearance."""
         heads = list(dict.fromkeys(head for _, cells in lines for head in cells))
         filled = [(index, [cells.get(head, NONE) for head in heads]) for index, cells in lines]
         return cls(heads=heads, lines=filled, **options)
 
     @property
     def edges(self) -> set[int]:
-        """Columns that begin a group."""
+        """Index of the first column of each group."""
         return {1 + sum(span for _, span in self.groups[:n]) for n in range(len(self.groups))}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Commands:
-    """Shell lines, each with a sentence before it where there is something to say."""
+    """Shell command lines, each after an explanation, which may be empty."""
 
     template: ClassVar = "commands.html"
     lines: Sequence[tuple[str, str]]
@@ -87,7 +87,7 @@ class Commands:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Folded:
-    """A part that is shown when it is asked for."""
+    """A part that is collapsed until the reader opens it."""
 
     template: ClassVar = "folded.html"
     summary: str
@@ -99,7 +99,7 @@ Part: TypeAlias = Picture | Table | Commands | Folded
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading, and parts of which those with a name are shown one at a time."""
+    """A heading, named parts shown one at a time (`choices`), and parts that are always shown."""
 
     title: str
     parts: list[Part]
@@ -107,13 +107,13 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """What links to it."""
+        """Target of links to this section."""
         return "-".join(re.findall(r"\w+", self.title.lower()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What one member shows: "LABEL is VALUE" or "LABEL finds answers VALUE tokens back"."""
+    """Result of one member: "LABEL BEFORE VALUE AFTER"."""
 
     label: str
     before: str
@@ -121,11 +121,11 @@ class Finding:
     after: str
 
 
-def words(name: str, /, **given: object) -> dict[str, str]:
-    """What templates/words.toml has under a name, with `given` filled in."""
-    return {key: " ".join(text.format(**given).split()) for key, text in _WORDS[name].items()}
+def format_captions(name: str, /, **values: object) -> dict[str, str]:
+    """Return the texts of a table in templates/captions.toml, with `values` filled in."""
+    return {key: " ".join(text.format(**values).split()) for key, text in _CAPTIONS[name].items()}
 
 
 def render(**page: Any) -> str:
-    """The page as one HTML file with everything inside; templates/page.html says of what."""
+    """Return the page as one self-contained HTML file; templates/page.html lists its variables."""
     return _TEMPLATES.get_template("page.html").render(page)

@@ -1,51 +1,51 @@
-"""The page's tables, one a question; a cell says as much as its rows can."""
+"""Tables of the page: trained lengths, other definitions, whole-context tasks, text, shares."""
 
 from collections.abc import Sequence
 
 import evals
 from evals import rows as rows_lib
 from evals.estimate import summaries, thresholds
-from evals.estimate.effective_context import Estimate
 from evals.estimate.summaries import MeanWithError
 from reporting import predictors
-from reporting.members import Member, intervals_over, learned, tasks
-from reporting.page import NONE, Table, words
-from reporting.tables import above_best, likelihoods
+from reporting.members import Member, describe_intervals, learned, tasks
+from reporting.page import NONE, Table, format_captions
+from reporting.tables import above_best, likelihood_cells
 
-Line = tuple[int | None, dict[str, str]]  # the member it is about, and cells by head
+Line = tuple[int | None, dict[str, str]]  # member index, cells by head
 
 
 def trained_lengths(members: Sequence[Member], task: str) -> Table:
-    """Effective context by variant and trained length."""
-    series = predictors.by_trained_length(members, task)
-    lengths = sorted({member.trained_length for each in series for member in each})
+    """Return effective context by variant and trained length."""
+    series = predictors.group_trained_lengths(members, task)
+    lengths = sorted({member.trained_length for group in series for member in group})
     lines: list[Line] = []
-    for each in series:
-        found = {m.trained_length: _beside(m.estimates[task]) for m in each}
-        by_length = {f"trained on {length:,}": found.get(length, NONE) for length in lengths}
-        lines.append((None, {"variant": predictors.name(each), **by_length}))
-    caption = words("trained_lengths", task=task, over=intervals_over(members))["caption"]
-    return Table.of(lines, caption=caption)
-
-
-def _beside(estimate: Estimate) -> str:
-    return f"{estimate}; {estimate.accuracies}"
+    for group in series:
+        estimates = {m.trained_length: m.estimates[task] for m in group}
+        cells = {"variant": predictors.series_name(group)}
+        for length in lengths:
+            estimate = estimates.get(length)
+            text = f"{estimate}; {estimate.accuracies}" if estimate else NONE
+            cells[f"trained on {length:,}"] = text
+        lines.append((None, cells))
+    captions = format_captions("trained_lengths", task=task, over=describe_intervals(members))
+    return Table.from_cells(lines, caption=captions["caption"])
 
 
 def rules(members: Sequence[Member]) -> dict[str, Table]:
-    """Effective context beside what other rules make of the same rows, by task learned."""
+    """Return effective context by several definitions, by task, for tasks with any recall."""
     return {
-        task: _rules(members, task)
+        task: _rules_table(members, task)
         for task in tasks(members, "retrieval", "score")
-        if learned(members, task) or _passes(members, task)
+        if learned(members, task)
+        or any(m.value >= 0.5 for member in members for m in member.select_task(task))
     }
 
 
-def _rules(members: Sequence[Member], task: str) -> Table:
+def _rules_table(members: Sequence[Member], task: str) -> Table:
     lines: list[Line] = []
     lengths = set()
-    for member in (member for member in members if member.of_task(task)):
-        rows = rows_lib.concatenate([measured.rows for measured in member.of_task(task)])
+    for member in (member for member in members if member.select_task(task)):
+        rows = rows_lib.concatenate([measured.rows for measured in member.select_task(task)])
         lengths |= set(rows["length"].tolist())
         cells = {"member": member.label}
         if estimate := member.estimates.get(task):
@@ -53,81 +53,75 @@ def _rules(members: Sequence[Member], task: str) -> Table:
             cells |= {"mean": estimate.mean_text, "L85": estimate.l85_text}
             cells["visual edge"] = f"{thresholds.visual_edge(rows):,.0f}"
         relative = thresholds.effective_length(rows)
-        # At a single length every member has 0.85 of its own score.
+        # With a single length, the comparison with the shortest length is trivial.
         cells["0.85 of the shortest"] = str(relative) if len(relative.lengths) > 1 else NONE
         for threshold in (thresholds.RULER_BASE, thresholds.RULER_CHAT):
-            found = thresholds.effective_length(rows, threshold=threshold)
-            cells[f"above {threshold:g}"] = str(found)
+            effective = thresholds.effective_length(rows, threshold=threshold)
+            cells[f"above {threshold:g}"] = str(effective)
         lines.append((member.index, cells))
-    said = ", ".join(f"{length:,}" for length in sorted(lengths))
-    return Table.of(lines, caption=words("rules", lengths=said)["caption"])
-
-
-def _passes(members: Sequence[Member], task: str) -> bool:
-    """Whether a member has an effective length by any of the rules."""
-    values = (measured.value for member in members for measured in member.of_task(task))
-    return max(values, default=0.0) >= 0.5
+    lengths_text = ", ".join(f"{length:,}" for length in sorted(lengths))
+    caption = format_captions("rules", lengths=lengths_text)["caption"]
+    return Table.from_cells(lines, caption=caption)
 
 
 def scores(members: Sequence[Member]) -> Table | None:
-    """Tasks that ask about a whole context, by length."""
-    keys = sorted({key for m in members for key, own in m.own.items() if own.kind == "score"})
+    """Return the scores of whole-context tasks by length."""
+    keys = sorted({key for m in members for key, m in m.trained.items() if m.kind == "score"})
     lines: list[Line] = []
     for member in members:
-        if asked := member.own.keys() & set(keys):
+        if evaluated := member.trained.keys() & set(keys):
             cells = {"member": member.label} | {f"{task} at {n:,}": NONE for task, n in keys}
-            for task, length in asked:
-                share = summaries.share(member.own[task, length].rows, column="exact_match")
-                cells[f"{task} at {length:,}"] = _percent(share)
+            for task, length in evaluated:
+                share = summaries.share(member.trained[task, length].rows, column="exact_match")
+                cells[f"{task} at {length:,}"] = _format_percent(share)
             lines.append((member.index, cells))
-    return Table.of(lines, caption=words("scores")["caption"]) if lines else None
+    caption = format_captions("scores")["caption"]
+    return Table.from_cells(lines, caption=caption) if lines else None
 
 
 def texts(members: Sequence[Member]) -> dict[str, Table]:
-    """Likelihood of text by every measure that its rows allow, by task."""
-    found: dict[str, Table] = {}
+    """Return all measures of the likelihood of text, by task."""
+    tables: dict[str, Table] = {}
     for task in tasks(members, "likelihood"):
-        own = [(m, each) for m in members for each in m.of_task(task) if each.compared]
-        above = above_best([each for _, each in own])
-        lines = [
-            (
-                member.index,
-                {"member": member.label, "length": f"{each.length:,}"} | likelihoods(each) | cell,
-            )
-            for (member, each), cell in zip(own, above, strict=True)
-        ]
+        results = [(m, result) for m in members for result in m.select_task(task)]
+        results = [(member, result) for member, result in results if result.compared]
+        lines: list[Line] = []
+        above = above_best([result for _, result in results])
+        for (member, result), cell in zip(results, above, strict=True):
+            cells = {"member": member.label, "length": f"{result.length:,}"}
+            lines.append((member.index, cells | likelihood_cells(result) | cell))
         if lines:
-            found[task] = Table.of(lines, caption=words("texts")["caption"])
-    return found
+            tables[task] = Table.from_cells(lines, caption=format_captions("texts")["caption"])
+    return tables
 
 
 def shares(members: Sequence[Member]) -> dict[str, dict[str, Table]]:
-    """Tables that tasks declare, by their section and by length."""
-    found: dict[str, dict[str, Table]] = {}
-    declared = {evals.parse(m.task).shares: m.task for each in members for m in each.measurements}
+    """Return the tables that tasks declare (`Task.shares`), by section and length."""
+    tables: dict[str, dict[str, Table]] = {}
+    declared = {evals.parse(m.task).shares: m.task for x in members for m in x.measurements}
     for table, task in declared.items():
         if table is None:
             continue
         lines: dict[int, list[Line]] = {}
         for member in members:
-            own = [m for m in member.measurements if evals.parse(m.task).shares == table]
-            results = rows_lib.concatenate([measured.rows for measured in own])
-            variants = {measured.rotary: measured.variant for measured in own}
-            for length in sorted({measured.length for measured in own}):
-                columns = evals.parse(task).share_columns(results, length)
-                for rotary, of_variant in columns.items():
+            measured = [m for m in member.measurements if evals.parse(m.task).shares == table]
+            rows = rows_lib.concatenate([m.rows for m in measured])
+            variants = {m.rotary: m.variant for m in measured}
+            for length in sorted({m.length for m in measured}):
+                columns = evals.parse(task).share_columns(rows, length)
+                for rotary, values in columns.items():
                     cells = {"trained with": member.label, "evaluated with": variants[rotary]}
                     for head in table.heads:
-                        share = of_variant.get(head)
-                        cells[head] = _percent(share) if share else NONE
+                        share = values.get(head)
+                        cells[head] = _format_percent(share) if share else NONE
                     lines.setdefault(length, []).append((member.index, cells))
         if lines:
-            found[table.section] = {
-                f"at {length:,}": Table.of(lines[length], caption=table.caption)
+            tables[table.section] = {
+                f"at {length:,}": Table.from_cells(lines[length], caption=table.caption)
                 for length in sorted(lines)
             }
-    return found
+    return tables
 
 
-def _percent(share: MeanWithError) -> str:
+def _format_percent(share: MeanWithError) -> str:
     return f"{100 * share.mean:.1f} ± {196 * share.standard_error:.1f}"

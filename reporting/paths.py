@@ -1,4 +1,4 @@
-"""Where pages lie. Apart from what writes them, which takes seconds to import."""
+"""Paths of report pages; a separate module, because `reporting.writing` imports slowly."""
 
 import hashlib
 import os
@@ -11,18 +11,16 @@ _LONGEST_NAME = 100  # characters of a folder's name
 
 
 def page_of(dirs: Sequence[Path]) -> Path:
-    """Where the page of these directories goes: of several, into a folder that only they share."""
+    """Return the page's path: in the directory, or in a folder beside several directories."""
     in_buckets = [path for path in dirs if in_bucket(path)]
     if in_buckets and len({path.parts[:3] if in_bucket(path) else "" for path in dirs}) > 1:
         raise ValueError("the directories lie on different disks; give --out FILE.html")
-    if in_buckets:
-        whole = list(dict.fromkeys(dirs))
-    else:
-        whole = list(dict.fromkeys(Path(os.path.abspath(path)) for path in dirs))
-    if len(whole) == 1:
+    absolute = dirs if in_buckets else [Path(os.path.abspath(path)) for path in dirs]
+    unique = list(dict.fromkeys(absolute))
+    if len(unique) == 1:
         return dirs[0] / "report.html"
-    parent = place(os.path.commonpath([path.parent for path in whole]))
-    names = ["-".join(path.relative_to(parent).parts) for path in whole]
+    parent = place(os.path.commonpath([path.parent for path in unique]))
+    names = ["-".join(path.relative_to(parent).parts) for path in unique]
     name = "+".join(names)
     if len(name) > _LONGEST_NAME:
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -33,5 +31,5 @@ def page_of(dirs: Sequence[Path]) -> Path:
 
 
 def is_page(path: Path) -> bool:
-    """Whether a folder is that of a page of several directories."""
+    """Whether a folder holds the page of several directories."""
     return path.name.startswith("report-") and (path / "report.html").exists()

@@ -1,4 +1,4 @@
-"""What figures share: their axes, panels and legends, and the names of what is drawn in them."""
+"""Axes, panels, legends and SVG tags shared by all figures."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,73 +6,81 @@ from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.markers import MarkerStyle
+from matplotlib.text import Annotation
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from reporting.looks import NAMED
+from reporting.looks import FAINT, NAMED
 from reporting.members import Member
 
+DOTTED: dict[str, Any] = {"color": FAINT, "lw": 1, "ls": (0, (1, 2))}  # reference lines
 
-def for_page(svg: str, members: Sequence[Member]) -> str:
-    """A figure whose colours are the page's, so that they change with it."""
+
+def use_page_colors(svg: str, members: Sequence[Member]) -> str:
+    """Return the SVG with the page's color variables in place of fixed colors."""
     names = {member.look.color: f"member-{member.index}" for member in members} | NAMED
     return re.sub(
         "#[0-9a-f]{6}",
-        lambda found: f"var(--{names[found[0]]})" if found[0] in names else found[0],
+        lambda match: f"var(--{names[match[0]]})" if match[0] in names else match[0],
         svg,
     )
 
 
 def tag(artists: Iterable[Artist], member: Member, text: str = "") -> None:
-    """Names artists in the SVG, so that the page can light up one member in every figure.
+    """Mark artists as a member's, so that the page can highlight the member in every figure.
 
-    `text` is what it shows where a reader points at them.
+    `text` is the tooltip of the artists.
     """
     for artist in artists:
         artist.set_gid(f"member-{member.index}" + (f" title:{text}" if text else ""))
 
 
+def note(ax: Axes, text: str, xy: tuple, offset: tuple, **options: Any) -> Annotation:
+    """Write text at an offset in points from `xy`; `pad` and `fc` give it an opaque background."""
+    if "fc" in options:
+        options["bbox"] = {"fc": options.pop("fc"), "ec": "none", "pad": options.pop("pad")}
+    return ax.annotate(text, xy, offset, textcoords="offset points", **options)
+
+
 def token_axis(axis: Axis, *, num_ticks: int = 14) -> None:
-    """Marks a log2 axis at powers of two (of four where there are many), as plain numbers."""
+    """Label a log2 axis in tokens at powers of two (of four if there are many)."""
     axis.set_major_locator(LogLocator(base=2, numticks=num_ticks))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
 
 
-def marked_lengths(
+def label_lengths(
     axis: Axis, lengths: Iterable[float], notes: Mapping[float, str] | None = None
 ) -> None:
-    """Marks a log axis at these lengths, written as plain numbers; crowded ones go unnamed.
-
-    `notes` are written below the numbers of their lengths.
-    """
+    """Label a log axis at these lengths, with `notes` below them; crowded labels are omitted."""
     notes = notes or {}
-    marked(axis, {n: f"{n:,.5g}" + (f"\n{notes[n]}" if n in notes else "") for n in lengths})
+    label_values(axis, {n: f"{n:,.5g}" + (f"\n{notes[n]}" if n in notes else "") for n in lengths})
 
 
-def marked(axis: Axis, names: Mapping[float, str], *, columns: int = 3) -> None:
-    """Marks a log axis at these values, with their names; crowded ones go unnamed.
+def label_values(axis: Axis, names: Mapping[float, str], *, columns: int = 3) -> None:
+    """Label a log axis at these values; crowded labels are omitted.
 
-    `columns` is how many such panels fill the width of a page.
+    `columns` is the number of panels across the page.
     """
     values = sorted(names)
     axis.set_major_locator(FixedLocator(values))
     axis.set_minor_locator(NullLocator())
-    places, shown, free = np.log2(values), [], -np.inf
-    for place, value in zip(places, values, strict=True):
-        # Half of a name, as a share of the axis.
+    positions, texts, free = np.log2(values), [], -np.inf
+    for position, value in zip(positions, values, strict=True):
+        # Half of the label's width, as a share of the axis.
         half = columns * (0.005 + 0.006 * max(map(len, names[value].split("\n"))))
-        half *= places[-1] - places[0]
-        shown.append(names[value] if place - half >= free else "")
-        free = place + half if shown[-1] else free
-    axis.set_major_formatter(FixedFormatter(shown))
+        half *= positions[-1] - positions[0]
+        texts.append(names[value] if position - half >= free else "")
+        free = position + half if texts[-1] else free
+    axis.set_major_formatter(FixedFormatter(texts))
 
 
 def grid(count: int, *, columns: int = 3, height: float = 3.4, **options) -> tuple[Figure, list]:
-    """A figure of `count` panels in even rows, each row no wider than the page."""
+    """Return a figure of `count` panels in rows of equal length, no wider than the page."""
     rows = -(-count // columns)
     columns = -(-count // rows)
     figure = Figure(figsize=(min(10, 5.6 + 2.2 * columns), height * rows), layout="constrained")
@@ -83,7 +91,7 @@ def grid(count: int, *, columns: int = 3, height: float = 3.4, **options) -> tup
 
 
 def folded(expression: str, width: int = 28) -> str:
-    """A long expression on several lines, cut after signs and the first words of long names."""
+    """Return an expression broken into lines after punctuation and prefixes of long names."""
     lines = [""]
     for part in re.split(r"(?<=[(,=/])|(?<=dynamic_)|(?<=position_)", expression):
         if lines[-1] and len(lines[-1] + part) > width:
@@ -92,20 +100,19 @@ def folded(expression: str, width: int = 28) -> str:
     return "\n".join(lines)
 
 
-# An arrow up, as a marker in a legend.
 _UP = MarkerStyle(r"$\uparrow$")
-ARROW = _UP.get_path().transformed(_UP.get_transform())
+ARROW = _UP.get_path().transformed(_UP.get_transform())  # marker of a legend
 
 
 def handle(label: str, **style: Any) -> Line2D:
-    """An entry of a legend."""
+    """Return an entry of a legend."""
     return Line2D([], [], label=label, **style)
 
 
 def member_legend(
     figure: Figure, members: Sequence[Member], more: Sequence[Line2D] = (), marker: str = ""
 ) -> None:
-    """Names the members, then `more`, at the right of the figure; `marker` stands in for lines."""
+    """Add a legend of the members, then `more`, at the right; `marker` replaces the lines."""
     handles = []
     for member in members:
         line = {"ls": "none", "marker": marker} if marker else {"ls": member.look.linestyle}

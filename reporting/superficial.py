@@ -1,4 +1,4 @@
-"""Perplexity beside retrieval, by base: a context is superficial where only the second falls."""
+"""Perplexity beside retrieval, by base: a context is superficial if only retrieval falls."""
 
 from collections.abc import Sequence
 
@@ -10,64 +10,65 @@ import evals
 from reporting.labels import setting
 from reporting.looks import FAINT, INK
 from reporting.members import Member, learned, tasks
-from reporting.style import handle, marked, tag
+from reporting.style import handle, label_values, tag
 
 
 def superficial_lengths(members: Sequence[Member]) -> list[int]:
-    """Lengths at which two bases or more have both a likelihood of text and a retrieval task."""
-    lengths = sorted({length for member in members for _, length in member.own})
-    return [length for length in lengths if len(_both(members, length)) > 1]
+    """Return lengths at which two or more bases have both a text and a retrieval measurement."""
+    lengths = sorted({length for member in members for _, length in member.trained})
+    return [length for length in lengths if len(_select(members, length)) > 1]
 
 
 def _text_task(members: Sequence[Member]) -> str:
-    """The first task on the page that measures the likelihood of text."""
-    of_text = tasks(members, "likelihood")
-    return next((name for name in of_text if evals.parse(name).compared), "")
+    """Return the first comparable task of text on the page; empty if there is none."""
+    names = tasks(members, "likelihood")
+    return next((name for name in names if evals.parse(name).compared), "")
 
 
-def _both(members: Sequence[Member], length: int) -> list[Member]:
-    of_text = _text_task(members)
+def _select(members: Sequence[Member], length: int) -> list[Member]:
+    """Return members with a base and both measurements at this length."""
+    text = _text_task(members)
     return [
         member
         for member in members
         if member.base is not None
-        and (of_text, length) in member.own
-        and any((task, length) in member.own for task in tasks(members))
+        and (text, length) in member.trained
+        and any((task, length) in member.trained for task in tasks(members))
     ]
 
 
-def superficial(members: Sequence[Member]) -> Figure:
-    """Perplexity over the best member's (above) and retrieval (below) against base, by length."""
+def draw_superficial(members: Sequence[Member]) -> Figure:
+    """Draw perplexity relative to the best (top) and retrieval (bottom) against base, by length."""
     lengths = superficial_lengths(members)
     figure = Figure(figsize=(min(10, 3 + 3.2 * len(lengths)), 5.4), layout="constrained")
     above, below = figure.subplots(2, len(lengths), sharex=True, sharey="row", squeeze=False)
     names = [task for task in tasks(members) if learned(members, task)] or tasks(members)
     marks = dict(zip(names, "os^DvPX*<>" * len(names), strict=False))
-    of_text = _text_task(members)
+    text = _text_task(members)
     for top, bottom, length in zip(above, below, lengths, strict=True):
-        shown = _both(members, length)
-        best = min(member.own[of_text, length].value for member in shown)
-        for alike in _series(shown):
+        shown = _select(members, length)
+        nats = {member: member.trained[text, length].value for member in shown}
+        best = min(nats.values())
+        for series in _group_series(shown):
             points = []
-            for member in alike:
-                nats = member.own[of_text, length].value
-                ratio = np.exp(nats - best)
-                said = f"perplexity {np.exp(nats):.2f}, {ratio:.2f} times the best"
-                points.append((member, ratio, said))
-            _line(top, points, "o")
+            for member in series:
+                ratio = np.exp(nats[member] - best)
+                tooltip = f"perplexity {np.exp(nats[member]):.2f}, {ratio:.2f} times the best"
+                points.append((member, ratio, tooltip))
+            _draw_line(top, points, "o")
             for task in names:
-                asked = [(m, m.own[task, length].value) for m in alike if (task, length) in m.own]
-                _line(
-                    bottom, [(m, value, f"{task} {value:.2f}") for m, value in asked], marks[task]
-                )
+                key = task, length
+                values = [(m, m.trained[key].value) for m in series if key in m.trained]
+                points = [(m, value, f"{task} {value:.2f}") for m, value in values]
+                _draw_line(bottom, points, marks[task])
         bases = sorted({member.base or 0.0 for member in shown})
         top.set_title(f"context of {length:,}")
         for ax in (top, bottom):
             ax.set_xscale("log")
-            marked(ax.xaxis, {base: f"{base:,.5g}" for base in bases}, columns=len(lengths))
+            label_values(ax.xaxis, {base: f"{base:,.5g}" for base in bases}, columns=len(lengths))
         bottom.set_xlabel("RoPE base (log scale)")
     above[0].set_ylabel("perplexity / best")
-    # At least up to twice the best, so that a difference of a few per cent looks like one.
+    # A limit of at least 2 keeps differences of a few per cent small.
     above[0].set_ylim(0.9, max(2.0, 1.1 * above[0].get_ylim()[1]))
     below[0].set_ylabel("accuracy, mean\nover distances")
     below[0].set_ylim(-0.03, 1.05)
@@ -76,20 +77,20 @@ def superficial(members: Sequence[Member]) -> Figure:
     return figure
 
 
-def _series(members: Sequence[Member]) -> list[list[Member]]:
-    """Members that differ in their variant only: what a line may join."""
-    found: dict[tuple, list[Member]] = {}
+def _group_series(members: Sequence[Member]) -> list[list[Member]]:
+    """Return groups of members that differ only in their variant, which lines may join."""
+    groups: dict[tuple, list[Member]] = {}
     for member in members:
         fields = setting(member.config).items()
-        found.setdefault(tuple(f for f in fields if f[0] != "model.rotary"), []).append(member)
-    return list(found.values())
+        groups.setdefault(tuple(f for f in fields if f[0] != "model.rotary"), []).append(member)
+    return list(groups.values())
 
 
-def _line(ax: Axes, points: Sequence[tuple[Member, float, str]], marker: str) -> None:
-    """Values by base, joined; each with what is said where a reader points at it."""
+def _draw_line(ax: Axes, points: Sequence[tuple[Member, float, str]], marker: str) -> None:
+    """Draw (member, value, tooltip) by base, joined."""
     bases, values = [m.base or 0.0 for m, *_ in points], [value for _, value, _ in points]
     style = points[-1][0].look.linestyle if points else "-"
     ax.plot(bases, values, color=FAINT, ls=style, lw=1.1, zorder=2)
-    for base, (member, value, said) in zip(bases, points, strict=True):
+    for base, (member, value, tooltip) in zip(bases, points, strict=True):
         dot = ax.plot(base, value, marker, color=member.look.color, ms=6)
-        tag(dot, member, f"{member.label}: {said}")
+        tag(dot, member, f"{member.label}: {tooltip}")

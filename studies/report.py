@@ -11,7 +11,7 @@ import numpy as np
 
 from evals.estimate.effective_context import Estimate
 from reporting.looks import STYLE
-from reporting.page import NONE, Commands, Section, Table, render, words
+from reporting.page import NONE, Commands, Section, Table, format_captions, render
 from reporting.pictures import Drawing, save
 from studies import figures, folder, forecasts, load_cards, rows
 from studies.jobs import Job
@@ -39,7 +39,8 @@ def write(job: Job, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         figure = figures.draw_forecasts(cards)
-        lead = save(Drawing("forecasts", figure, words("study_forecasts")), out, ())
+        captions = format_captions("study_forecasts")
+        lead = save(Drawing("forecasts", figure, captions), out, ())
         sections = [_card_section(card, out) for card in cards]
     missing = [card.card.name for card in cards if not card.rows]
     command = f"python -m studies run {job.study} --only {','.join(missing)}"
@@ -70,8 +71,8 @@ def _question(study: Path) -> str:
 def _card_section(card: CardResults, out: Path) -> Section:
     parts = []
     if card.trials:
-        text = words("study_curves", card=card.card.name)
-        drawing = Drawing(f"curves {card.card.name}", figures.draw_curves(card), text)
+        captions = format_captions("study_curves", card=card.card.name)
+        drawing = Drawing(f"curves {card.card.name}", figures.draw_curves(card), captions)
         parts.append(save(drawing, out, ()))
     parts.append(_member_table(card))
     claims = [(None, (claim.text, str(judge_claim(card, claim)))) for claim in card.card.claims]
@@ -104,7 +105,7 @@ def _member_table(card: CardResults) -> Table:
                 tokens = sorted({row.tokens for row in card.last_rows[member].values()})
                 cells["trained on"] = " / ".join(f"{count / 1e6:.3g}M" for count in tokens)
             lines.append((None, cells))
-    return Table.of(lines, caption=words("study_numbers")["caption"])
+    return Table.from_cells(lines, caption=format_captions("study_numbers")["caption"])
 
 
 def _tokens(tokens: float | None, estimate: Estimate | None) -> str:
@@ -140,7 +141,7 @@ def _card_table(cards: Sequence[CardResults]) -> Table:
         seconds = sum(row.core_seconds for row in card.rows)
         cells["core-hours"] = f"{seconds / 3600:.2f}" if seconds else NONE
         lines.append((None, cells))
-    return Table.of(lines, caption=words("study_marks")["caption"], wraps=True)
+    return Table.from_cells(lines, caption=format_captions("study_marks")["caption"], wraps=True)
 
 
 def _rival_tables(cards: Sequence[CardResults]) -> list[Table]:
@@ -166,7 +167,8 @@ def _rival_tables(cards: Sequence[CardResults]) -> list[Table]:
         )
         for name, octaves in errors.items()
     ]
-    return [Table.of(lines, caption=words("study_predictors")["caption"])] if lines else []
+    caption = format_captions("study_predictors")["caption"]
+    return [Table.from_cells(lines, caption=caption)] if lines else []
 
 
 def _rivals(card: CardResults, member: str) -> Mapping[str, float]:

@@ -16,8 +16,8 @@ from model import rotary
 from model.config import MlaConfig
 from reporting import looks as looks_lib
 from reporting import members as members_lib
-from reporting.curves import compact
-from reporting.effective_context import effective_context
+from reporting.curves import format_count
+from reporting.effective_context import draw_effective_context
 from reporting.paths import page_of
 from tests.reporting.helpers import LENGTH, answers, experiment, make_run, make_sweep
 from theory.predictions import predict
@@ -43,7 +43,7 @@ def run_report(*arguments) -> int:
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory):
-    """Bases that lose sight at 20 and 60 tokens, never, and one that learned nothing."""
+    """Bases that recall 20, 60 and all tokens, one that learned nothing, and two controls."""
     folder = make_sweep(
         tmp_path_factory.mktemp("sweep"),
         ["rotary=nope", "base=10000", "base=10", "base=30", "base=100", "window=32"],
@@ -72,7 +72,7 @@ def page(sweep):
 
 
 class _Tables(html.parser.HTMLParser):
-    """The text of every table cell, row by row; what a browser would show."""
+    """Parser of the text of every table cell, by row."""
 
     def __init__(self):
         super().__init__()
@@ -106,20 +106,20 @@ def headings(text) -> list[str]:
 
 
 def section(text, title) -> str:
-    """What stands under a heading."""
+    """Return the section with this title."""
     start = text.index(f">{title}</h2>")
     return text[start : text.index("</section>", start)]
 
 
 def numbers(text) -> dict[str, list[str]]:
-    """The rows of the first table by member."""
+    """Return the rows of the first table by member."""
     found = {}
     for first, *cells in (row for row in parsed(text).rows if row):
         found.setdefault(first, cells)
     return found
 
 
-def test_the_table_says_theory_in_plain_numbers(page):
+def test_the_table_shows_theory_in_plain_numbers(page):
     """First m with B_m < 0, (pi/2) b^(1-2/d) and 2 pi b^(1-2/d) at d = 64."""
     table = numbers(page)
     assert table["base=10"][7:10] == ["5", "15", "58"]
@@ -129,7 +129,7 @@ def test_the_table_says_theory_in_plain_numbers(page):
     assert table["rotary=nope"][7:10] == ["none", "∞", "∞"]
 
 
-def test_the_table_says_what_was_forecast(page):
+def test_the_table_shows_forecasts(page):
     """D_1(26) = 2.03 and D_1(27) = 1.92 for base 10; 31 other keys need 2.01. A window ends it."""
     table = numbers(page)
     assert table["base=10"][6] == "26"
@@ -137,7 +137,7 @@ def test_the_table_says_what_was_forecast(page):
     assert table["base=10000,window=32"][6] == "32"
 
 
-def test_the_table_says_what_was_measured(page):
+def test_the_table_shows_measurements(page):
     table = numbers(page)
     for member, last_right in (("base=10", 19), ("base=30", 59), ("base=10000,window=32", 31)):
         l50, low, high = map(float, re.findall(r"[\d.]+", table[member][0]))
@@ -174,7 +174,7 @@ def test_members_stand_in_order_of_base_then_controls(page):
     ]
 
 
-def test_the_page_needs_nothing_else(page):
+def test_the_page_has_no_external_references(page):
     assert not re.search(r"https?:|//www|\bsrc=|<link|@import", page)
     assert set(re.findall(r"url\((.)", page)) <= {"#"}
     assert {target[0] for target in re.findall(r'href="([^"]*)"', page)} <= {"#"}
@@ -191,8 +191,8 @@ def test_every_section_is_linked_to(page):
     assert re.findall(r'<a href="#[^"]*">([^<]*)', contents) == headings(page)
 
 
-def test_figures_are_drawn_in_colours_of_the_page_which_has_others_when_dark(page, members):
-    """No colour of a figure on white is left, and each has two values; members can be seen."""
+def test_figures_use_the_colors_of_light_and_dark_pages(page, members):
+    """No fixed color remains, each variable has two values, and members have enough contrast."""
     style, _, body = page.partition("</style>")
     assert not re.findall(f"{looks_lib.INK}|{looks_lib.FAINT}|#ffffff", body)
     used = set(re.findall(r"var\((--[\w-]+)\)", body))
@@ -216,9 +216,9 @@ def test_wide_tables_are_scrolled_in_a_box_and_their_captions_are_not(page):
     assert "</div>\n<figcaption>Effective context: the distance in tokens" in page
 
 
-def test_what_is_chosen_has_its_name_where_nothing_can_be_chosen(page):
-    """On paper, or without a script, all tables stand below each other."""
-    shown = section(page, "Effective context by other rules")
+def test_choices_are_named_in_print_and_without_javascript(page):
+    """In print, or without JavaScript, all choices are listed."""
+    shown = section(page, "Effective context by other definitions")
     buttons = re.findall(r"<button[^>]*>([^<]*)", shown)
     assert re.findall(r'class="named">([^<]*)', shown) == buttons == ["kv", "lines"]
     assert re.search(r"@media print {[^@]*\.named { display: block; }", page)
@@ -250,7 +250,7 @@ def test_censored_members_have_arrows_and_unlearned_ones_hollow_marks(page):
 
 
 def test_what_is_drawn_where(members):
-    figure = effective_context(members)
+    figure = draw_effective_context(members)
     based, controls, accuracies, below = figure.axes
     marks = {
         (line.get_gid().split()[0], line.get_marker(), round(float(line.get_xdata()[0]), 6)): float(
@@ -279,9 +279,9 @@ def test_what_is_drawn_where(members):
     assert marks["member-2", "o", 100.0] == based.get_yticks()[0] == 2
 
 
-def test_lines_between_bases_are_computed_not_joined(members):
-    """Bases 300 and 1000 are no members; the first negative there is 102 and 197."""
-    figure = effective_context(members)
+def test_theory_between_bases_is_computed_not_interpolated(members):
+    """Bases 300 and 1000 have no members; B_m is first negative at 102 and 197."""
+    figure = draw_effective_context(members)
     curve = next(line for line in figure.axes[0].get_lines() if len(line.get_xdata()) > 100)
     bases, firsts = np.asarray(curve.get_xdata()), np.asarray(curve.get_ydata())
     for base, first in ((10, 5), (30, 17), (100, 46), (300, 102), (1000, 197)):
@@ -291,7 +291,7 @@ def test_lines_between_bases_are_computed_not_joined(members):
 
 def test_the_stable_base_is_a_line(members):
     """At 128 tokens and 64 features: each base right of it keeps B_m >= 0, just left does not."""
-    figure = effective_context(members)
+    figure = draw_effective_context(members)
     lines = figure.axes[0].get_lines()
     (stable,) = [x for x, *rest in (line.get_xdata() for line in lines) if rest == [x]]
     distances, powers = np.arange(LENGTH), -np.arange(32) / 32
@@ -302,14 +302,14 @@ def test_the_stable_base_is_a_line(members):
     assert min(lowest(base) for base in stable * np.geomspace(1, 1e4, 200)) > -1e-9
     assert lowest(stable * (1 - 1e-6)) < 0
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert any(label.startswith("every base right of it") for label in labels)
+    assert any(label.startswith("every larger base has") for label in labels)
     # Bases 10 and 30 all lie left of it: no line, and nothing said of one.
-    figure = effective_context(members[:2])
+    figure = draw_effective_context(members[:2])
     assert not [
         x for x, *rest in (a.get_xdata() for a in figure.axes[0].get_lines()) if rest == [x]
     ]
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert not any(label.startswith("every base right of it") for label in labels)
+    assert not any(label.startswith("every larger base has") for label in labels)
 
 
 def test_bases_get_lighter_in_order_and_controls_are_grey(members):
@@ -321,8 +321,8 @@ def test_bases_get_lighter_in_order_and_controls_are_grey(members):
     assert look[4].linestyle != look[5].linestyle
 
 
-def test_only_fields_that_differ_are_in_the_open(page):
-    different = section(page, "What differs between members")
+def test_only_fields_that_differ_are_not_collapsed(page):
+    different = section(page, "Differences between members")
     shown, folded = different.split("<details><summary>Configuration shared")
     assert "model.rotary" in shown and "model.window" in shown
     assert "train.learning_rate" not in shown
@@ -334,15 +334,15 @@ def test_commands_repeat_the_experiment(sweep, page):
         f"<pre>python sweep.py tiny --workdir {sweep} model.rotary.base=10,30,100,1e4\n"
         f"python evaluate.py {sweep}\n"
         f"python report.py {sweep}</pre>"
-    ) in section(page, "How to repeat it")
+    ) in section(page, "Commands to reproduce")
 
 
-def test_runs_that_saw_the_same_rows_are_said_to(page):
+def test_equal_training_rows_are_reported(page):
     assert "All runs consumed the same 80 rows (digest 0000000000000007)." in page
     assert "Data fingerprint f00d." in page
 
 
-def test_runs_that_saw_different_rows_are_said_to(tmp_path):
+def test_different_training_rows_are_reported(tmp_path):
     make_run(tmp_path / "a", experiment("rope(base=10)"), digest=1)
     make_run(tmp_path / "b", experiment("rope(base=30)"), digest=2)
     assert run_report(tmp_path / "a", tmp_path / "b") == 0
@@ -350,7 +350,7 @@ def test_runs_that_saw_different_rows_are_said_to(tmp_path):
     assert "Runs consumed different rows" in text
 
 
-def test_without_results_the_page_says_how_to_get_them(tmp_path):
+def test_without_results_the_page_shows_commands(tmp_path):
     make_run(tmp_path, experiment("rope(base=10)"), overrides=["seed=3"])
     assert run_report(tmp_path) == 0
     text = (tmp_path / "report.html").read_text()
@@ -376,18 +376,18 @@ def test_a_member_without_checkpoint_or_perplexity_is_named(tmp_path):
     assert numbers(text)["base=30"][0] == "not evaluated"
 
 
-def test_sections_are_there_when_their_rows_are(sweep, page, tmp_path):
+def test_sections_depend_on_rows(sweep, page, tmp_path):
     assert headings(page) == [
-        "The numbers",
-        "Effective context by other rules",
-        "Against what the frequencies predict",
+        "Numbers",
+        "Effective context by other definitions",
+        "Predictions from the frequencies",
         "Accuracy by distance",
-        "Perplexity in numbers",
+        "Likelihood of text",
         "Perplexity and context",
         "Training loss",
-        "What else can be measured here",
-        "What differs between members",
-        "How to repeat it",
+        "Further measurements",
+        "Differences between members",
+        "Commands to reproduce",
     ]
     assert f"python evaluate.py {sweep} --lengths 128,256,512</pre>" in page
     config = experiment("rope(base=10)")
@@ -397,10 +397,10 @@ def test_sections_are_there_when_their_rows_are(sweep, page, tmp_path):
     assert run_report(tmp_path) == 0
     text = (tmp_path / "report.html").read_text()
     assert headings(text)[1:-3] == [
-        "Effective context by other rules",
+        "Effective context by other definitions",
         "Accuracy by distance",
         "By context length",
-        "By context length and place",
+        "By context length and depth or distance",
         "Trained with, evaluated with",
         "Training loss",
     ]
@@ -410,8 +410,8 @@ def test_sections_are_there_when_their_rows_are(sweep, page, tmp_path):
     assert (tmp_path / "results.csv").read_text().count("\n") == 4
 
 
-def test_pointing_at_a_cell_shows_its_number(tmp_path):
-    """Of the cell of 16 to 22 tokens, 4 of 7 distances are below 20."""
+def test_cells_have_tooltips(tmp_path):
+    """In the cell of 16 to 22 tokens, 4 of 7 distances are below 20."""
     config = experiment("rope(base=10)")
     rows = answers(config, 20, documents=2) + answers(config, 20, length=256, documents=2)
     run = make_run(tmp_path / "run", config, rows)
@@ -450,7 +450,7 @@ def test_only_the_last_checkpoint_under_the_trained_variant_counts(tmp_path):
     assert 19 <= member.estimates["kv"].l50 <= 20
 
 
-def test_members_of_two_sweeps_are_called_by_what_differs(tmp_path):
+def test_members_of_two_sweeps_are_labelled_by_differences(tmp_path):
     for name, fraction in (("half", 0.5), ("full", 1.0)):
         config = experiment(f"rope(base=10,rotary_fraction={fraction})")
         make_run(make_sweep(tmp_path / name, ["base=10"]) / "base=10", config)
@@ -460,7 +460,7 @@ def test_members_of_two_sweeps_are_called_by_what_differs(tmp_path):
     assert bounds == {"base=10,rotary_fraction=0.5": None, "base=10": 5}
 
 
-def test_theory_of_unlike_layers_is_that_of_the_farthest():
+def test_theory_of_different_layers_is_the_maximum():
     ten = rotary.parse("rope(base=10)").inv_freq(64)
     hundred = rotary.parse("rope(base=100)").inv_freq(64)
     both = predict(np.stack([ten, hundred, ten])[:, None])
@@ -480,7 +480,7 @@ def test_long_losses_are_averaged_in_blocks(tmp_path):
     np.testing.assert_allclose(loss, 0.5)
 
 
-def test_the_page_can_be_put_elsewhere(tmp_path):
+def test_the_page_can_have_another_path(tmp_path):
     make_run(tmp_path / "run", experiment("rope(base=10)"))
     out = tmp_path / "site" / "index.html"
     assert run_report(tmp_path / "run", "--out", out) == 0
@@ -508,18 +508,18 @@ def test_a_page_of_several_directories_replaces_none_of_theirs(tmp_path, monkeyp
     ]
 
 
-def test_where_a_page_goes():
-    here, paths = Path("runs"), [f"T{n}" for n in range(60)]
-    assert page_of([here / "a"]) == here / "a" / "report.html"
-    assert page_of([here / "a", here / "b" / "c"]) == here / "report-a+b-c" / "report.html"
+def test_default_paths_of_pages():
+    runs, paths = Path("runs"), [f"T{n}" for n in range(60)]
+    assert page_of([runs / "a"]) == runs / "a" / "report.html"
+    assert page_of([runs / "a", runs / "b" / "c"]) == runs / "report-a+b-c" / "report.html"
     # A sweep and one of its members.
-    assert page_of([here / "a", here / "a" / "x"]) == here / "report-a+a-x" / "report.html"
-    long, other = (page_of([here / name for name in each]) for each in (paths, paths[:-1]))
+    assert page_of([runs / "a", runs / "a" / "x"]) == runs / "report-a+a-x" / "report.html"
+    long, other = (page_of([runs / name for name in names]) for names in (paths, paths[:-1]))
     assert re.fullmatch(r"runs/report-T0\+59-[0-9a-f]{8}/report.html", str(long))
     assert long != other
 
 
-def test_mistakes_exit_2_with_one_line(tmp_path, capsys):
+def test_errors_exit_2_with_one_line(tmp_path, capsys):
     make_run(tmp_path / "run", experiment("rope(base=10)"))
     (tmp_path / "run" / "results.jsonl").write_text("{]\n")
     for arguments, reason in (
@@ -535,8 +535,8 @@ def test_mistakes_exit_2_with_one_line(tmp_path, capsys):
         assert reason in error
 
 
-def test_token_counts_are_written_short():
-    assert [compact(n) for n in (0, 500, 1500, 2_500_000, 3e9)] == [
+def test_token_counts_have_unit_suffixes():
+    assert [format_count(n) for n in (0, 500, 1500, 2_500_000, 3e9)] == [
         "0",
         "500",
         "1.5k",
@@ -557,7 +557,7 @@ def test_a_setting_that_one_member_lacks_leaves_its_cell_empty(tmp_path):
     folders = [tmp_path / name for name in ("plain", "latent", "listed")]
     assert run_report(*folders, "--out", tmp_path / "page.html") == 0
     text = (tmp_path / "page.html").read_text()
-    rows = parsed(section(text, "What differs between members")).rows
+    rows = parsed(section(text, "Differences between members")).rows
     heads, *members = rows[:4]
     assert {len(row) for row in rows[:4]} == {len(heads)}
     cells = {row[0]: dict(zip(heads, row, strict=True)) for row in members}

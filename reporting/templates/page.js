@@ -1,4 +1,4 @@
-// Pointing at a member in any figure or table leaves only that member bright, everywhere.
+// Pointing at a member in a figure or table dims all other members on the page.
 const drawn = [...document.querySelectorAll('[class*="member-"]')];
 const memberOf = (element) => [...element.classList].find((name) => name.startsWith("member-"));
 const light = (member) => drawn.forEach(
@@ -8,14 +8,14 @@ for (const element of drawn) {
   element.addEventListener("pointerleave", () => light(null));
 }
 
-// Of a choice, one option is shown.
+// Show one option of each choice.
 for (const choice of document.querySelectorAll(".choice")) {
   const buttons = [...choice.querySelectorAll(".tabs button")];
   const options = [...choice.querySelectorAll(".option")];
-  const show = (shown) => options.forEach((option, place) => {
-    option.hidden = place !== shown;
-    buttons[place]?.setAttribute("aria-pressed", place === shown);
+  const show = (shown) => options.forEach((option, index) => {
+    option.hidden = index !== shown;
+    buttons[index]?.setAttribute("aria-pressed", index === shown);
   });
-  buttons.forEach((button, place) => button.addEventListener("click", () => show(place)));
+  buttons.forEach((button, index) => button.addEventListener("click", () => show(index)));
   show(0);
 }

@@ -1,4 +1,4 @@
-"""Runs and rows made by hand, for tests of the report."""
+"""Synthetic runs and rows for tests of the report."""
 
 import json
 
@@ -36,12 +36,12 @@ def experiment(variant, *, seed=0, window=None, length=LENGTH) -> ExperimentConf
 
 
 def row(config, task="kv", **columns) -> dict:
-    """One answer, right, under the trained variant at the trained length."""
-    whole = {
+    """Return a correct answer under the trained variant at the trained length."""
+    defaults = {
         "task": task,
         "split": "validation",
         "run": "run",
-        # As if another text made other parameters, and nothing else did.
+        # The path of the text alone distinguishes runs with equal configs.
         "run_id": f"{config_digest(config, None)}-{config.data.path}",
         "step": 10,
         "seed": config.seed,
@@ -61,12 +61,12 @@ def row(config, task="kv", **columns) -> dict:
         "num_bytes": 0,
         "num_words": 0,
     }
-    assert columns.keys() <= whole.keys()
-    return whole | columns
+    assert columns.keys() <= defaults.keys()
+    return defaults | columns
 
 
 def answers(config, reach, *, task="kv", variant=None, step=10, documents=8, length=None):
-    """Every distance below the length asked in every document; right iff it is below `reach`."""
+    """Return answers at every distance below the length; correct iff below `reach`."""
     length = length or config.data.context_length
     common = {"rotary": variant} if variant else {}
     return [
@@ -104,7 +104,7 @@ def make_run(path, config, rows=(), *, trained=True, overrides=(), digest=7):
 
 
 def diverge(run, *, since):
-    """As if every update of a run of 10 steps was skipped from `since` on."""
+    """Record that every update of a run of 10 steps was skipped from `since` on."""
     metrics = [{**row, "skipped": max(0, row["step"] - since + 1)} for row in run.read_metrics()]
     run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in metrics))
 

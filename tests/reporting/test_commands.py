@@ -10,7 +10,7 @@ from tests.reporting.helpers import answers, experiment, make_run, make_sweep, r
 REPORT = "python report.py out"
 
 
-def test_lines_are_those_that_were_typed_each_once_training_first(tmp_path):
+def test_recorded_commands_are_repeated_once_training_first(tmp_path):
     folder = make_sweep(tmp_path / "sweep", ["base=10", "base=30"])
     trained = f"python /some/where/sweep.py tiny --workdir {folder} model.rotary.base=10,30"
     longer = f"{trained} train.num_steps=20"
@@ -29,7 +29,7 @@ def test_lines_are_those_that_were_typed_each_once_training_first(tmp_path):
     ]
 
 
-def test_runs_that_hold_no_lines_are_trained_as_their_config_says(tmp_path):
+def test_runs_without_recorded_commands_are_trained_from_their_config(tmp_path):
     config = experiment("rope(base=10)")
     run = make_run(tmp_path / "run", config, answers(config, 20), overrides=["seed=3"])
     sweep = make_sweep(tmp_path / "sweep", ["base=10"])
@@ -42,7 +42,7 @@ def test_runs_that_hold_no_lines_are_trained_as_their_config_says(tmp_path):
     ]
 
 
-def test_a_line_is_recorded_once(tmp_path):
+def test_a_command_is_recorded_once(tmp_path):
     run = RunDirectory(tmp_path)
     for line in ("one", "two", "one"):
         run.record_command(line)
@@ -51,15 +51,15 @@ def test_a_line_is_recorded_once(tmp_path):
 
 
 def test_paths_in_expressions_keep_their_quotes(tmp_path):
-    words = ["python", "evaluate.py", "a b", "--tasks", "pg19(path='x/y')"]
+    arguments = ["evaluate.py", "a b", "--tasks", "pg19(path='x/y')"]
     expected = """python evaluate.py 'a b' --tasks "pg19(path='x/y')\""""
-    assert commands.command(*words[1:]) == expected
+    assert commands.format_command(*arguments) == expected
     run = make_run(tmp_path, experiment("rope(base=10)"))
-    run.record_command(shlex.join(words))
+    run.record_command(shlex.join(["python", *arguments]))
     assert expected in commands.repeat([tmp_path], REPORT)
 
 
-def test_what_else_can_be_measured_is_said_by_the_tasks(tmp_path):
+def test_tasks_suggest_further_measurements(tmp_path):
     config = experiment("rope(base=10)")
     rows = answers(config, 20, documents=1)
     rows += [row(config, "fixed_target(target=64)", distance=n, nll=9 - n / 32) for n in (32, 64)]
@@ -68,11 +68,11 @@ def test_what_else_can_be_measured_is_said_by_the_tasks(tmp_path):
     config = dataclasses.replace(config, data=data)
     make_run(tmp_path / "none", config, answers(config, 20))
 
-    def asked(name):
+    def list_tasks(name):
         members = members_lib.read(find_runs([tmp_path / name]))
-        lines = [shlex.split(line) for _, line in commands.further(members, [Path("run")])]
+        lines = [shlex.split(line) for _, line in commands.suggest(members, [Path("run")])]
         return [line[line.index("--tasks") + 1] for line in lines if "--tasks" in line]
 
-    # What more context is worth has been measured; no tokenizer tells where a needle fits.
-    assert asked("text") == ["lagcopy(text=natural),lagcopy(text=control)", "repeated"]
-    assert asked("none") == []
+    # fixed_target has been measured; without a tokenizer the length of a needle is unknown.
+    assert list_tasks("text") == ["lagcopy(text=natural),lagcopy(text=control)", "repeated"]
+    assert list_tasks("none") == []

@@ -1,4 +1,4 @@
-"""What tasks declare: their own columns, figures and tables."""
+"""Columns, figures and tables that tasks declare."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def read(path):
 
 
 def lines(member):
-    return {(line["task"], line["schedule"]): line for line in results.lines(member)}
+    return {(line["task"], line["schedule"]): line for line in results.make_lines(member)}
 
 
 def test_first_losses_are_paired_and_averaged_over_seeds(tmp_path):
@@ -30,13 +30,13 @@ def test_first_losses_are_paired_and_averaged_over_seeds(tmp_path):
             rows.append(row(config, "step1", rotary="rope(base=500)", base=500, nll=other, **chunk))
         make_run(folder / f"base=10,seed={seed}", config, rows)
     (member,) = read(folder)
-    found = lines(member)
-    assert found["step1", "trained"]["first_loss"] == 0
-    other = found["step1", "rope(base=500)"]
+    columns = lines(member)
+    assert columns["step1", "trained"]["first_loss"] == 0
+    other = columns["step1", "rope(base=500)"]
     assert other["first_loss"] == pytest.approx((2.5 + 0.5) / 2)
     # Ratio estimator of seed 0: sqrt(2 / 1 * 2 * 1.5**2) / 4; seed 1 has none.
     assert other["first_loss_error"] == pytest.approx((2 * 2 * 1.5**2) ** 0.5 / 4 / 2)
-    ((plot, panels),) = curves.declared([member])
+    ((plot, panels),) = curves.task_plots([member])
     assert plot.name == "step1" and [panel.length for panel in panels] == [128]
     ax = curves.draw([member], plot, panels).axes[0]
     points = {
@@ -48,40 +48,40 @@ def test_first_losses_are_paired_and_averaged_over_seeds(tmp_path):
     assert points == pytest.approx({10.0: 0.0, 500.0: 1.5})
 
 
-def test_first_losses_of_scans_of_unlike_size_are_compared_where_both_asked(tmp_path):
+def test_first_losses_are_compared_on_shared_documents(tmp_path):
     config = experiment("rope(base=10)")
     rows = [row(config, "step1", nll=1.0, document=document) for document in (0, 1, 2)]
     rows += [row(config, "step1", rotary="nope", nll=1.25, document=i) for i in (1, 2, 3)]
     make_run(tmp_path, config, rows)
     (member,) = read(tmp_path)
-    found = lines(member)["step1", "nope"]
-    assert (found["first_loss"], found["first_loss_error"]) == (0.25, 0)
+    columns = lines(member)["step1", "nope"]
+    assert (columns["first_loss"], columns["first_loss_error"]) == (0.25, 0)
 
 
 def test_su_columns(tmp_path):
-    """Shares of right tokens: 3/4 at 128; at 256: 2/4 repeated at T, 0 not repeated."""
+    """Shares of correct tokens: 3/4 at 128; at 256: 2/4 repeated at T, 0 not repeated."""
     config = experiment("rope(base=10)")
 
-    def asked(task, length, right):
+    def make_rows(task, length, right):
         return [
             row(config, task, length=length, document=i, first_token_correct=i < right)
             for i in range(4)
         ]
 
-    rows = asked("repeated", 128, 3) + asked("repeated", 256, 0)
-    make_run(tmp_path, config, rows + asked("repeated(lag=trained)", 256, 2))
+    rows = make_rows("repeated", 128, 3) + make_rows("repeated", 256, 0)
+    make_run(tmp_path, config, rows + make_rows("repeated(lag=trained)", 256, 2))
     ((section, tables),) = page_tables.shares(read(tmp_path)).items()
     ((name, table),) = tables.items()
     assert (section, name) == ("Tokens guessed right", "at 256")
     ((index, cells),) = table.lines
-    named = {head: cell.split()[0] for head, cell in zip(table.heads, cells, strict=True)}
-    assert index == 0 and named["evaluated with"] == "trained"
-    shares = [named[n] for n in ("trained length", "repeated, lag T", "repeated, lag T/2")]
-    assert shares == ["75.0", "50.0", "–"] and named["not repeated"] == "0.0"
+    cells_by_head = {head: cell.split()[0] for head, cell in zip(table.heads, cells, strict=True)}
+    assert index == 0 and cells_by_head["evaluated with"] == "trained"
+    shares = [cells_by_head[n] for n in ("trained length", "repeated, lag T", "repeated, lag T/2")]
+    assert shares == ["75.0", "50.0", "–"] and cells_by_head["not repeated"] == "0.0"
 
 
 def test_copy_gain_is_natural_text_against_its_control(tmp_path):
-    """A lag of 16: 3 - 1 nats less, and half of the tokens more."""
+    """Lag 16: a gain of 3 - 1 nats and of half of the tokens."""
     config = experiment("rope(base=10)")
     tasks = {"lagcopy(text=natural)": (1.0, True), "lagcopy(text=control)": (3.0, False)}
     rows = [
@@ -91,7 +91,7 @@ def test_copy_gain_is_natural_text_against_its_control(tmp_path):
     ]
     make_run(tmp_path, config, [*rows, row(config, "lagcopy(text=natural)", length=256)])
     members = read(tmp_path)
-    ((plot, panels),) = curves.declared(members)
+    ((plot, panels),) = curves.task_plots(members)
     assert [panel.length for panel in panels] == [128]  # at 256 there is no control
     nats, share = curves.draw(members, plot, panels).axes
     for ax, gain in ((nats, 2.0), (share, 0.5)):

@@ -1,4 +1,4 @@
-"""What theory draws in the lead figure."""
+"""Theory in the leading figure."""
 
 import dataclasses
 
@@ -8,16 +8,16 @@ import pytest
 from experiment.run import find_runs
 from model.config import MlaConfig
 from reporting import members as members_lib
-from reporting.effective_context import effective_context
+from reporting.effective_context import draw_effective_context
 from reporting.looks import INK
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 
-# A fifth of a head that is never rotated moves the first violation.
+# The unrotated fifth of a head moves the first violation.
 LATENT = MlaConfig(kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=32, v_head_dim=32)
 
 
 @pytest.mark.parametrize("mla", [None, LATENT])
-def test_the_curve_passes_through_the_marks_of_members(tmp_path, mla):
+def test_the_theory_curve_passes_through_the_marks_of_members(tmp_path, mla):
     bases = (10.0, 30.0, 50.0)
     path = make_sweep(tmp_path, [f"base={base:g}" for base in bases])
     for base in bases:
@@ -27,12 +27,12 @@ def test_the_curve_passes_through_the_marks_of_members(tmp_path, mla):
             config = dataclasses.replace(config, model=model)
         make_run(path / f"base={base:g}", config, answers(config, 20, documents=1))
     members = members_lib.read(find_runs([path]))
-    ax = effective_context(members).axes[0]
+    ax = draw_effective_context(members).axes[0]
     drawn = [line for line in ax.get_lines() if line.get_color() == INK]
     (curve,) = [line for line in drawn if len(line.get_xdata()) > 100]
     marks = [line for line in drawn if line.get_marker() == "_"]
-    found = {float(line.get_xdata()[0]): float(line.get_ydata()[0]) for line in marks}
-    assert found == {member.base: member.theory.first_violation for member in members}
-    for base, value in found.items():
+    values = {float(line.get_xdata()[0]): float(line.get_ydata()[0]) for line in marks}
+    assert values == {member.base: member.theory.first_violation for member in members}
+    for base, value in values.items():
         nearest = np.argsort(np.abs(np.log(curve.get_xdata() / base)))[:2]
         assert value in curve.get_ydata()[nearest]

@@ -14,9 +14,11 @@ YARN = "dynamic_yarn(base={},original_context_length=128)"
 def members(tmp_path_factory):
     """kv at 128 and 256 and nats at 128 under two variants; needles of base 10 only."""
     folder = make_sweep(tmp_path_factory.mktemp("sweep"), ["base=10", "base=30"])
-    for base, own, other in ((10, 20, 40), (30, 60, 1000)):
+    for base, trained, other in ((10, 20, 40), (30, 60, 1000)):
         config = experiment(f"rope(base={base})")
-        rows = answers(config, own, documents=2) + answers(config, own, length=256, documents=2)
+        rows = answers(config, trained, documents=2) + answers(
+            config, trained, length=256, documents=2
+        )
         rows += answers(config, other, length=256, documents=2, variant=YARN.format(base))
         for nll, variant in ((2.0, f"rope(base={base})"), (2.5, YARN.format(base))):
             rows += [row(config, "perplexity", rotary=variant, nll=nll + base / 100)]
@@ -35,27 +37,27 @@ def members(tmp_path_factory):
     return members_lib.read(find_runs([folder]))
 
 
-def hints(figure) -> list[str]:
+def tooltips(figure) -> list[str]:
     patches = (patch for ax in figure.axes for patch in ax.patches if isinstance(patch, Rectangle))
     return [gid.partition("title:")[2] for patch in patches if (gid := patch.get_gid())]
 
 
-def test_a_matrix_is_of_tasks_and_lengths_with_several_variants(members):
+def test_matrices_are_drawn_for_tasks_and_lengths_with_several_variants(members):
     assert heat_maps.matrix_keys(members) == [("kv", 256), ("perplexity", 128)]
 
 
 def test_cells_of_the_matrix(members):
-    found = heat_maps.cells(members, "kv", 256)
-    assert found.keys() == {(i, s) for i in (0, 1) for s in ("trained", "dynamic_yarn")}
+    results = heat_maps.cells(members, "kv", 256)
+    assert results.keys() == {(i, s) for i in (0, 1) for s in ("trained", "dynamic_yarn")}
     l50 = {
         key: float(heat_maps.cell_text(cell).split()[0])
-        for key, cell in found.items()
+        for key, cell in results.items()
         if key != (1, "dynamic_yarn")
     }
     assert l50[0, "trained"] == pytest.approx(19.5, abs=0.6)
     assert l50[0, "dynamic_yarn"] == pytest.approx(39.5, abs=0.8)
     assert l50[1, "trained"] == pytest.approx(59.5, abs=1)
-    assert heat_maps.cell_text(found[1, "dynamic_yarn"]) == "> 255"
+    assert heat_maps.cell_text(results[1, "dynamic_yarn"]) == "> 255"
     nats = heat_maps.cells(members, "perplexity", 128)
     assert {key: heat_maps.cell_text(cell) for key, cell in nats.items()} == {
         (0, "trained"): "2.100",
@@ -66,7 +68,7 @@ def test_cells_of_the_matrix(members):
 
 
 def test_the_matrix_shows_its_cells_in_rows_of_members_and_columns_of_variants(members):
-    ax = heat_maps.matrix(members, "perplexity", 128).axes[0]
+    ax = heat_maps.draw_matrix(members, "perplexity", 128).axes[0]
     shown = {tuple(np.floor(text.get_position()).astype(int)): text.get_text() for text in ax.texts}
     assert shown == {(0, 0): "2.100", (1, 0): "2.600", (0, 1): "2.300", (1, 1): "2.800"}
     assert [label.get_text() for label in ax.get_yticklabels()] == ["base=10", "base=30"]
@@ -79,19 +81,19 @@ def test_the_matrix_shows_its_cells_in_rows_of_members_and_columns_of_variants(m
 
 def test_needles_by_length_and_depth(members):
     """Depths are rounded to a grid of 0, 1/4, ... 1: 0.9 is 1, 0.1 is 0."""
-    assert heat_maps.place_tasks(members) == ["needle(depths=5)"]
-    found = hints(heat_maps.places(members, "needle(depths=5)"))
-    assert "base=10 at 128, depth 100%: 1.00 of 4" in found
-    assert "base=10 at 256, depth 100%: 0.00 of 4" in found
-    assert "base=10 at 256, depth 0%: 0.25 of 4" in found
-    assert sum(hint.endswith("not asked") for hint in found) == 10 - 3
-    assert not any(hint.startswith("base=30") for hint in found)
+    assert heat_maps.depth_tasks(members) == ["needle(depths=5)"]
+    results = tooltips(heat_maps.draw_lengths(members, "needle(depths=5)"))
+    assert "base=10 at 128, depth 100%: 1.00 of 4" in results
+    assert "base=10 at 256, depth 100%: 0.00 of 4" in results
+    assert "base=10 at 256, depth 0%: 0.25 of 4" in results
+    assert sum(tooltip.endswith("not tested") for tooltip in results) == 10 - 3
+    assert not any(tooltip.startswith("base=30") for tooltip in results)
 
 
 def test_accuracy_by_length_and_distance(members):
-    """Base 10 sees 19 tokens: of the cell of 16 to 22 tokens, 4 of 7 distances."""
+    """Base 10 recalls 19 tokens: 4 of 7 distances in the cell of 16 to 22 tokens."""
     assert heat_maps.distance_tasks(members) == ["kv"]
-    found = hints(heat_maps.places(members, "kv"))
-    assert "base=10 at 256, 16 to 22 tokens: 0.57 of 14" in found
-    assert "base=30 at 128, 16 to 22 tokens: 1.00 of 14" in found
-    assert "base=30 at 128, 64 to 90 tokens: 0.00 of 54" in found
+    results = tooltips(heat_maps.draw_lengths(members, "kv"))
+    assert "base=10 at 256, 16 to 22 tokens: 0.57 of 14" in results
+    assert "base=30 at 128, 16 to 22 tokens: 1.00 of 14" in results
+    assert "base=30 at 128, 64 to 90 tokens: 0.00 of 54" in results

@@ -20,13 +20,13 @@ TEN = experiment("rope(base=10)")
         ([TEN], ["base=10"]),
         ([experiment("nope")], ["rotary=nope"]),
         (
-            # The window that most do not have goes unsaid.
+            # The most common window (none) is omitted.
             [TEN, experiment("rope(base=1e4)"), experiment("rope(base=1e4)", window=32)],
             ["base=10", "base=10000", "base=10000,window=32"],
         ),
         ([rate(TEN, 1e-3), rate(TEN, 3e-3)], ["learning_rate=0.001", "learning_rate=0.003"]),
         (
-            # What the length says already, the rate need not.
+            # The length suffices, so the rate is omitted.
             [rate(experiment("nope", length=64), 1.0), rate(experiment("nope", length=128), 2.0)],
             ["context_length=64", "context_length=128"],
         ),
@@ -40,5 +40,5 @@ TEN = experiment("rope(base=10)")
         ),
     ],
 )
-def test_members_are_called_by_as_few_fields_as_tell_them_apart(configs, expected):
+def test_labels_have_the_fewest_fields_that_distinguish_members(configs, expected):
     assert labels(configs) == expected

@@ -5,8 +5,8 @@ import pytest
 from evals import rows as rows_lib
 from experiment.run import find_runs
 from reporting import members as members_lib
-from reporting.commands import missing
-from reporting.overview import numbers
+from reporting.commands import list_missing
+from reporting.overview import numbers_table
 from tests.reporting.helpers import answers, diverge, experiment, make_run, row
 
 
@@ -14,8 +14,8 @@ def read(*paths):
     return members_lib.read(find_runs(paths))
 
 
-def test_equal_settings_are_one_member_wherever_they_lie(tmp_path):
-    """Seeds in sweeps of their own, on other machines, logged and asked in other ways."""
+def test_equal_settings_are_one_member_in_any_directory(tmp_path):
+    """Seeds in separate sweeps, with different logging and evaluation settings."""
     for length in (128, 256):
         for seed in (0, 1):
             config = experiment("rope(base=10)", seed=seed, length=length)
@@ -33,7 +33,7 @@ def test_equal_settings_are_one_member_wherever_they_lie(tmp_path):
 
 
 def test_a_copy_of_a_run_is_shown_once(tmp_path):
-    """Whatever it is called, and whichever of the two has more rows."""
+    """The copy has another name and more rows."""
     config = experiment("rope(base=10)")
     for name in ("a", "b"):
         make_run(tmp_path / name, config, answers(config, 20, documents=2))
@@ -61,7 +61,7 @@ def test_rows_of_another_member_are_refused(tmp_path):
         read(*sorted(tmp_path.iterdir()))
 
 
-def test_what_diverged_is_said_and_not_measured(tmp_path):
+def test_diverged_runs_are_labelled_and_not_measured(tmp_path):
     nothing = {"nll": float("nan"), "exact_match": False}
     for base, seeds in ((10, {0}), (30, {1}), (100, {0, 1})):
         for seed in (0, 1):
@@ -78,12 +78,12 @@ def test_what_diverged_is_said_and_not_measured(tmp_path):
     ]
     assert [m.estimates["kv"].num_seeds for m in members[:2]] == [1, 1]
     assert not members[2].measurements
-    assert numbers(members).lines[2][1][1] == "diverged at step 8"
-    lacking = missing(members, sorted(tmp_path.iterdir()))
-    assert lacking and not any("base=100" in what for what, _ in lacking)
+    assert numbers_table(members).lines[2][1][1] == "diverged at step 8"
+    missing = list_missing(members, sorted(tmp_path.iterdir()))
+    assert missing and not any("base=100" in text for text, _ in missing)
 
 
-def test_measurements_are_by_task_length_and_variant_the_trained_one_first(tmp_path):
+def test_measurements_are_ordered_by_variant_task_and_length(tmp_path):
     config = experiment("rope(base=10)")
     rows = [
         row(config, "perplexity", length=256),
@@ -112,7 +112,7 @@ def test_the_length_nearest_to_training_leads(tmp_path):
     assert member.estimates["kv"].l50 == pytest.approx(39.5, abs=1)
 
 
-def test_a_run_in_stages_is_what_its_last_checkpoint_is_and_each_stage_evaluated(tmp_path):
+def test_evaluated_stages_of_a_run_are_members(tmp_path):
     """Ten updates at base 10 and 128 tokens, then ten at base 500 and 256; a checkpoint at 10."""
     config = experiment("rope(base=10)")
     stage = "model.rotary.base=500", "data.context_length=256"
@@ -131,13 +131,13 @@ def test_a_run_in_stages_is_what_its_last_checkpoint_is_and_each_stage_evaluated
     labels = ["base=10@10", "base=500@20"]
     assert [member.label for member in (first, second)] == labels
     for member, l50 in ((first, 19.5), (second, 59.5)):
-        # What the first stage answered under its own variant is no cell of a matrix.
+        # Rows of the first stage under its variant are not a cell of a matrix.
         assert [m.variant for m in member.measurements] == ["trained"]
         assert member.estimates["kv"].l50 == pytest.approx(l50, abs=1)
 
 
-def test_intervals_say_what_they_are_over(tmp_path):
-    """Of one seed over documents; of several over both; mixed where members differ in that."""
+def test_captions_name_the_variance_in_intervals(tmp_path):
+    """One seed: documents; several: both; mixed if members differ."""
     runs = {
         seed: make_run(tmp_path / f"{seed}", config, answers(config, 20))
         for seed in (0, 1)
@@ -146,9 +146,9 @@ def test_intervals_say_what_they_are_over(tmp_path):
     other = experiment("nope")
     alone = make_run(tmp_path / "alone", other, answers(other, 20))
 
-    def said(*runs):
-        return members_lib.intervals_over(members_lib.read(list(runs)))
+    def describe(*runs):
+        return members_lib.describe_intervals(members_lib.read(list(runs)))
 
-    assert said(runs[0]) == "documents (one seed)"
-    assert said(runs[0], runs[1]) == "seeds and documents"
-    assert said(*runs.values(), alone).endswith("of documents alone where there is one seed")
+    assert describe(runs[0]) == "documents (one seed)"
+    assert describe(runs[0], runs[1]) == "seeds and documents"
+    assert describe(*runs.values(), alone).endswith("(documents only for members with one seed)")

@@ -1,4 +1,4 @@
-"""Names come from runs and may hold anything: they are shown as they stand."""
+"""Names of runs with formulas and markup are shown literally."""
 
 import dataclasses
 import html
@@ -14,7 +14,7 @@ from theory import figures
 NAMES = [r"$\foo{$", "$x_1$<script>alert(1)</script>", "plain"]
 
 
-def test_names_that_are_formulas_or_markup_are_shown_as_they_stand(tmp_path, monkeypatch):
+def test_names_with_formulas_or_markup_are_shown_literally(tmp_path, monkeypatch):
     monkeypatch.setitem(STYLE, "savefig.dpi", 40)
     for number, path in enumerate(NAMES):
         config = experiment("rope(base=10)")
@@ -26,13 +26,13 @@ def test_names_that_are_formulas_or_markup_are_shown_as_they_stand(tmp_path, mon
     drawn = [html.unescape(path.read_text()) for path in tmp_path.glob("*.svg")]
     texts = [re.findall(r"<!-- (.*?) -->", svg) for svg in drawn]
     for name in NAMES:
-        assert all(any(name in text for text in each) for each in texts)
-    # Numbers at the axes are no formulas either.
+        assert all(any(name in text for text in figure_texts) for figure_texts in texts)
+    # Tick labels are not formulas either.
     assert not any("mathdefault" in svg or "10^" in svg for svg in drawn)
     page = (tmp_path / "report.html").read_text()
     assert "<script>alert" not in page and r"$\foo{$ &lt;b&gt;? ?" in page
 
 
-def test_the_theorys_names_are_no_formulas_either(tmp_path):
+def test_names_in_theory_figures_are_shown_literally(tmp_path):
     figures.save(figures.decay_curves({NAMES[0]: np.ones(4)}, 64), tmp_path / "decay.svg")
     assert NAMES[0] in (tmp_path / "decay.svg").read_text()

@@ -1,4 +1,4 @@
-"""Seeds of hand-made answers: what is known of each, their means, and t intervals by the book."""
+"""Seeds of synthetic answers: values, means and t intervals against tables."""
 
 import csv
 import dataclasses
@@ -13,8 +13,8 @@ from experiment import overrides
 from experiment.run import find_runs
 from reporting import members as members_lib
 from reporting import over_seeds, results
-from reporting.labels import axes_of, seeds_said
-from reporting.sections import sections
+from reporting.labels import describe_seeds, find_axes
+from reporting.sections import make_sections
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, row
 
 T_2 = 4.302652729911275  # of two degrees of freedom at 97.5%, from tables
@@ -27,7 +27,7 @@ def seeded(variant, seed, data_seed=0):
 
 @pytest.fixture
 def two_bases(tmp_path):
-    """Base 10 sees 9, 19 and 39 tokens; of base 30 two seeds see all there is."""
+    """Base 10 recalls 9, 19 and 39 tokens; two seeds of base 30 recall all distances."""
     reaches = {(10, 0): 10, (10, 1): 20, (10, 2): 40, (30, 0): 50, (30, 1): 1000, (30, 2): 1000}
     folder = make_sweep(tmp_path, [f"{base},{seed}" for base, seed in reaches])
     for (base, seed), reach in reaches.items():
@@ -48,7 +48,7 @@ def test_the_interval_is_students():
     assert alone.mean == 5 and np.isnan(alone[1:]).all()
 
 
-def test_means_of_seeds_and_what_has_none(two_bases):
+def test_means_over_seeds_and_censored_values(two_bases):
     tens, thirties = (dict(zip(*line, strict=True)) for line in lines(two_bases))
     assert (tens["member"], tens["seeds"]) == ("base=10", "3")
     # 9.5, 19.5 and 39.5 tokens, nearly.
@@ -60,24 +60,24 @@ def test_means_of_seeds_and_what_has_none(two_bases):
     assert thirties["kv: L50 (tokens)"] == "> 127 in 2 of 3"
     # exp of 1, 2 and 3 nats: the geometric mean is e^2.
     assert tens["perplexity: perplexity"].startswith(f"{np.exp(2):.3g} [")
-    assert thirties["kv: worst bin"] == "0.667 [0, 1]"  # shares end there: t reaches from -0.8
+    assert thirties["kv: worst bin"] == "0.667 [0, 1]"  # clipped: the t interval starts at -0.8
     assert tens["training loss (nats)"] == "4 [4, 4]"  # its last tenth is the last step: 4
 
 
 def lines(members):
-    table = over_seeds.table(members)
+    table = over_seeds.seeds_table(members)
     return [(table.heads, cells) for _, cells in table.lines]
 
 
 def test_every_seed_is_a_dot_and_every_mean_a_bar(two_bases):
-    ((axis, figure),) = over_seeds.figures(two_bases).items()
+    ((axis, figure),) = over_seeds.draw_seeds(two_bases).items()
     assert axis == "model.rotary"
     panels = {ax.get_title(): ax for ax in figure.axes}
     l50 = panels["kv: L50 (tokens)"]
     dots = [line for line in l50.get_lines() if line.get_alpha()]
     counts = [(line.get_marker(), np.size(line.get_ydata())) for line in dots]
     assert counts == [("o", 3), ("^", 0), ("o", 1), ("^", 2)]
-    assert len(l50.containers) == 1  # a mean that is a limit is not drawn
+    assert len(l50.containers) == 1  # a censored mean is not drawn
     assert len(panels["kv: mean"].containers) == 2
     assert [text.get_text() for text in l50.get_xticklabels()] == ["base=10", "base=30"]
 
@@ -86,44 +86,44 @@ def test_one_seed_shows_no_spread(tmp_path):
     config = experiment("rope(base=10)")
     run = make_run(tmp_path / "run", config, answers(config, 20))
     members = members_lib.read([run])
-    assert over_seeds.measures(members) == []
-    titles = [section.title for section in sections(members, tmp_path / "report.html")]
+    assert over_seeds.list_measures(members) == []
+    titles = [section.title for section in make_sections(members, tmp_path / "report.html")]
     assert "Accuracy by distance" in titles and "Over seeds" not in titles
 
 
-def test_runs_that_differ_in_their_rows_alone_are_seeds(tmp_path):
-    """Result rows of both say seed 0, and must not be counted as one seed's."""
+def test_runs_that_differ_only_in_the_data_seed_are_seeds(tmp_path):
+    """Rows of both record seed 0 and must not be counted as one seed."""
     for data_seed, reach in ((4, 20), (7, 40)):
         config = seeded("rope(base=10)", 0, data_seed)
         make_run(tmp_path / f"{data_seed}", config, answers(config, reach))
     runs = find_runs([tmp_path / "4", tmp_path / "7"])
     (member,) = members_lib.read(runs)
     assert member.seeds == ((0, 4), (0, 7)) and member.estimates["kv"].num_seeds == 2
-    whole, *each = csv.DictReader(io.StringIO(results.to_csv([member])))
-    assert (whole["seed"], whole["data_seed"], whole["seeds"]) == ("0", "", "2")
-    assert [(line["seed"], line["data_seed"]) for line in each] == [("0", "4"), ("0", "7")]
-    assert float(each[0]["l50"]) == pytest.approx(19.5, rel=0.1)
-    assert seeds_said([run.config for run in runs]) == "2 seeds, of rows only (seed=0)"
+    together, *seeds = csv.DictReader(io.StringIO(results.to_csv([member])))
+    assert (together["seed"], together["data_seed"], together["seeds"]) == ("0", "", "2")
+    assert [(line["seed"], line["data_seed"]) for line in seeds] == [("0", "4"), ("0", "7")]
+    assert float(seeds[0]["l50"]) == pytest.approx(19.5, rel=0.1)
+    assert describe_seeds([run.config for run in runs]) == "2 seeds, of rows only (seed=0)"
 
 
-def test_what_varied_is_said():
-    def said(*pairs):
-        return seeds_said([seeded("nope", *pair) for pair in pairs])
+def test_varied_seeds_are_described():
+    def describe(*pairs):
+        return describe_seeds([seeded("nope", *pair) for pair in pairs])
 
-    assert said((3, 0), (3, 0)) == "1 seed"
-    assert said((0, 0), (1, 1), (2, 2)) == "3 seeds, of initialisation and rows"
-    assert said((0, 5), (1, 5)) == "2 seeds, of initialisation only (data.seed=5)"
+    assert describe((3, 0), (3, 0)) == "1 seed"
+    assert describe((0, 0), (1, 1), (2, 2)) == "3 seeds, of initialisation and rows"
+    assert describe((0, 5), (1, 5)) == "2 seeds, of initialisation only (data.seed=5)"
 
 
-def test_axes_are_what_settings_differ_in():
+def test_axes_are_the_fields_that_differ():
     changes = ["model.num_heads={0} model.num_kv_heads={0}", "model.rotary.base={1}", "seed={2}"]
     grid = [(heads, base, seed) for heads in (1, 2) for base in (10, 30) for seed in (0, 1)]
     configs = [
-        overrides.apply(find_config("tiny"), " ".join(changes).format(*place).split())
-        for place in grid
+        overrides.apply(find_config("tiny"), " ".join(changes).format(*values).split())
+        for values in grid
     ]
-    # Key/value heads tell apart what heads tell apart, and seeds are no axis.
-    assert axes_of(configs) == {
+    # Key/value heads vary with heads, and seeds are not an axis.
+    assert find_axes(configs) == {
         "model.rotary": [f"base={base}" for _, base, _ in grid],
         "model.num_heads": [str(heads) for heads, _, _ in grid],
     }

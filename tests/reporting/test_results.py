@@ -22,24 +22,24 @@ def test_every_column_is_documented():
 
 
 def test_a_retrieval_line_and_one_for_each_seed(tmp_path):
-    """Seeds that see 19 and 39 tokens: their geometric mean is 27.2."""
+    """Seeds that recall 19 and 39 tokens: their geometric mean is 27.2."""
     folder = make_sweep(tmp_path, ["base=10,seed=0", "base=10,seed=1"])
     for seed, reach in ((0, 20), (1, 40)):
         config = experiment("rope(base=10)", seed=seed)
         make_run(folder / f"base=10,seed={seed}", config, answers(config, reach))
-    whole, first, second = table(folder)
-    assert (whole["member"], whole["task"], whole["kind"]) == ("base=10", "kv", "retrieval")
-    assert (whole["seed"], whole["seeds"], whole["documents"]) == ("", "2", "8")
-    assert whole["answers"] == str(2 * 8 * 127)
-    assert float(whole["chance"]) == pytest.approx(1 / 64, rel=1e-5)
-    assert float(whole["l50"]) == pytest.approx((19.5 * 39.5) ** 0.5, rel=0.02)
-    assert float(whole["l50_low"]) < 19.5 and float(whole["l50_high"]) > 39.5
-    assert float(whole["l85"]) < float(whole["l50"])
-    assert float(whole["score"]) == pytest.approx((19 + 39) / 2 / 127, abs=0.01)
+    both, first, second = table(folder)
+    assert (both["member"], both["task"], both["kind"]) == ("base=10", "kv", "retrieval")
+    assert (both["seed"], both["seeds"], both["documents"]) == ("", "2", "8")
+    assert both["answers"] == str(2 * 8 * 127)
+    assert float(both["chance"]) == pytest.approx(1 / 64, rel=1e-5)
+    assert float(both["l50"]) == pytest.approx((19.5 * 39.5) ** 0.5, rel=0.02)
+    assert float(both["l50_low"]) < 19.5 and float(both["l50_high"]) > 39.5
+    assert float(both["l85"]) < float(both["l50"])
+    assert float(both["score"]) == pytest.approx((19 + 39) / 2 / 127, abs=0.01)
     # First distance with B_m < 0, and (pi/2) b^(62/64) and 2 pi b^(62/64).
-    assert whole["theory_length"] == "5"
-    assert float(whole["quarter_period"]) == pytest.approx(14.617, abs=1e-3)
-    assert float(whole["full_period"]) == pytest.approx(58.470, abs=1e-3)
+    assert both["theory_length"] == "5"
+    assert float(both["quarter_period"]) == pytest.approx(14.617, abs=1e-3)
+    assert float(both["full_period"]) == pytest.approx(58.470, abs=1e-3)
     for line, seed, l50, right in ((first, "0", 19.5, 19), (second, "1", 39.5, 39)):
         assert (line["seed"], line["seeds"], line["answers"]) == (seed, "1", str(8 * 127))
         assert float(line["l50"]) == pytest.approx(l50, rel=0.02)
@@ -68,22 +68,22 @@ def test_lines_of_other_schedules_lengths_and_tasks(tmp_path):
     config = experiment("rope(base=10)")
     rows = answers(config, 1000) + answers(config, 1000, length=256)
     rows += answers(config, 0, variant="rope(base=500)")
-    # 4 and 3.2 nats: context is worth 0.8, and 64 tokens of it are enough.
+    # 4 and 3.2 nats: a gain of 0.8, which 64 tokens of context attain.
     for context, nll in ((32, 4.0), (64, 3.2), (128, 3.2)):
         rows.append(row(config, "fixed_target(target=32)", distance=context, nll=nll))
     for variant, nll in (("rope(base=10)", 2.0), ("rope(base=500)", 2.25)):
         rows.append(row(config, "step1", rotary=variant, nll=nll))
     make_run(tmp_path, config, rows)
-    found = {(line["task"], line["length"], line["schedule"]): line for line in table(tmp_path)}
-    assert len(found) == 6
-    kv = found["kv", "128", "trained"]
+    lines = {(line["task"], line["length"], line["schedule"]): line for line in table(tmp_path)}
+    assert len(lines) == 6
+    kv = lines["kv", "128", "trained"]
     assert (kv["verdict"], kv["l50"]) == ("> 127", "127")
     assert (kv["effective_length"], kv["visual_edge"]) == ("256", "191")  # median of 127 and 255
-    other = found["kv", "128", "rope(base=500)"]
+    other = lines["kv", "128", "rope(base=500)"]
     assert (other["verdict"], other["l50"], other["score"]) == ("NOT_LEARNED", "", "0")
     assert other["base"] == "10" and other["rotary"] == "rope(base=500)"
     assert float(other["full_period"]) == pytest.approx(2 * math.pi * 500 ** (62 / 64), rel=1e-5)
-    gain = found["fixed_target(target=32)", "128", "trained"]
+    gain = lines["fixed_target(target=32)", "128", "trained"]
     assert (float(gain["context_gain"]), gain["context_gain_length"]) == (pytest.approx(0.8), "64")
-    assert found["step1", "128", "rope(base=500)"]["first_loss"] == "0.25"
-    assert found["step1", "128", "trained"]["first_loss"] == "0"
+    assert lines["step1", "128", "rope(base=500)"]["first_loss"] == "0.25"
+    assert lines["step1", "128", "trained"]["first_loss"] == "0"

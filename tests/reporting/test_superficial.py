@@ -20,7 +20,7 @@ def test_superficial_shows_perplexity_over_the_best_and_retrieval(tmp_path):
         make_run(folder / name, config, rows)
     members = read(folder)
     assert superficial.superficial_lengths(members) == [128]
-    above, below = superficial.superficial(members).axes
+    above, below = superficial.draw_superficial(members).axes
 
     def points(ax):
         lines = [line for line in ax.get_lines() if line.get_marker() == "o"]

@@ -3,31 +3,31 @@ from reporting import tables
 from tests.reporting.helpers import diverge, experiment, make_run, row
 
 
-def test_every_task_of_text_has_a_table_with_columns_of_its_own(tmp_path):
+def test_every_task_of_text_has_a_table_with_its_columns(tmp_path):
     config = experiment("rope(base=10)")
     run = make_run(tmp_path, config)
-    # 2 nats with 32 tokens of context and 1.5 with 64: a gain of half a nat.
+    # 2 nats with 32 tokens of context, 1.5 with 64: a gain of 0.5 nats.
     rows = [
         row(config, "fixed_target", distance=context, query=query, nll=nll)
         for query, (context, nll) in enumerate([(32, 2.0), (64, 1.5)])
     ]
     columns = rows_lib.columns([row(config, "perplexity"), *rows])
-    found = tables.tables([(run, config, columns)])
-    titles = [str(table.title) for table in found]
+    result = tables.tables([(run, config, columns)])
+    titles = [str(table.title) for table in result]
     assert titles == [
         "perplexity: likelihood of text, weighted by tokens",
         "fixed_target: likelihood of text, weighted by tokens",
     ]
-    assert [str(table.columns[-1].header) for table in found] == [
+    assert [str(table.columns[-1].header) for table in result] == [
         "perplexity",
         "context\ngain length",
     ]
-    assert [list(column.cells) for column in found[1].columns[-2:]] == [["0.5"], ["64"]]
-    assert {str(table.caption) for table in found} == {"1 seed, one a run"}
+    assert [list(column.cells) for column in result[1].columns[-2:]] == [["0.5"], ["64"]]
+    assert {str(table.caption) for table in result} == {"1 seed, one per run"}
 
 
-def test_members_stand_beside_the_best_on_the_same_text(tmp_path):
-    """Documents of 1 and 3 nats, and .1 and .2 more: .15 ± 1.96 x .05; another text is not held."""
+def test_members_are_compared_with_the_best_on_the_same_text(tmp_path):
+    """Nats of 1 and 3, and .1 and .2 more: .15 ± 1.96 x .05; other text is not compared."""
     results = []
     for base, more, size in ((10, (0.1, 0.2), 7), (30, (0, 0), 7), (100, (0.3, 0.3), 9)):
         config = experiment(f"rope(base={base})")
@@ -44,8 +44,8 @@ def test_members_stand_beside_the_best_on_the_same_text(tmp_path):
     assert "above the best\n[95% CI]" not in [str(column.header) for column in alone.columns]
 
 
-def test_of_a_run_that_diverged_only_that_is_said(tmp_path):
-    """It learned nothing from update 8 on: what its last checkpoint answers is no result."""
+def test_only_the_divergence_of_a_diverged_run_is_shown(tmp_path):
+    """Updates from 8 on were skipped, so the last checkpoint is not evaluated."""
     results = []
     for base, steps in ((10, (10,)), (30, (10,)), (100, (5, 10))):
         config = experiment(f"rope(base={base})")
@@ -63,7 +63,7 @@ def test_of_a_run_that_diverged_only_that_is_said(tmp_path):
     ]
 
 
-def test_tables_say_what_differs_from_seed_to_seed(tmp_path):
+def test_captions_describe_the_seeds(tmp_path):
     configs = [experiment("rope(base=10)", seed=seed) for seed in (0, 1)]
     runs = [make_run(tmp_path / f"{config.seed}", config) for config in configs]
     results = [
@@ -71,4 +71,4 @@ def test_tables_say_what_differs_from_seed_to_seed(tmp_path):
         for run, config in zip(runs, configs, strict=True)
     ]
     (table,) = tables.tables(results)
-    assert table.caption == "2 seeds, of initialisation only (data.seed=0), one a run"
+    assert table.caption == "2 seeds, of initialisation only (data.seed=0), one per run"
