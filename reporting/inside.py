@@ -150,7 +150,7 @@ def _median_period(zeros: Zeros) -> str:
     """Return the period in tokens up to which pairs have half of the total amplitude."""
     order = np.argsort(zeros.period_P)
     before = np.cumsum(zeros.gain_P[order]) >= zeros.gain_P.sum() / 2
-    return _format_period(zeros.period_P[order][before.argmax()])
+    return _format_period(float(zeros.period_P[order][before.argmax()]))
 
 
 def _format_period(period: float) -> str:

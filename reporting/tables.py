@@ -79,8 +79,8 @@ def _lines(items: Sequence[Evaluation], columns: Columns) -> list[dict[str, str]
 
 
 def _table(title: str, lines: Sequence[dict[str, str]]) -> Table:
-    look = {"title_justify": "left", "caption_justify": "left"}
-    table = Table(box=box.SIMPLE_HEAD, title=title, collapse_padding=True, pad_edge=False, **look)
+    table = Table(box=box.SIMPLE_HEAD, title=title, collapse_padding=True, pad_edge=False)
+    table.title_justify = table.caption_justify = "left"
     heads = list(dict.fromkeys(head for line in lines for head in line))
     for head in heads:
         # Names may wrap; numbers may not.
