@@ -102,10 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.refuse(error)
     except KeyboardInterrupt:
         return 130
-    given = sys.argv[1:] if arguments is None else arguments
+    typed = sys.argv[1:] if arguments is None else arguments
     for run, *_ in results:
-        place = copies.of(run) if copies else run
-        place.record_command(shlex.join(["python", "evaluate.py", *given]))
+        target = copies.of(run) if copies else run
+        target.record_command(shlex.join(["python", "evaluate.py", *typed]))
     out = Console(width=max(Console().width, 120))  # wider than a pipe's 80: rows stay lines
     for table in tables(results):
         out.print(table)
@@ -121,7 +121,7 @@ class _Parser(Parser):
         """What `--help` prints."""
         variants = ", ".join(["trained", *rotary_lib.variants()])
         wrapped = textwrap.fill(variants, 98, initial_indent="  ", subsequent_indent="  ")
-        return f"{__doc__}\nvariants:\n{wrapped}\n\n{_listed_tasks()}\n"
+        return f"{__doc__}\nvariants:\n{wrapped}\n\n{_list_tasks()}\n"
 
 
 def _parser() -> Parser:
@@ -131,28 +131,30 @@ def _parser() -> Parser:
     parser.add_argument("--lengths", type=token_list)
     parser.add_argument("--documents", type=int)
     parser.add_argument("--rotary", type=expression_list, default=["trained"])
-    parser.add_argument("--step1", type=_candidates)
+    parser.add_argument("--step1", type=_step1_variants)
     parser.add_argument("--precision", type=float)
     parser.add_argument("--step")
     parser.add_argument("--out")
     return parser
 
 
-def _candidates(text: str) -> str:
+def _step1_variants(text: str) -> str:
     """Return what `--step1` compares as typed; permit the files of code that it names."""
     expression(text.removeprefix("base="))
     return text
 
 
-def _listed_tasks() -> str:
+def _list_tasks() -> str:
     """Every task with its parameters and what it is."""
     lines = ["tasks, with their parameters (the first or only value is the default):"]
     for name, task in sorted(evals.all_tasks().items()):
         kinds = typing.get_type_hints(task)
         parameters = []
         for field in dataclasses.fields(task):
-            others = [each for each in typing.get_args(kinds[field.name]) if isinstance(each, str)]
-            values = dict.fromkeys([field.default, *others])
+            choices = [
+                choice for choice in typing.get_args(kinds[field.name]) if isinstance(choice, str)
+            ]
+            values = dict.fromkeys([field.default, *choices])
             parameters.append(f"{field.name}={'|'.join(map(str, values))}")
         lines.append(f"  {name}({', '.join(parameters)})" if parameters else f"  {name}")
         lines.append(f"      {(sys.modules[task.__module__].__doc__ or '').splitlines()[0]}")

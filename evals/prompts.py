@@ -49,10 +49,10 @@ def noise_line(tokenizer: Tokenizer) -> list[int]:
 
 
 def distance(
-    random: np.random.Generator, low: int, high: int, wanted: tuple[int, int] | None
+    random: np.random.Generator, low: int, high: int, allowed: tuple[int, int] | None
 ) -> int:
     """One of the `possible` distances, as `data.task.distances` draws them."""
-    return int(distances(random, 1, *possible(low, high, wanted))[0])
+    return int(distances(random, 1, *possible(low, high, allowed))[0])
 
 
 def words(asked: Asked, draw: Draw, alphabet: str, letters: int, count: int) -> list[list[int]]:
@@ -69,9 +69,9 @@ def ask(tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]]) 
     Args:
       answers: for each the ids before it, its own, and the index where `tokens` say it.
     """
-    tokens, places = list(tokens), []
-    for before, answer, said in answers:
+    tokens, rows = list(tokens), []
+    for before, answer, index in answers:
         tokens += before
-        places.append((len(tokens), len(answer), len(tokens) - 1 - said))
+        rows.append((len(tokens), len(answer), len(tokens) - 1 - index))
         tokens += answer
-    return Document.of(tokens, places)
+    return Document.of(tokens, rows)

@@ -148,7 +148,7 @@ def read(path: Path) -> Rows:
         while lines := list(itertools.islice(file, _BLOCK)):
             part = _parse(lines)
             if part is None:
-                _refuse(lines, path, number)
+                _raise_first_error(lines, path, number)
             parts.append(part)
             number += len(lines)
     return concatenate(parts)
@@ -165,9 +165,11 @@ def _parse(lines: Sequence[bytes]) -> Rows | None:
         values = list(zip(*map(_values, rows), strict=True))
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
-    whole = len(rows) == len(lines) and set(map(len, rows)) == {len(SCHEMA)}
+    complete = len(rows) == len(lines) and set(map(len, rows)) == {len(SCHEMA)}
     typed = zip(values, SCHEMA.values(), strict=True)
-    if not whole or any(not set(map(type, column)) <= _JSON_TYPES[kind] for column, kind in typed):
+    if not complete or any(
+        not set(map(type, column)) <= _JSON_TYPES[kind] for column, kind in typed
+    ):
         return None
     try:
         columns = {
@@ -180,7 +182,7 @@ def _parse(lines: Sequence[bytes]) -> Rows | None:
     return None if np.isinf(floats).any() else columns
 
 
-def _refuse(lines: Sequence[bytes], path: Path, first: int) -> NoReturn:
+def _raise_first_error(lines: Sequence[bytes], path: Path, first: int) -> NoReturn:
     """Raises ValueError at the first of the lines that is no row; they begin at line `first`."""
     for number, line in enumerate(lines, start=first):
         where = f"{path}:{number}"

@@ -40,7 +40,7 @@ from model.transformer import Params
 Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 
 # However wide an interval stays, no more than this many times the documents first asked.
-_MOST_ROUNDS = 16
+_MAX_FACTOR = 16
 
 
 class Loaded(NamedTuple):
@@ -103,14 +103,14 @@ class Group:
         for length in lengths:
             cost.check_length(self._network, self._candidates[0].table_for(length), length)
         held_out = member.run.held_out_path if member.run else None
-        questions, left_out = [], []
+        questions, skipped = [], []
         for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
             task = evals.parse(name)
             try:
-                asked = evals.asked(config, member.tokenizer, length, held_out=held_out)
-                count = options.documents or task.num_documents(asked, config.evals.documents)
-                cost.check_documents(task, asked, count, self._readers, notice)
-                documents = task.documents(asked, range(count))
+                context = evals.asked(config, member.tokenizer, length, held_out=held_out)
+                count = options.documents or task.num_documents(context, config.evals.documents)
+                cost.check_documents(task, context, count, self._readers, notice)
+                documents = task.documents(context, range(count))
                 if not documents:
                     raise ValueError(f"{name} at length {length} has nothing to ask here")
             except cost.DoesNotFitError:
@@ -118,71 +118,77 @@ class Group:
             except ValueError as error:
                 if options.tasks and not isinstance(error, MissingTextError):
                     raise
-                left_out.append(error)
+                skipped.append(error)
                 continue
             questions.append(Questions(task, length, documents))
         if options.tasks and not questions:
-            raise left_out[0]
-        for reason in dict.fromkeys(map(str, left_out)):
+            raise skipped[0]
+        for reason in dict.fromkeys(map(str, skipped)):
             notice(f"left out: {reason}")
         return questions
 
     def check_fits(self) -> None:
         """Raises ValueError if something asked does not fit the memory; the longest comes first."""
-        for each in sorted(self.questions, key=lambda each: -each.length):
-            check_fits(self._network, self._candidates, len(each.documents), each.length)
+        for part in sorted(self.questions, key=lambda part: -part.length):
+            check_fits(self._network, self._candidates, len(part.documents), part.length)
 
     def cost(self, questions: Iterable[Questions]) -> int:
         """Documents read by all candidates."""
-        return sum(len(each.documents) for each in questions) * len(self._candidates)
+        return sum(len(part.documents) for part in questions) * len(self._candidates)
 
     def flops(self, questions: Iterable[Questions]) -> float:
         """Return the FLOPs of scoring the questions, rows that fill up passes included."""
         config = self.members[0].config
         total = 0.0
-        for each in questions:
-            together, B = pass_shape(len(self.owners), len(each.documents), each.length)
-            rows = -(-len(each.documents) // B) * B
-            candidates = -(-len(self.owners) // together) * together
-            total += rows * candidates * cost.flops_per_row(config, each.length)
+        for part in questions:
+            per_pass, B = pass_shape(len(self.owners), len(part.documents), part.length)
+            rows = -(-len(part.documents) // B) * B
+            candidates = -(-len(self.owners) // per_pass) * per_pass
+            total += rows * candidates * cost.flops_per_row(config, part.length)
         return total
 
     def pass_bytes(self) -> int:
         """Return the estimated device memory of the largest forward pass."""
         largest = 0
-        for each in self.questions:
-            together, B = pass_shape(len(self.owners), len(each.documents), each.length)
-            table = self._candidates[0].table_for(each.length)
-            in_bytes = cost.pass_bytes(self._network, table, B, each.length)
-            largest = max(largest, together * in_bytes)
+        for part in self.questions:
+            per_pass, B = pass_shape(len(self.owners), len(part.documents), part.length)
+            table = self._candidates[0].table_for(part.length)
+            in_bytes = cost.pass_bytes(self._network, table, B, part.length)
+            largest = max(largest, per_pass * in_bytes)
         return largest
 
     def host_bytes(self) -> int:
         """Return the estimated host memory of documents and result rows."""
-        return sum(cost.host_bytes(each.documents, self._readers) for each in self.questions)
+        return sum(cost.host_bytes(part.documents, self._readers) for part in self.questions)
 
-    def ask(self, asked: Questions, advance: Callable[[int], None]) -> list[Rows]:
+    def ask(self, questions: Questions, advance: Callable[[int], None]) -> list[Rows]:
         """The result rows of each of `owners`."""
-        documents = asked.documents
-        scores = score(self._network, self._candidates, documents, asked.length, advance=advance)
+        documents = questions.documents
+        scores = score(
+            self._network, self._candidates, documents, questions.length, advance=advance
+        )
         return [
-            to_rows(member, rotary, asked, AnswerScores(*fields))
+            to_rows(member, rotary, questions, AnswerScores(*fields))
             for (member, rotary), *fields in zip(self.owners, *scores, strict=True)
         ]
 
-    def more(self, asked: Questions, found: Sequence[Rows], precision: float) -> Questions | None:
+    def more(
+        self, questions: Questions, results: Sequence[Rows], precision: float
+    ) -> Questions | None:
         """What another round asks, if one is needed: near where accuracy falls."""
-        if asked.task.kind != "retrieval":
+        if questions.task.kind != "retrieval":
             return None
-        together = rows.concatenate(found)
-        most = _MOST_ROUNDS * len({document.number for document in asked.documents})
+        all_rows = rows.concatenate(results)
+        max_documents = _MAX_FACTOR * len({document.number for document in questions.documents})
         member, documents = self.members[0], []
-        first = int(together["document"].max()) + 1
-        for low, high, count in next_round(together, octaves=precision, max_documents=most):
-            wanted = evals.asked(member.config, member.tokenizer, asked.length, (low, high))
-            documents += asked.task.documents(wanted, range(first, first + count))
+        first = int(all_rows["document"].max()) + 1
+        for low, high, count in next_round(
+            all_rows, octaves=precision, max_documents=max_documents
+        ):
+            context = evals.asked(member.config, member.tokenizer, questions.length, (low, high))
+            documents += questions.task.documents(context, range(first, first + count))
             first += count
-        return asked._replace(documents=documents) if documents else None
+        return questions._replace(documents=documents) if documents else None
 
 
 def evaluate(
@@ -266,11 +272,11 @@ def _estimate(groups: Sequence[Group], options: Options) -> str:
     """Return one line: how many documents are scored, how long it takes, and the memory."""
     documents = sum(group.cost(group.questions) for group in groups)
     seconds = cost.seconds(sum(group.flops(group.questions) for group in groups), documents)
-    more = f" (up to {_MOST_ROUNDS} times as many with --precision)" if options.precision else ""
+    suffix = f" (up to {_MAX_FACTOR} times as many with --precision)" if options.precision else ""
     device, free = max(group.pass_bytes() for group in groups), free_device_memory()
     host = sum(group.host_bytes() for group in groups)
     return (
-        f"scoring {documents:,} documents{more}: about {duration(seconds)}, "
+        f"scoring {documents:,} documents{suffix}: about {duration(seconds)}, "
         f"{cost.size(device)} for the model and {cost.size(host)} for documents and rows"
         + (f"; {cost.size(free)} free" if free is not None else "")
     )
@@ -305,16 +311,18 @@ def ask_in_memory(
       Each member's `evals.kinds.Kind.value` by task, or `task@length` where lengths are several.
     """
     members = [
-        Loaded("", config, tokenizer, of_member, 0, (config.model.rotary,))
-        for config, of_member in zip(configs, params, strict=True)
+        Loaded("", config, tokenizer, member_params, 0, (config.model.rotary,))
+        for config, member_params in zip(configs, params, strict=True)
     ]
     group = Group(members, options or Options(), lambda text: None)
-    several = len({each.length for each in group.questions}) > 1
+    several = len({part.length for part in group.questions}) > 1
     values: list[dict[str, float]] = [{} for _ in members]
-    for asked in group.questions:
-        name = asked.task.expression + (f"@{asked.length}" if several else "")
-        for value, found in zip(values, group.ask(asked, lambda documents: None), strict=True):
-            value[name] = kinds.of(found).value(found)
+    for questions in group.questions:
+        name = questions.task.expression + (f"@{questions.length}" if several else "")
+        for value, member_rows in zip(
+            values, group.ask(questions, lambda documents: None), strict=True
+        ):
+            value[name] = kinds.of(member_rows).value(member_rows)
     return values
 
 
@@ -358,7 +366,7 @@ def _load(
     Raises:
       ValueError: for a variant that no run can take.
     """
-    members, refusals = [], {text: [] for text in options.variants}
+    members, rejections = [], {text: [] for text in options.variants}
     originals: dict[str, RunDirectory] = {}
     for run in runs:
         params, step = restore_params(run, options.step)
@@ -369,19 +377,21 @@ def _load(
             continue
         if damage := metrics_damage(run):
             notice(damage)
-        config, chosen = run.config_at(step), {}
+        config, variants = run.config_at(step), {}
         config = dataclasses.replace(config, data=run.with_own_tokenizer(config.data))
         for text in options.variants:
             try:
-                chosen[chosen_rotary(text, config)] = None
+                variants[chosen_rotary(text, config)] = None
             except ValueError as error:
-                refusals[text].append((run, error))
-        loaded = Loaded(run.name, config, run.tokenizer, params, step, tuple(chosen), run, identity)
+                rejections[text].append((run, error))
+        loaded = Loaded(
+            run.name, config, run.tokenizer, params, step, tuple(variants), run, identity
+        )
         members.append(loaded)
-    for refused in refusals.values():
-        if len(refused) == len(members):
-            raise refused[0][1]
-        for run, error in refused:
+    for rejected in rejections.values():
+        if len(rejected) == len(members):
+            raise rejected[0][1]
+        for run, error in rejected:
             notice(f"{run.name}: left out: {error}")
     return [member for member in members if member.variants]
 
@@ -394,22 +404,22 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
         # Seeds of one setting are asked the same, also where `precision` asks on.
         if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
             data = dataclasses.replace(data, seed=0)
-        shared = network(config.model), data, config.evals, member.tokenizer
-        groups.setdefault(shared, []).append(member)
+        shape = network(config.model), data, config.evals, member.tokenizer
+        groups.setdefault(shape, []).append(member)
     return list(groups.values())
 
 
-def to_rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScores) -> Rows:
+def to_rows(member: Loaded, rotary: Pattern, questions: Questions, scores: AnswerScores) -> Rows:
     """Result rows of one member's answers under one variant."""
-    documents = asked.documents
+    documents = questions.documents
     answers = np.concatenate([document.answers for document in documents])
 
-    def each_answer(of_document: Callable[[Document], np.ndarray | int | None]) -> np.ndarray:
-        values = ((len(document.answers), of_document(document)) for document in documents)
+    def per_answer(value_of: Callable[[Document], np.ndarray | int | None]) -> np.ndarray:
+        values = ((len(document.answers), value_of(document)) for document in documents)
         return np.concatenate([np.full(n, 0 if x is None else x) for n, x in values])
 
     columns = {
-        "task": asked.task.expression,
+        "task": questions.task.expression,
         "split": "validation",
         "run": member.name,
         "run_id": member.run_id,
@@ -418,14 +428,14 @@ def to_rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerSco
         "rotary": rotary_lib.expression(rotary),
         "base": float(getattr(rotary, "base", np.nan)),
         "trained_length": member.config.data.context_length,
-        "length": asked.length,
-        "chance": asked.task.chance(member.tokenizer),
+        "length": questions.length,
+        "chance": questions.task.chance(member.tokenizer),
         "distance": answers[:, 2],
-        "document": each_answer(lambda document: document.number),
-        "query": each_answer(lambda d: d.first_query + np.arange(len(d.answers))),
+        "document": per_answer(lambda document: document.number),
+        "query": per_answer(lambda d: d.first_query + np.arange(len(d.answers))),
         "num_tokens": answers[:, 1],
-        "num_bytes": each_answer(lambda document: document.num_bytes),
-        "num_words": each_answer(lambda document: document.num_words),
+        "num_bytes": per_answer(lambda document: document.num_bytes),
+        "num_words": per_answer(lambda document: document.num_words),
         **scores._asdict(),
     }
     return {name: np.full(len(answers), columns[name]) for name in rows.SCHEMA}

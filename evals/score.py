@@ -85,25 +85,27 @@ def score(
     Raises:
       ValueError: if a pass would not fit the memory, before it is tried.
     """
-    together, B = pass_shape(len(candidates), len(documents), length)
+    per_pass, B = pass_shape(len(candidates), len(documents), length)
     starts = range(0, len(documents), B)
     scores = []
-    for first in range(0, len(candidates), together):
-        chosen = list(candidates[first : first + together])
+    for first in range(0, len(candidates), per_pass):
+        members = list(candidates[first : first + per_pass])
         # The last pass may be short of candidates; one compiled program serves it all the same.
-        padded = chosen + [chosen[-1]] * (together - len(chosen))
-        params = jax.device_put(jax.tree.map(_stack, *(candidate.params for candidate in padded)))
+        padded = members + [members[-1]] * (per_pass - len(members))
+        params = jax.device_put(
+            jax.tree.map(_stack_leaves, *(candidate.params for candidate in padded))
+        )
         parts = []
         for start in starts:
             rows = documents[start : start + B]
             arguments = params, _tables(padded, rows, B), _batch(rows, B, length)
             token_scores = _program(config, *arguments)(*arguments)
-            nll, correct, rank = (x[: len(chosen)] for x in jax.device_get(token_scores))
+            nll, correct, rank = (x[: len(members)] for x in jax.device_get(token_scores))
             parts += [
                 score_answers(nll[:, row], correct[:, row], rank[:, row], document.answers)
                 for row, document in enumerate(rows)
             ]
-            advance(len(rows) * len(chosen))
+            advance(len(rows) * len(members))
         scores.append([np.concatenate(part, axis=1) for part in zip(*parts, strict=True)])
     return AnswerScores(*map(np.concatenate, zip(*scores, strict=True)))
 
@@ -116,11 +118,13 @@ def check_fits(
     Raises:
       ValueError: if it needs more memory than there is; it names a length that would fit.
     """
-    together, B = pass_shape(len(candidates), num_documents, length)
-    chosen = candidates[:together]
-    shapes = jax.eval_shape(lambda: jax.tree.map(_stack, *(each.params for each in chosen)))
+    per_pass, B = pass_shape(len(candidates), num_documents, length)
+    chosen = candidates[:per_pass]
+    shapes = jax.eval_shape(
+        lambda: jax.tree.map(_stack_leaves, *(candidate.params for candidate in chosen))
+    )
     batch = Batch(*[jax.ShapeDtypeStruct((B, length), np.int32)] * 4)
-    tables = stack_tables([each.table_for(length) for each in chosen])
+    tables = stack_tables([candidate.table_for(length) for candidate in chosen])
     _program(config, shapes, tables, batch)
 
 
@@ -128,13 +132,13 @@ def pass_shape(num_candidates: int, num_documents: int, length: int) -> tuple[in
     """Candidates and documents of one forward pass."""
     backend = jax.default_backend()
     tokens = _TOKENS_PER_PASS.get(backend, _TOKENS_PER_ACCELERATOR_PASS)
-    together = 1 if backend == "cpu" else max(1, min(num_candidates, tokens // length))
+    per_pass = 1 if backend == "cpu" else max(1, min(num_candidates, tokens // length))
     # A power of two where documents are few, so that a few more need no other program.
-    enough = 2 ** (num_documents - 1).bit_length()
-    return together, max(1, min(enough, tokens // (together * length)))
+    rounded = 2 ** (num_documents - 1).bit_length()
+    return per_pass, max(1, min(rounded, tokens // (per_pass * length)))
 
 
-def _stack(*leaves):
+def _stack_leaves(*leaves):
     return leaves[0][None] if len(leaves) == 1 else np.stack(leaves)
 
 
@@ -161,13 +165,13 @@ def _tables(
     sizes += sizes[:1] * (B - len(sizes))
     tables = [{size: candidate.table_for(size) for size in set(sizes)} for candidate in candidates]
 
-    def equal(one: PositionTable, other: PositionTable) -> bool:
-        return all(map(np.array_equal, one, other))
+    def equal(left: PositionTable, right: PositionTable) -> bool:
+        return all(map(np.array_equal, left, right))
 
-    if all(equal(table, each[sizes[0]]) for each in tables for table in each.values()):
-        stacked = [each[sizes[0]] for each in tables]
+    if all(equal(table, by_size[sizes[0]]) for by_size in tables for table in by_size.values()):
+        stacked = [by_size[sizes[0]] for by_size in tables]
     else:
-        stacked = [stack_tables([each[size] for size in sizes]) for each in tables]
+        stacked = [stack_tables([by_size[size] for size in sizes]) for by_size in tables]
     return stack_tables(stacked)
 
 

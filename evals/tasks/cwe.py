@@ -116,18 +116,18 @@ class Cwe(prompts.PromptTask):
         """The example, then as long a list as fits, and its ten common words."""
         tokenizer, random, counts = asked.tokenizer, draw.random, _counts(asked.length)
         prompt, words = _Prompt(tokenizer), _words(tokenizer, False)
-        common, other = _drawn(words, counts.example_words, random)
+        common, other = _draw_words(words, counts.example_words, random)
         items = common * counts.example_common + other * counts.example_other
         example = prompt.ask([tokenizer.bos_id], items, common, random)
         start = example.tokens.tolist() + prompt.line
 
         room = asked.length + 1 - len(start)
-        common, other = _drawn(words, len(words), random)
+        common, other = _draw_words(words, len(words), random)
         fitting = _num_fitting(prompt, common, other, counts, room)
         if fitting == len(other):
             words = _words(tokenizer, True)
             # The shortest item takes three ids.
-            common, other = _drawn(words, min(len(words), _NUM_COMMON + room // 3), random)
+            common, other = _draw_words(words, min(len(words), _NUM_COMMON + room // 3), random)
             fitting = _num_fitting(prompt, common, other, counts, room)
         items = common * counts.common + other[:fitting] * counts.other
         return prompt.ask(start, items, common, random)
@@ -137,7 +137,7 @@ def _counts(length: int) -> _Counts:
     return _FEW if length < _LONG else _MANY
 
 
-def _drawn(words: keys.Pairs, count: int, random) -> tuple[list[list[int]], list[list[int]]]:
+def _draw_words(words: keys.Pairs, count: int, random) -> tuple[list[list[int]], list[list[int]]]:
     """Ten words, and count - 10 others."""
     drawn = [words[index] for index in random.choice(len(words), count, replace=False).tolist()]
     return drawn[:_NUM_COMMON], drawn[_NUM_COMMON:]

@@ -71,8 +71,8 @@ class FixedTarget(text.CropTask):
         mean, error, _ = np.array(gain.gains).T
         mark = None
         if mean[-1] > 0:  # else there is nothing of which there could be 95%
-            said = f"95% of the gain from {gain.length} tokens"
-            mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], said)
+            caption = f"95% of the gain from {gain.length} tokens"
+            mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], caption)
         return [Curve.of(gain.contexts, mean, error, mark)]
 
     @classmethod
@@ -111,10 +111,10 @@ def context_gain(rows: Results) -> ContextGain:
     Raises:
       ValueError: if documents were not all asked at all contexts.
     """
-    found = np.unique(rows["distance"]).tolist()
-    by_context = [select(rows, distance=context) for context in found]
-    for each in by_context:
-        each["query"] = np.zeros_like(each["query"])  # the same question, numbered by context
-    gains = [summaries.difference(by_context[0], each) for each in by_context]
+    lengths = np.unique(rows["distance"]).tolist()
+    by_context = [select(rows, distance=context) for context in lengths]
+    for part in by_context:
+        part["query"] = np.zeros_like(part["query"])  # the same question, numbered by context
+    gains = [summaries.difference(by_context[0], part) for part in by_context]
     enough = [gain.mean >= ENOUGH * gains[-1].mean for gain in gains]
-    return ContextGain(found, gains, length=found[enough.index(True)])
+    return ContextGain(lengths, gains, length=lengths[enough.index(True)])

@@ -175,7 +175,7 @@ def copy_gain(rows: Results) -> CopyGain:
             pairs.setdefault(tuple(document), []).append((index, control[*document, query]))
     right = rows["exact_match"].astype(float)
     lags, gains = [], []
-    for first, second in (np.array(each).T for each in pairs.values()):
+    for first, second in (np.array(indices).T for indices in pairs.values()):
         lags.append(rows["distance"][first[0]] + 1)
         nats = np.mean(rows["nll"][second] - rows["nll"][first])
         gains.append((nats, np.mean(right[first] - right[second])))
@@ -184,10 +184,14 @@ def copy_gain(rows: Results) -> CopyGain:
     bins = np.searchsorted(BIN_STARTS, lags, side="right")
     columns = []
     for number in np.unique(bins).tolist():
-        mine = gains[bins == number]
-        error = mine.std(axis=0, ddof=1) / len(mine) ** 0.5 if len(mine) > 1 else [np.nan] * 2
+        bin_gains = gains[bins == number]
+        error = (
+            bin_gains.std(axis=0, ddof=1) / len(bin_gains) ** 0.5
+            if len(bin_gains) > 1
+            else [np.nan] * 2
+        )
         lag = np.exp(np.log(lags[bins == number]).mean())
-        columns.append((lag, *mine.mean(axis=0), *error, len(mine)))
+        columns.append((lag, *bin_gains.mean(axis=0), *error, len(bin_gains)))
     return CopyGain(*np.array(columns).reshape(-1, len(CopyGain._fields)).T)
 
 

@@ -177,8 +177,8 @@ class Needle(prompts.PromptTask):
         constant = self.keys * (sum(map(len, wording.needle)) + 7)
         constant += sum(map(len, wording.question)) + 7
         sizes = wording.names.longest, wording.names.shortest
-        most, least = (constant + (self.keys + 2) * size for size in sizes)
-        return [tokenizer.bos_id, *wording.intro], most, least
+        largest, smallest = (constant + (self.keys + 2) * size for size in sizes)
+        return [tokenizer.bos_id, *wording.intro], largest, smallest
 
     def _needles(self, tokenizer: Tokenizer, random: np.random.Generator) -> list[_Needle]:
         """The needle that is asked about, then the others."""
@@ -203,8 +203,8 @@ class Needle(prompts.PromptTask):
         start = encode(" The best thing to do in San Francisco is")
         value = encode(" eat a sandwich and sit in Dolores Park on a sunny day.")
         line = encode("\n")
-        said = encode("The best thing to do in San Francisco is")
-        before = line + (question + start if self.cue == "easy" else said)
+        cue = encode("The best thing to do in San Francisco is")
+        before = line + (question + start if self.cue == "easy" else cue)
         return _Needle(before, value, line, line + question + start)
 
     def chance(self, tokenizer: Tokenizer) -> float:
@@ -214,10 +214,10 @@ class Needle(prompts.PromptTask):
     def grid(self, results: Results) -> Grid:
         """By depth, 1 - distance / length: 0 is the start of the context and 1 its end."""
         depth = np.clip(1 - results["distance"] / results["length"], 0, 1)
-        place = np.rint(depth * (self.depths - 1)).astype(int)
-        counts = np.bincount(place, minlength=self.depths)
-        found = np.bincount(place, results["exact_match"], minlength=self.depths)
-        accuracy = np.where(counts, found / np.maximum(counts, 1), np.nan)
+        index = np.rint(depth * (self.depths - 1)).astype(int)
+        counts = np.bincount(index, minlength=self.depths)
+        right = np.bincount(index, results["exact_match"], minlength=self.depths)
+        accuracy = np.where(counts, right / np.maximum(counts, 1), np.nan)
         names = [f"depth {depth:.0%}" for depth in np.linspace(0, 1, self.depths)]
         edges = np.linspace(0, 1, self.depths + 1)
         return Grid(names, edges[:-1], edges[1:], accuracy, counts)
@@ -229,11 +229,11 @@ class Needle(prompts.PromptTask):
         return Suggestion("Needles by length and depth.", "places", [call], of_text=False)
 
 
-def _nearest(wished: np.ndarray, places: np.ndarray, within: float) -> np.ndarray:
+def _nearest(targets: np.ndarray, places: np.ndarray, within: float) -> np.ndarray:
     """int `[n]`: the nearest of `places`, or the wished place where none is `within` reach."""
-    wished = np.rint(wished).astype(int)
+    targets = np.rint(targets).astype(int)
     if not len(places):
-        return wished
-    gaps = np.abs(wished[:, None] - places)
+        return targets
+    gaps = np.abs(targets[:, None] - places)
     closest = places[gaps.argmin(axis=1)]
-    return np.where(gaps.min(axis=1) <= within, closest, wished)
+    return np.where(gaps.min(axis=1) <= within, closest, targets)

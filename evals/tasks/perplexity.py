@@ -69,11 +69,11 @@ class Perplexity(Task):
 
     def curves(self, own: Results, every: Results) -> list[Curve]:
         """Perplexity by position, over all documents and seeds."""
-        positions, place = np.unique(own["distance"], return_inverse=True)
-        count, tokens = np.bincount(place), own["num_tokens"]
-        mean = np.bincount(place, own["nll"]) / count
-        variance = np.bincount(place, (own["nll"] - mean[place]) ** 2) / count
-        nll = np.bincount(place, own["nll"] * tokens) / np.bincount(place, tokens)
+        positions, index = np.unique(own["distance"], return_inverse=True)
+        count, tokens = np.bincount(index), own["num_tokens"]
+        mean = np.bincount(index, own["nll"]) / count
+        variance = np.bincount(index, (own["nll"] - mean[index]) ** 2) / count
+        nll = np.bincount(index, own["nll"] * tokens) / np.bincount(index, tokens)
         curve = Curve.of(np.maximum(positions, 1), nll, np.sqrt(variance / count))
         return [Curve(curve.x, np.exp(curve.y), np.exp(curve.low), np.exp(curve.high))]
 

@@ -94,12 +94,12 @@ def windows(ids: np.ndarray, sizes_N2: np.ndarray, length: int, stride: int) -> 
       sizes_N2: `text.sizes` of them.
     """
     num_tokens = len(ids) - 1
-    found, scored = [], 0
+    documents, scored = [], 0
     for query, begin in enumerate(range(0, num_tokens, stride)):
         end = min(begin + length, num_tokens)
         window = slice(begin + 1, end + 1)
-        found.append(text.ending(ids, sizes_N2, window, end - scored, query))
+        documents.append(text.ending(ids, sizes_N2, window, end - scored, query))
         scored = end
         if end == num_tokens:
             break
-    return found
+    return documents

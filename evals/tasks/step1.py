@@ -91,10 +91,10 @@ class Step1(Task):
     def curves(self, own: Results, every: Results) -> list[Curve]:
         """First loss by candidate base; variants other than plain RoPE are in results.csv."""
         changes = {
-            float(np.max(found["base"])): first_loss(found, own)
+            float(np.max(results["base"])): first_loss(results, own)
             for rotary in np.unique(every["rotary"]).tolist()
-            for found in [select(every, rotary=rotary)]
-            if rotary.startswith("rope(") and not np.isnan(found["base"]).any()
+            for results in [select(every, rotary=rotary)]
+            if rotary.startswith("rope(") and not np.isnan(results["base"]).any()
         }
         if not changes or not len(own["task"]):
             return []
@@ -116,12 +116,12 @@ class Step1(Task):
 def chunks(loss_mask_T: np.ndarray, positions_T: np.ndarray, size: int) -> np.ndarray:
     """Answers of up to `size` ids, int32 `[Q, 3]`, that hold every target counted, once."""
     edges = np.flatnonzero(np.diff(loss_mask_T > 0, prepend=False, append=False)).reshape(-1, 2)
-    found = [
+    answers = [
         (begin + 1, min(size, end - begin), positions_T[begin] + 1)
         for start, end in edges.tolist()
         for begin in range(start, end, size)
     ]
-    return np.array(found, np.int32).reshape(-1, 3)
+    return np.array(answers, np.int32).reshape(-1, 3)
 
 
 def first_loss(results: Results, trained: Results) -> summaries.MeanWithError:
@@ -132,15 +132,15 @@ def first_loss(results: Results, trained: Results) -> summaries.MeanWithError:
     """
     pairs = []
     for seed in np.unique(trained["seed"]).tolist():
-        of_seed = [select(each, seed=seed) for each in (results, trained)]
+        seed_rows = [select(part, seed=seed) for part in (results, trained)]
         # A scan of fewer rows may have gone before.
-        both = np.intersect1d(of_seed[0]["document"], of_seed[1]["document"])
-        of_seed = [
-            {name: column[np.isin(each["document"], both)] for name, column in each.items()}
-            for each in of_seed
+        both = np.intersect1d(seed_rows[0]["document"], seed_rows[1]["document"])
+        seed_rows = [
+            {name: column[np.isin(part["document"], both)] for name, column in part.items()}
+            for part in seed_rows
         ]
         if len(both):
-            pairs.append(summaries.difference(*of_seed, unit=("document", "query")))
+            pairs.append(summaries.difference(*seed_rows, unit=("document", "query")))
     error = np.sqrt(sum(pair.standard_error**2 for pair in pairs)) / max(len(pairs), 1)
     mean = np.mean([pair.mean for pair in pairs]) if pairs else np.nan
     return summaries.MeanWithError(float(mean), float(error), sum(pair.num_units for pair in pairs))

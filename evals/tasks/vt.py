@@ -73,7 +73,7 @@ def _ask(
     tokenizer: Tokenizer,
     names: list[list[int]],
     value: int,
-    places: Sequence[int] | np.ndarray,
+    num_lines_before: Sequence[int] | np.ndarray,
     num_lines: int,
 ) -> Document:
     """`start`, then a prompt with its answers.
@@ -89,13 +89,15 @@ def _ask(
     tokens = start + encode(
         "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"
     )
-    said = []
+    indices = []
     values = [digits + encode("\n"), *(encode("VAR") + name + encode(" \n") for name in names)]
-    for name, assigned, lines in zip(names, values, np.diff(places, prepend=0), strict=False):
+    for name, assigned, lines in zip(
+        names, values, np.diff(num_lines_before, prepend=0), strict=False
+    ):
         tokens += line * lines + encode("VAR")
-        said.append(len(tokens))
+        indices.append(len(tokens))
         tokens += name + encode(" = ") + assigned
-    tokens += line * (num_lines - places[-1])
+    tokens += line * (num_lines - num_lines_before[-1])
     tokens += encode("Question: Find all variables that are assigned the value ") + digits
     tokens += encode(" in the text above.")
     tokens += encode(
@@ -103,4 +105,6 @@ def _ask(
     )
     tokens += keys.digits(tokenizer, [len(names)], task="vt")[0]
     tokens += encode(" variables are assigned the value ") + digits + encode(", they are: ")
-    return prompts.ask(tokens, [([], name, place) for name, place in zip(names, said, strict=True)])
+    return prompts.ask(
+        tokens, [([], name, place) for name, place in zip(names, indices, strict=True)]
+    )
