@@ -1,4 +1,4 @@
-"""Asks checkpoints: run directories -> result rows, members of the same shape side by side."""
+"""Evaluation of run directories; members of equal shape share one program."""
 
 import dataclasses
 import functools
@@ -39,7 +39,7 @@ from model.transformer import Params
 
 Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 
-# However wide an interval stays, no more than this many times the documents first asked.
+# Limit of all rounds of `precision`, as a multiple of the first round's documents.
 _MAX_FACTOR = 16
 
 
@@ -47,11 +47,11 @@ class Loaded(NamedTuple):
     """Parameters to evaluate.
 
     Attributes:
-      name: of the run directory.
-      config: in force at `step`.
-      variants: to evaluate with.
-      run: where they lie; None: in memory only.
-      run_id: identity of the run (`experiment.identity`); empty: parameters of no run.
+      name: name of the run directory.
+      config: config in force at `step`.
+      variants: rotary variants to evaluate with.
+      run: run directory of the parameters; None: parameters in memory.
+      run_id: identity of the run (`experiment.identity`); empty for parameters in memory.
     """
 
     name: str
@@ -64,14 +64,14 @@ class Loaded(NamedTuple):
     run_id: str = ""
 
     def candidate(self, rotary: Pattern) -> Candidate:
-        """As `evals.score` reads it."""
+        """Return the candidate that `evals.score` scores with one variant."""
         model = dataclasses.replace(self.config.model, rotary=rotary)
         table = functools.partial(position_table, model, self.config.data.context_length)
         return Candidate(self.params, functools.lru_cache(table))
 
 
 class Questions(NamedTuple):
-    """What one task asks at one length."""
+    """Documents of one task at one length."""
 
     task: Task
     length: int
@@ -82,9 +82,9 @@ class Group:
     """Members that read the same documents in one program.
 
     Attributes:
-      members: of one shape.
-      questions: asked of all of them.
-      owners: every member with every variant of its own.
+      members: members of one shape.
+      questions: documents that all members read.
+      owners: member and variant of each candidate.
     """
 
     def __init__(self, members: list[Loaded], options: Options, notice: Callable[[str], None]):
@@ -112,7 +112,7 @@ class Group:
                 cost.check_documents(task, context, count, self._readers, notice)
                 documents = task.documents(context, range(count))
                 if not documents:
-                    raise ValueError(f"{name} at length {length} has nothing to ask here")
+                    raise ValueError(f"{name} has no documents at length {length}")
             except cost.DoesNotFitError:
                 raise
             except ValueError as error:
@@ -124,20 +124,20 @@ class Group:
         if options.tasks and not questions:
             raise skipped[0]
         for reason in dict.fromkeys(map(str, skipped)):
-            notice(f"left out: {reason}")
+            notice(f"skipped: {reason}")
         return questions
 
     def check_fits(self) -> None:
-        """Raises ValueError if something asked does not fit the memory; the longest comes first."""
+        """Raise ValueError if a pass does not fit the memory; the longest is tried first."""
         for part in sorted(self.questions, key=lambda part: -part.length):
             check_fits(self._network, self._candidates, len(part.documents), part.length)
 
     def cost(self, questions: Iterable[Questions]) -> int:
-        """Documents read by all candidates."""
+        """Return the number of documents, counted once for each candidate."""
         return sum(len(part.documents) for part in questions) * len(self._candidates)
 
     def flops(self, questions: Iterable[Questions]) -> float:
-        """Return the FLOPs of scoring the questions, rows that fill up passes included."""
+        """Return the FLOPs of scoring the questions, including padding rows."""
         config = self.members[0].config
         total = 0.0
         for part in questions:
@@ -162,7 +162,7 @@ class Group:
         return sum(cost.host_bytes(part.documents, self._readers) for part in self.questions)
 
     def ask(self, questions: Questions, advance: Callable[[int], None]) -> list[Rows]:
-        """The result rows of each of `owners`."""
+        """Return the result rows of each of `owners`."""
         documents = questions.documents
         scores = score(
             self._network, self._candidates, documents, questions.length, advance=advance
@@ -172,10 +172,10 @@ class Group:
             for (member, rotary), *fields in zip(self.owners, *scores, strict=True)
         ]
 
-    def more(
+    def next_round(
         self, questions: Questions, results: Sequence[Rows], precision: float
     ) -> Questions | None:
-        """What another round asks, if one is needed: near where accuracy falls."""
+        """Return the documents near L50 of the next round, if the precision needs one."""
         if questions.task.kind != "retrieval":
             return None
         all_rows = rows.concatenate(results)
@@ -198,37 +198,39 @@ def evaluate(
     console: Console | None = None,
     copies: Copies | None = None,
 ) -> Evaluated:
-    """Evaluates runs and writes their result rows.
+    """Evaluate runs and write their result rows.
 
     Args:
       run_paths: run directories and sweep directories.
-      options: what to ask.
-      console: where progress and notices go; None: nowhere.
-      copies: where rows go; None: into the runs.
+      options: options of the evaluation.
+      console: console for progress and notices; None: no output.
+      copies: copies of the runs that get the rows; None: the runs themselves.
 
     Returns:
-      Each run, its config at that step, and its new rows.
+      Each run, its config at the evaluated step, and its new rows.
 
     Raises:
-      ValueError: for a directory that is no run or cannot be written to, a length at which a task
-        cannot be asked or that does not fit the memory, a variant or step that does not exist, a
-        results file of another schema.
+      ValueError: for a directory that is not a run or cannot be written to, a length that a task
+        does not support or that does not fit the memory, an unknown variant or step, or a results
+        file of another schema.
     """
     options, console = options or Options(), console or Console(quiet=True)
     notice = functools.partial(
         console.print, style="yellow", markup=False, highlight=False, soft_wrap=True
     )
-    # Once, however many of the paths lead to it.
+    # Several paths may lead to the same run.
     runs = list({run.path.resolve(): run for run in find_runs(run_paths)}.values())
-    # Before hours of work: a file that cannot be added to is an error now.
+    # Report files that cannot be extended before hours of work.
     for run in runs:
         if copies is None:
             check_writable(run.path, "keep the rows elsewhere: --out DIR")
-        rows.read_of(run)
+        rows.read_run(run)
     members = _load(runs, options, notice)
     groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
     if not any(group.questions for group in groups):
-        raise ValueError("no task of the config can be asked here; name others with --tasks")
+        raise ValueError(
+            "no task of the config can be evaluated on this machine; choose others with --tasks"
+        )
     cost.check_host(sum(group.host_bytes() for group in groups), "all documents")
     if not console.quiet:
         console.print(_estimate(groups, options), markup=False, highlight=False, soft_wrap=True)
@@ -236,40 +238,44 @@ def evaluate(
         group.check_fits()
 
     runs = [member.run for member in members if member.run]
-    places = {run.path: copies.of(run) if copies else run for run in runs}
-    for run in runs if copies else ():  # rows in --out may be of a run that lay here before
-        rows.read_of(run, places[run.path].results_path)
+    targets = {run.path: copies.copy(run) if copies else run for run in runs}
+    for run in runs if copies else ():  # --out may hold rows of an earlier run
+        rows.read_run(run, targets[run.path].results_path)
     results = {run.path: rows.columns([]) for run in runs}
     with Progress(console) as progress:
         total = sum(group.cost(group.questions) for group in groups)
         bar = progress.add_task("", total=total)
         progress.flops_left = sum(group.flops(group.questions) for group in groups)
-        for group, asked in [(each, asked) for each in groups for asked in each.questions]:
-            progress.update(bar, description=f"{asked.task.expression} at {asked.length}")
+        for group, questions in [(owner, part) for owner in groups for part in owner.questions]:
+            length = questions.length
+            progress.update(bar, description=f"{questions.task.expression} at {length}")
 
-            def advance(documents: int, group: Group = group, length: int = asked.length) -> None:
+            def advance(documents: int, group: Group = group, length: int = length) -> None:
                 flops = cost.flops_per_row(group.members[0].config, length)
                 progress.advance(bar, documents, documents * flops)
 
-            new = group.ask(asked, advance)
-            while options.precision and (more := group.more(asked, new, options.precision)):
+            new = group.ask(questions, advance)
+            while options.precision and (
+                more := group.next_round(questions, new, options.precision)
+            ):
                 total += group.cost([more])
                 progress.flops_left += group.flops([more])
                 progress.update(bar, total=total)
                 added = group.ask(more, advance)
                 new = [rows.concatenate(pair) for pair in zip(new, added, strict=True)]
-            # Written as soon as they are known: whoever stops here keeps what there is.
+            # Write now, so that an interrupted evaluation keeps these rows.
             for member in group.members:
-                answered = zip(new, group.owners, strict=True)
-                own = rows.concatenate([found for found, of in answered if of[0] is member])
+                pairs = zip(new, group.owners, strict=True)
+                member_rows = rows.concatenate([part for part, (m, _) in pairs if m is member])
                 assert member.run
-                rows.add(places[member.run.path].results_path, own)
-                results[member.run.path] = rows.concatenate([results[member.run.path], own])
+                rows.add(targets[member.run.path].results_path, member_rows)
+                path = member.run.path
+                results[path] = rows.concatenate([results[path], member_rows])
     return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
 
 
 def _estimate(groups: Sequence[Group], options: Options) -> str:
-    """Return one line: how many documents are scored, how long it takes, and the memory."""
+    """Return one line with the number of documents, the estimated time and the memory."""
     documents = sum(group.cost(group.questions) for group in groups)
     seconds = cost.seconds(sum(group.flops(group.questions) for group in groups), documents)
     suffix = f" (up to {_MAX_FACTOR} times as many with --precision)" if options.precision else ""
@@ -283,7 +289,7 @@ def _estimate(groups: Sequence[Group], options: Options) -> str:
 
 
 def check_lengths(config: ExperimentConfig) -> None:
-    """Reject lengths of the config's evaluation that no memory of this device holds.
+    """Reject lengths of the config's evaluation that cannot fit the device.
 
     Raises:
       ValueError: as `evals.cost.check_length`.
@@ -293,22 +299,22 @@ def check_lengths(config: ExperimentConfig) -> None:
         cost.check_length(network(config.model), table, length)
 
 
-def ask_in_memory(
+def evaluate_in_memory(
     configs: Sequence[ExperimentConfig],
     params: Sequence[Params],
     tokenizer: Tokenizer,
     options: Options | None = None,
 ) -> list[dict[str, float]]:
-    """Asks members of a sweep while they train; nothing is written.
+    """Evaluate members of a sweep while they train, without writing rows.
 
     Args:
-      configs: of the members, equal but for what `Group` may differ in.
-      params: theirs, as numpy or device arrays.
-      tokenizer: theirs.
-      options: what to ask; `step` is not looked at.
+      configs: configs of the members, of equal shape.
+      params: parameters of the members, as numpy or device arrays.
+      tokenizer: tokenizer of all members.
+      options: options of the evaluation; `step` is ignored.
 
     Returns:
-      Each member's `evals.kinds.Kind.value` by task, or `task@length` where lengths are several.
+      Each member's `evals.kinds.Kind.value` by task, or by `task@length` for several lengths.
     """
     members = [
         Loaded("", config, tokenizer, member_params, 0, (config.model.rotary,))
@@ -329,7 +335,7 @@ def ask_in_memory(
 def checkpoints(
     paths: Sequence[str], steps: str | None
 ) -> list[tuple[Sequence[str | Path], int | None]]:
-    """Paths to evaluate at each step that `--step` names.
+    """Return the steps of `--step`, each with the paths to evaluate.
 
     Raises:
       ValueError: if `steps` is neither numbers nor `stages`.
@@ -339,19 +345,19 @@ def checkpoints(
             (run.path, stage.end) for run in find_runs(paths) for stage in stages.split(run.config)
         ]
         by_step = dict.fromkeys(end for _, end in ends)
-        return [([path for path, of in ends if of == end], end) for end in by_step]
+        return [([path for path, last in ends if last == end], end) for end in by_step]
     try:
         return [(paths, int(step)) for step in steps.split(",")] if steps else [(paths, None)]
     except ValueError:
         raise ValueError(
-            f"--step {steps} is neither numbers of checkpoints, like 500,900, nor `stages`"
+            f"--step {steps} is not allowed; write steps of checkpoints, such as 500,900, or stages"
         ) from None
 
 
 def network(config: ModelConfig) -> ModelConfig:
-    """What the compiled program reads of a member: its sizes. The rest is in its table.
+    """Return the static config of the compiled program; position tables hold the variant.
 
-    Float32, because bfloat16 logits tie, and ties are answers won or lost by an id's number.
+    It computes in float32, because bfloat16 logits tie, and the order of ids would decide ties.
     """
     return dataclasses.replace(
         config, rotary=Nope(), window=None, compute_dtype="float32", remat="none"
@@ -361,10 +367,10 @@ def network(config: ModelConfig) -> ModelConfig:
 def _load(
     runs: Sequence[RunDirectory], options: Options, notice: Callable[[str], None]
 ) -> list[Loaded]:
-    """The checkpoints, each with the variants it can take; of copies of one run, the first.
+    """Load the checkpoints with the variants that apply to them; skip copies of a run.
 
     Raises:
-      ValueError: for a variant that no run can take.
+      ValueError: for a variant that applies to no run.
     """
     members, rejections = [], {text: [] for text in options.variants}
     originals: dict[str, RunDirectory] = {}
@@ -392,16 +398,16 @@ def _load(
         if len(rejected) == len(members):
             raise rejected[0][1]
         for run, error in rejected:
-            notice(f"{run.name}: left out: {error}")
+            notice(f"{run.name}: skipped: {error}")
     return [member for member in members if member.variants]
 
 
 def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]:
-    """Members that can share a program and documents, together; in order of appearance."""
+    """Group members that share a program and documents, in order of appearance."""
     groups: dict[Hashable, list[Loaded]] = {}
     for member in members:
         config, data = member.config, member.config.data
-        # Seeds of one setting are asked the same, also where `precision` asks on.
+        # Seeds of one setting read the same documents, in later rounds too.
         if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
             data = dataclasses.replace(data, seed=0)
         shape = network(config.model), data, config.evals, member.tokenizer
@@ -410,7 +416,7 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
 
 
 def to_rows(member: Loaded, rotary: Pattern, questions: Questions, scores: AnswerScores) -> Rows:
-    """Result rows of one member's answers under one variant."""
+    """Return the result rows of one member's answers under one variant."""
     documents = questions.documents
     answers = np.concatenate([document.answers for document in documents])
 
