@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import data.tasks
-import evals.tasks as eval_tasks
+import evals.tasks as asked_tasks
 from data.task import Asked, Task
 from data.tokenizer import Tokenizer
 from experiment.config import ExperimentConfig
@@ -24,7 +24,7 @@ from settings.folders import classes_in
 @functools.cache
 def all_tasks() -> dict[str, type[Task]]:
     """Return every task by the name of its file; `evals.tasks` overrides `data.tasks`."""
-    return classes_in(data.tasks, Task) | classes_in(eval_tasks, Task)
+    return classes_in(data.tasks, Task) | classes_in(asked_tasks, Task)
 
 
 @functools.cache
@@ -40,7 +40,7 @@ def asked(
     distances: tuple[int, int] | None = None,
     held_out: Path | None = None,
 ) -> Asked:
-    """Return the context in which a task makes documents to evaluate a run at `length` tokens."""
+    """What a task is to make documents for, when a run is evaluated at `length` tokens."""
     return Asked(
         data=config.data,
         tokenizer=tokenizer,

@@ -48,5 +48,5 @@ KINDS = {
 
 
 def of(rows: Rows) -> Kind:
-    """Return the kind of the task of `rows`."""
+    """That of the task whose rows these are."""
     return KINDS[evals.parse(str(rows["task"][0])).kind]

@@ -69,9 +69,9 @@ def ask(tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]]) 
     Args:
       answers: for each, the ids before it, its ids, and its index in `tokens`.
     """
-    tokens, rows = list(tokens), []
+    tokens, places = list(tokens), []
     for before, answer, index in answers:
         tokens += before
-        rows.append((len(tokens), len(answer), len(tokens) - 1 - index))
+        places.append((len(tokens), len(answer), len(tokens) - 1 - index))
         tokens += answer
-    return Document.of(tokens, rows)
+    return Document.of(tokens, places)

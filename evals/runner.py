@@ -228,9 +228,7 @@ def evaluate(
     members = _load(runs, options, notice)
     groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
     if not any(group.questions for group in groups):
-        raise ValueError(
-            "no task of the config can be evaluated on this machine; choose others with --tasks"
-        )
+        raise ValueError("no task of the config can be evaluated here; choose others with --tasks")
     cost.check_host(sum(group.host_bytes() for group in groups), "all documents")
     if not console.quiet:
         console.print(_estimate(groups, options), markup=False, highlight=False, soft_wrap=True)
@@ -323,12 +321,10 @@ def evaluate_in_memory(
     group = Group(members, options or Options(), lambda text: None)
     several = len({part.length for part in group.questions}) > 1
     values: list[dict[str, float]] = [{} for _ in members]
-    for questions in group.questions:
-        name = questions.task.expression + (f"@{questions.length}" if several else "")
-        for value, member_rows in zip(
-            values, group.ask(questions, lambda documents: None), strict=True
-        ):
-            value[name] = kinds.of(member_rows).value(member_rows)
+    for asked in group.questions:
+        name = asked.task.expression + (f"@{asked.length}" if several else "")
+        for value, found in zip(values, group.ask(asked, lambda documents: None), strict=True):
+            value[name] = kinds.of(found).value(found)
     return values
 
 

@@ -293,7 +293,7 @@ def test_train_with_a_evaluate_with_b_is_a_matrix(sweep, capsys):
     # The one without a base has none to stretch: said, and the cell stays empty.
     assert list(dict.fromkeys(nope["rotary"].tolist())) == ["nope", "rope(base=500)"]
     captured = capsys.readouterr()
-    assert "rotary=nope: left out: dynamic_yarn needs base" in captured.err
+    assert "rotary=nope: skipped: dynamic_yarn needs base" in captured.err
     assert "kv at 192: effective context" in captured.out
     assert "yarn" in captured.out and "(base=500)" in captured.out
     row = next(line for line in captured.out.splitlines() if line.strip().startswith("rotary=nope"))
@@ -376,7 +376,7 @@ def test_what_cannot_be_asked_by_default_is_left_out_and_said(tmp_path, tokenize
     make_run(tmp_path / "run", CONFIG, tokenizer_bytes)
     assert cli.main([str(tmp_path / "run")]) == 0
     captured = capsys.readouterr()
-    assert "left out: perplexity needs text" in captured.err
+    assert "skipped: perplexity needs text" in captured.err
     assert "NOT_LEARNED" in captured.out
     assert set(rows.read(tmp_path / "run" / "results.jsonl")["task"]) == {"kv"}
 

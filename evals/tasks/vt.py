@@ -4,11 +4,11 @@ Templates of Hsieh et al. (arXiv 2404.06654), word for word, with one example in
 letters a name and five lines of noise in the example (the fewest the official generator makes; it
 fills up to 500 tokens), five letters and as many lines as fit in the question.
 
-Every variable is one answer, teacher-forced in the order of the chain: a row says whether the
-model names variable i next, exactly, given the right ones before it. RULER decodes 30 tokens and
+Every variable is one answer, teacher-forced in the order of the chain: a row states whether the
+model names variable i next, exactly, after the right names before it. RULER decodes 30 tokens and
 counts the share of names that occur anywhere in them, in any order and any case. The mean of
-`exact_match` is that recall made stricter in order and form, and more lenient in that an error does
-not spoil what follows. `distance` is from the variable's own assignment.
+`exact_match` is stricter than RULER's recall in order and form, and more lenient because an error
+does not affect later answers. `distance` is measured from the variable's assignment.
 """
 
 import dataclasses
@@ -29,10 +29,10 @@ _EXAMPLE_LETTERS = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Vt(prompts.PromptTask):
-    """See the module.
+    """Variable tracking; see the module.
 
     Attributes:
-      hops: assignments of a variable to the next; hops + 1 variables are asked for.
+      hops: assignments of a variable to the next; the answers are hops + 1 variables.
     """
 
     kind = "score"
@@ -76,13 +76,13 @@ def _ask(
     num_lines_before: Sequence[int] | np.ndarray,
     num_lines: int,
 ) -> Document:
-    """`start`, then a prompt with its answers.
+    """Append a prompt with its answers to `start`.
 
     Args:
       names: ids of the variables, in the order of the chain.
-      value: that the first one is assigned.
-      places: lines of noise before each assignment.
-      num_lines: lines of noise.
+      value: value of the first variable.
+      places: number of lines of noise before each assignment.
+      num_lines: number of lines of noise.
     """
     encode = prompts.encoder(tokenizer)
     line, (digits,) = prompts.noise_line(tokenizer), keys.digits(tokenizer, [value], task="vt")

@@ -74,14 +74,14 @@ def test_ranges_that_overlap_merge_and_others_stay():
     assert merged[0].low <= 3 and merged[0].high > 200
 
 
-def test_merged_ranges_take_the_most_documents():
+def test_merge_ranges_take_the_most_documents():
     ranges = [
         DistanceRange(low=40, high=90, num_documents=7),
         DistanceRange(low=10, high=40, num_documents=9),
         DistanceRange(low=50, high=60, num_documents=1),
         DistanceRange(low=91, high=99, num_documents=5),
     ]
-    assert sequential._merged(ranges) == [
+    assert sequential._merge(ranges) == [
         DistanceRange(low=10, high=90, num_documents=9),
         DistanceRange(low=91, high=99, num_documents=5),
     ]
