@@ -165,11 +165,9 @@ def _parse(lines: Sequence[bytes]) -> Rows | None:
         values = list(zip(*map(_values, rows), strict=True))
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
-    complete = len(rows) == len(lines) and set(map(len, rows)) == {len(SCHEMA)}
+    full = len(rows) == len(lines) and set(map(len, rows)) == {len(SCHEMA)}
     typed = zip(values, SCHEMA.values(), strict=True)
-    if not complete or any(
-        not set(map(type, column)) <= _JSON_TYPES[kind] for column, kind in typed
-    ):
+    if not full or any(not set(map(type, column)) <= _JSON_TYPES[kind] for column, kind in typed):
         return None
     try:
         columns = {

@@ -161,34 +161,32 @@ class Group:
         """Return the estimated host memory of documents and result rows."""
         return sum(cost.host_bytes(part.documents, self._readers) for part in self.questions)
 
-    def ask(self, questions: Questions, advance: Callable[[int], None]) -> list[Rows]:
+    def ask(self, part: Questions, advance: Callable[[int], None]) -> list[Rows]:
         """Return the result rows of each of `owners`."""
-        documents = questions.documents
-        scores = score(
-            self._network, self._candidates, documents, questions.length, advance=advance
-        )
+        documents = part.documents
+        scores = score(self._network, self._candidates, documents, part.length, advance=advance)
         return [
-            to_rows(member, rotary, questions, AnswerScores(*fields))
+            to_rows(member, rotary, part, AnswerScores(*fields))
             for (member, rotary), *fields in zip(self.owners, *scores, strict=True)
         ]
 
     def next_round(
-        self, questions: Questions, results: Sequence[Rows], precision: float
+        self, part: Questions, results: Sequence[Rows], precision: float
     ) -> Questions | None:
         """Return the documents near L50 of the next round, if the precision needs one."""
-        if questions.task.kind != "retrieval":
+        if part.task.kind != "retrieval":
             return None
         all_rows = rows.concatenate(results)
-        max_documents = _MAX_FACTOR * len({document.number for document in questions.documents})
+        max_documents = _MAX_FACTOR * len({document.number for document in part.documents})
         member, documents = self.members[0], []
         first = int(all_rows["document"].max()) + 1
         for low, high, count in next_round(
             all_rows, octaves=precision, max_documents=max_documents
         ):
-            context = evals.asked(member.config, member.tokenizer, questions.length, (low, high))
-            documents += questions.task.documents(context, range(first, first + count))
+            context = evals.asked(member.config, member.tokenizer, part.length, (low, high))
+            documents += part.task.documents(context, range(first, first + count))
             first += count
-        return questions._replace(documents=documents) if documents else None
+        return part._replace(documents=documents) if documents else None
 
 
 def evaluate(

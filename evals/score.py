@@ -93,9 +93,7 @@ def score(
         members = list(candidates[first : first + per_pass])
         # The last pass may have fewer candidates; padding lets it use the same program.
         padded = members + [members[-1]] * (per_pass - len(members))
-        params = jax.device_put(
-            jax.tree.map(_stack_leaves, *(candidate.params for candidate in padded))
-        )
+        params = jax.device_put(jax.tree.map(_stack, *(candidate.params for candidate in padded)))
         parts = []
         for start in starts:
             rows = documents[start : start + B]
@@ -122,7 +120,7 @@ def check_fits(
     per_pass, B = pass_shape(len(candidates), num_documents, length)
     chosen = candidates[:per_pass]
     shapes = jax.eval_shape(
-        lambda: jax.tree.map(_stack_leaves, *(candidate.params for candidate in chosen))
+        lambda: jax.tree.map(_stack, *(candidate.params for candidate in chosen))
     )
     batch = Batch(*[jax.ShapeDtypeStruct((B, length), np.int32)] * 4)
     tables = stack_tables([candidate.table_for(length) for candidate in chosen])
@@ -139,7 +137,7 @@ def pass_shape(num_candidates: int, num_documents: int, length: int) -> tuple[in
     return per_pass, max(1, min(rounded, tokens // (per_pass * length)))
 
 
-def _stack_leaves(*leaves):
+def _stack(*leaves):
     return leaves[0][None] if len(leaves) == 1 else np.stack(leaves)
 
 

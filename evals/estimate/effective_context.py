@@ -319,15 +319,11 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
     weights = np.concatenate([np.ones((1, num_documents)), drawn])
     joined = trials.of_at_least(_MIN_TRIALS)
     readings = []
-    for seed, fine, seed_trials in zip(
-        trials.seeds, trials.by_seed(), joined.by_seed(), strict=True
-    ):
+    for seed, fine, joint in zip(trials.seeds, trials.by_seed(), joined.by_seed(), strict=True):
         resampled = fine.weighted(weights)
-        ceiling = fall.ceiling(seed_trials, resampled)
-        l50, l85 = (
-            fall.first_fall(seed_trials, resampled, ceiling, share) for share in (0.5, 0.85)
-        )
-        dip = fall.dip(seed_trials, ceiling)
+        ceiling = fall.ceiling(joint, resampled)
+        l50, l85 = (fall.first_fall(joint, resampled, ceiling, share) for share in (0.5, 0.85))
+        dip = fall.dip(joint, ceiling)
         mean_accuracy = resampled.mean_accuracy()
         learned = ceiling.low >= trials.chance + _LEARNED_MARGIN
         shortest, longest = max(int(trials.low[0]), 1), int(trials.high[-1])
@@ -337,11 +333,11 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
             ceiling=float(ceiling.accuracy[0]),
             l50=float(np.clip(2 ** l50.log_distance[0], shortest, longest)) if learned else _NAN,
             beyond=learned and bool(l50.log_distance[0] == np.inf),
-            worst_accuracy=_worst(seed_trials).accuracy,
+            worst_accuracy=_worst(joint).accuracy,
             mean_accuracy=float(mean_accuracy[0]),
             dips=learned and dip is not None,
         )
-        readings.append(_Reading(numbers, mean_accuracy, l50, l85, dip, _floor(seed_trials, l50)))
+        readings.append(_Reading(numbers, mean_accuracy, l50, l85, dip, _floor(joint, l50)))
     return readings
 
 

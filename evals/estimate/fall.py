@@ -86,15 +86,13 @@ def ceiling(trials: Trials, resampled: Trials) -> Ceiling:
     bins, none = np.flatnonzero(short), np.zeros(short.sum(), int)
     runs = Runs(np.append(none, bins), np.append(bins, none + bins[-1]))
     z = quantile(_ERROR_RATE, len(runs.first))
-    run_limits = limits_of_runs(trials, runs, z)
-    best = int(run_limits.low.argmax())
+    bounds = limits_of_runs(trials, runs, z)
+    best = int(bounds.low.argmax())
     ends = trials.low[runs.first[best]], trials.high[runs.last[best]]
     chosen = slice(*np.searchsorted(resampled.low, (ends[0], ends[1] + 1)))
     questions, right = resampled.asked[:, chosen].sum(1), resampled.right[:, chosen].sum(1)
-    low = float(run_limits.low[best])
-    return Ceiling(
-        right / np.maximum(questions, 1), (float(run_limits.accuracy[best]) - low) / z, low
-    )
+    low = float(bounds.low[best])
+    return Ceiling(right / np.maximum(questions, 1), (float(bounds.accuracy[best]) - low) / z, low)
 
 
 def first_fall(trials: Trials, resampled: Trials, ceiling: Ceiling, share: float) -> Fall:
@@ -117,7 +115,7 @@ def first_fall(trials: Trials, resampled: Trials, ceiling: Ceiling, share: float
     below = limits_of_runs(trials, runs, z).below(float(level[0]), error, z)
     # Runs that dip are tested already: they need no second correction for multiple tests.
     z = quantile(_ERROR_RATE / 2)
-    dips = (_significant_rises(trials, ceiling, runs)[0] > 0).any(1)
+    dips = (_rises(trials, ceiling, runs)[0] > 0).any(1)
     below |= dips & limits_of_runs(trials, runs, z).below(float(level[0]), error, z)
     fallen = bool(below.any())
     end = int(runs.last[below].min()) if fallen else len(trials.x) - 1
@@ -216,7 +214,7 @@ def dip(trials: Trials, ceiling: Ceiling, end: int | None = None) -> Dip | None:
       end: the last bin to search; None: all bins.
     """
     runs = Runs.doubling(len(trials.x) if end is None else end + 1)
-    sure, accuracy = _significant_rises(trials, ceiling, runs)
+    sure, accuracy = _rises(trials, ceiling, runs)
     lowest, back = np.unravel_index(sure.argmax(), sure.shape)
     if sure[lowest, back] <= 0:
         return None
@@ -224,18 +222,16 @@ def dip(trials: Trials, ceiling: Ceiling, end: int | None = None) -> Dip | None:
     return Dip(float(accuracy[lowest]), float(x[0]), float(accuracy[back]), float(x[1]))
 
 
-def _significant_rises(
-    trials: Trials, ceiling: Ceiling, runs: Runs
-) -> tuple[np.ndarray, np.ndarray]:
+def _rises(trials: Trials, ceiling: Ceiling, runs: Runs) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower limits of later runs minus the upper limits of runs, and accuracies.
 
     Returns:
       `[runs, later runs]`, -inf where the rise is smaller than a dip, and `[runs]`.
     """
-    run_limits: Limits = limits_of_runs(trials, runs, quantile(_ERROR_RATE / 2, len(runs.first)))
-    rise = run_limits.accuracy[None] - run_limits.accuracy[:, None]
+    bounds: Limits = limits_of_runs(trials, runs, quantile(_ERROR_RATE / 2, len(runs.first)))
+    rise = bounds.accuracy[None] - bounds.accuracy[:, None]
     large = rise >= _MIN_DIP * (ceiling.accuracy[0] - trials.chance)
     later = runs.first[None] > runs.last[:, None]
     return np.where(
-        later & large, run_limits.low[None] - run_limits.high[:, None], -np.inf
-    ), run_limits.accuracy
+        later & large, bounds.low[None] - bounds.high[:, None], -np.inf
+    ), bounds.accuracy

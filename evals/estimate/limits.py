@@ -67,11 +67,9 @@ def limits(questions: np.ndarray, right: np.ndarray, z: float) -> Limits:
       questions, right: `[documents, N]`.
       z: half-width of the interval, standard deviations.
     """
-    trials, num_documents = questions.sum(0), len(questions)
+    trials, n = questions.sum(0), len(questions)
     accuracy = right.sum(0) / trials
-    clustered = (
-        ((right - accuracy * questions) ** 2).sum(0) * num_documents / max(num_documents - 1, 1)
-    )
+    clustered = ((right - accuracy * questions) ** 2).sum(0) * n / max(n - 1, 1)
     independent = accuracy * (1 - accuracy) * trials
     some = independent > 0
     effect = np.maximum(np.where(some, clustered, 1) / np.where(some, independent, 1), 1)

@@ -88,11 +88,9 @@ def compare(points: Sequence[Point]) -> list[Regression]:
     Raises:
       ValueError: as `regress`, if every predictor is left out.
     """
-    names_with_length = (
-        name for point in points for name in point.predictors if _has_prediction(point, name)
-    )
-    names = list(dict.fromkeys(names_with_length))
-    common = [point for point in points if all(_has_prediction(point, name) for name in names)]
+    predicted = (name for point in points for name in point.predictors if _predicts(point, name))
+    names = list(dict.fromkeys(predicted))
+    common = [point for point in points if all(_predicts(point, name) for name in names)]
     regressions = []
     for name in names:
         try:
@@ -109,7 +107,7 @@ def regress(points: Sequence[Point], predictor: str) -> Regression:
     Raises:
       ValueError: for fewer than three measured bases with different predictions.
     """
-    points = [point for point in points if _has_prediction(point, predictor)]
+    points = [point for point in points if _predicts(point, predictor)]
     lengths = np.array([point.predictors[predictor] for point in points], float)
     _, first, base = np.unique(
         [point.base for point in points], return_index=True, return_inverse=True
@@ -153,6 +151,6 @@ def _around(name: str, value: float, half: float) -> dict[str, float]:
     return {field: float(end) for field, end in ends.items()}
 
 
-def _has_prediction(point: Point, predictor: str) -> bool:
+def _predicts(point: Point, predictor: str) -> bool:
     length = point.predictors.get(predictor)
     return length is not None and 0 < length < np.inf

@@ -185,14 +185,10 @@ def copy_gain(rows: Results) -> CopyGain:
     bins = np.searchsorted(BIN_STARTS, lags, side="right")
     columns = []
     for number in np.unique(bins).tolist():
-        bin_gains = gains[bins == number]
-        error = (
-            bin_gains.std(axis=0, ddof=1) / len(bin_gains) ** 0.5
-            if len(bin_gains) > 1
-            else [np.nan] * 2
-        )
+        part = gains[bins == number]
+        error = part.std(axis=0, ddof=1) / len(part) ** 0.5 if len(part) > 1 else [np.nan] * 2
         lag = np.exp(np.log(lags[bins == number]).mean())
-        columns.append((lag, *bin_gains.mean(axis=0), *error, len(bin_gains)))
+        columns.append((lag, *part.mean(axis=0), *error, len(part)))
     return CopyGain(*np.array(columns).reshape(-1, len(CopyGain._fields)).T)
 
 

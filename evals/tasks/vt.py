@@ -73,7 +73,7 @@ def _ask(
     tokenizer: Tokenizer,
     names: list[list[int]],
     value: int,
-    num_lines_before: Sequence[int] | np.ndarray,
+    before: Sequence[int] | np.ndarray,
     num_lines: int,
 ) -> Document:
     """Append a prompt with its answers to `start`.
@@ -89,15 +89,13 @@ def _ask(
     tokens = start + encode(
         "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"
     )
-    indices = []
+    starts = []
     values = [digits + encode("\n"), *(encode("VAR") + name + encode(" \n") for name in names)]
-    for name, assigned, lines in zip(
-        names, values, np.diff(num_lines_before, prepend=0), strict=False
-    ):
+    for name, assigned, lines in zip(names, values, np.diff(before, prepend=0), strict=False):
         tokens += line * lines + encode("VAR")
-        indices.append(len(tokens))
+        starts.append(len(tokens))
         tokens += name + encode(" = ") + assigned
-    tokens += line * (num_lines - num_lines_before[-1])
+    tokens += line * (num_lines - before[-1])
     tokens += encode("Question: Find all variables that are assigned the value ") + digits
     tokens += encode(" in the text above.")
     tokens += encode(
@@ -106,5 +104,5 @@ def _ask(
     tokens += keys.digits(tokenizer, [len(names)], task="vt")[0]
     tokens += encode(" variables are assigned the value ") + digits + encode(", they are: ")
     return prompts.ask(
-        tokens, [([], name, place) for name, place in zip(names, indices, strict=True)]
+        tokens, [([], name, place) for name, place in zip(names, starts, strict=True)]
     )
