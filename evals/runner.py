@@ -349,9 +349,9 @@ def checkpoints(
 
 
 def network(config: ModelConfig) -> ModelConfig:
-    """Return the static config of the compiled program; position tables hold the variant.
+    """What the compiled program reads of a member: its sizes. The rest is in its table.
 
-    It computes in float32, because bfloat16 logits tie, and the order of ids would decide ties.
+    Float32, because bfloat16 logits tie, and ties are answers won or lost by an id's number.
     """
     return dataclasses.replace(
         config, rotary=Nope(), window=None, compute_dtype="float32", remat="none"

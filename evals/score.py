@@ -77,8 +77,8 @@ def score(
     candidates in one pass; a CPU is faster with one candidate at a time.
 
     Args:
-      config: static config; the candidates' tables replace its rotary variant and window.
-      candidates: checkpoints of that config.
+      config: the network; its rotary variant and window are not read, the candidates' tables are.
+      candidates: of that network.
       documents: at most length + 1 ids each.
       length: tokens to which documents are padded, so that one program serves all.
       advance: called with the number of documents scored since the last call.
@@ -175,14 +175,14 @@ def _tables(
 
 
 def _program(config: ModelConfig, params: Params, tables: PositionTable, batch: Batch):
-    """Return the program that scores arrays of these shapes; compiled once."""
+    """The program that scores arrays of these shapes; compiled once."""
     leaves, structure = jax.tree.flatten((params, tables, batch))
     return compiled_pass(config, tuple((leaf.shape, leaf.dtype) for leaf in leaves), structure)
 
 
 @functools.lru_cache(maxsize=32)
 def compiled_pass(config: ModelConfig, leaves, structure):
-    """Compile the scoring program for flattened shapes and types; see `jax.tree.flatten`."""
+    """The scoring program for arrays of these shapes and types, as `jax.tree.flatten` has them."""
     abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
     compiled = jax.jit(functools.partial(_token_scores, config)).lower(*arguments).compile()

@@ -52,14 +52,14 @@ class Step1(Task):
     )
 
     def check(self, asked: Asked) -> None:
-        """Accept any length, because rows are packed."""
+        """Any length can be asked for: rows are packed."""
 
     def num_documents(self, asked: Asked, documents: int) -> int:
         """Return the number of rows with `TOKENS` tokens in all, whatever the config says."""
         return -(-TOKENS // asked.length)
 
     def sources(self, asked: Asked, numbers: range) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-        """Yield the first rows of training."""
+        """The first rows of training."""
         from data.mixture import mixture  # it brings grain and jax, which --help does without
 
         data = dataclasses.replace(asked.data, context_length=asked.length)
@@ -74,7 +74,7 @@ class Step1(Task):
             yield number, row
 
     def document(self, asked: Asked, draw: Draw) -> Document:
-        """Make a packed row with answers at the targets of the loss."""
+        """A packed row with answers where the loss counts."""
         row = draw.source
         tokens = np.append(row["tokens"], row["targets"][-1])
         answers = chunks(row["loss_mask"], row["positions"], CHUNK)
@@ -89,12 +89,12 @@ class Step1(Task):
         return {"first_loss": change.mean, "first_loss_error": change.standard_error}
 
     def curves(self, own: Results, every: Results) -> list[Curve]:
-        """Return the first loss by candidate base; results.csv has the other variants."""
+        """First loss by candidate base; variants other than plain RoPE are in results.csv."""
         changes = {
-            float(np.max(results["base"])): first_loss(results, own)
+            float(np.max(found["base"])): first_loss(found, own)
             for rotary in np.unique(every["rotary"]).tolist()
-            for results in [select(every, rotary=rotary)]
-            if rotary.startswith("rope(") and not np.isnan(results["base"]).any()
+            for found in [select(every, rotary=rotary)]
+            if rotary.startswith("rope(") and not np.isnan(found["base"]).any()
         }
         if not changes or not len(own["task"]):
             return []
