@@ -1,11 +1,11 @@
-"""WHAT is asked of a checkpoint: one task a file in `evals.tasks` and `data.tasks`.
+"""Evaluation of checkpoints: one task per file in `evals.tasks` and `data.tasks`.
 
-A task is a frozen dataclass (`data.task.Task`) that makes documents with questions in them, and
-says what the answers show. Questions are scored by ids, teacher-forced, in one forward pass
-(`evals.score`, led by `evals.runner`), every answer becomes a row of one schema (`evals.rows`), and
-effective context is estimated from these rows alone (`evals.estimate`). On a command line and in
-rows a task is written as an expression, `needle(haystack=noise)`: the file's name, then the fields
-that differ from their defaults; `path/to/mine.py:Echo(n=2)` is a task of the user's own.
+A task is a frozen dataclass (`data.task.Task`) that makes documents with questions and summarizes
+the answers. `evals.runner` scores questions with `evals.score`: token ids, teacher-forced, one
+forward pass. Every answer becomes a row of one schema (`evals.rows`), and `evals.estimate` computes
+effective context from rows alone. Command lines and rows write a task as an expression,
+`needle(haystack=noise)`: the file's name, then the fields that differ from their defaults. A task
+in a file of the user's is `path/to/mine.py:Echo(n=2)`.
 """
 
 import functools
@@ -23,13 +23,13 @@ from settings.folders import classes_in
 
 @functools.cache
 def all_tasks() -> dict[str, type[Task]]:
-    """Every task by the name of its file; one of both folders is that of `evals.tasks`."""
+    """Return every task by the name of its file; `evals.tasks` overrides `data.tasks`."""
     return classes_in(data.tasks, Task) | classes_in(asked_tasks, Task)
 
 
 @functools.cache
 def parse(text: str) -> Task:
-    """The task that `text` names; raises ValueError as `settings.expressions.build` does."""
+    """Build a task from an expression; raises ValueError as `settings.expressions.build`."""
     return expressions.build(text, all_tasks(), Task, kind="task")
 
 
@@ -52,19 +52,19 @@ def asked(
 
 
 def while_training(config: ExperimentConfig) -> Callable[..., list[dict[str, float]]] | None:
-    """What asks members of a sweep the config's `train.eval_tasks` while they train.
+    """Return a function that evaluates members of a sweep on `train.eval_tasks`, if there are any.
 
     Raises:
-      ValueError: for a task that does not exist, also of those that `evaluate.py` will ask, and
-        for a length of `evals.lengths` that does not fit the memory.
+      ValueError: for an unknown task in `train.eval_tasks` or `evals.tasks`, and for a length of
+        `evals.lengths` that does not fit the memory.
     """
     for task in config.train.eval_tasks + config.evals.tasks:
         parse(task)
     if not config.train.eval_tasks:
         return None
-    from evals import runner  # late: most runs ask nothing
+    from evals import runner  # late: most runs have no such tasks
 
     runner.check_lengths(config)
-    # No more than said: a task may ask for many documents, and this is asked again and again.
+    # Not `Task.num_documents`, which may be large: the evaluation repeats during training.
     options = runner.Options(tasks=config.train.eval_tasks, documents=config.evals.documents)
-    return functools.partial(runner.ask_in_memory, options=options)
+    return functools.partial(runner.evaluate_in_memory, options=options)

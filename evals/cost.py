@@ -9,9 +9,9 @@ A forward pass of B rows of T tokens is estimated, for each candidate that share
     logits     2 V C + V D + 2 B T D, where C tokens have their logits at once (`model.loss`)
     attention  3 x 4 B N T^2 with `model.masked_distances`; all other kernels avoid T x T
 
-with the letters of `model` and F for mlp_dim. XLA's own analysis of the compiled program lies
-within a factor of two (`tests/evals/test_cost.py`), so `check_length` rejects only what cannot fit
-even in half of the estimate; `evals.score` holds the rest to that analysis.
+with the letters of `model` and F for mlp_dim. XLA's analysis of the compiled program lies within a
+factor of two (`tests/evals/test_cost.py`), so `check_length` only rejects lengths of which half of
+the estimate exceeds the memory; `evals.score` checks the others with XLA's analysis.
 """
 
 import dataclasses
@@ -33,28 +33,28 @@ from model.config import ModelConfig
 from model.positions import PositionTable
 from model.transformer import count_params
 
-# A result row at its peak, while its run's file is written, and until the evaluation ends; bytes.
+# Bytes of a result row: at its peak, while the run's file is written, and until the end.
 _ROW_WRITTEN, _ROW_KEPT = 3 * 2**10, 2**10
-_OBJECT = 2**10  # a document besides its arrays, bytes
-_ROWS = 2**14  # the result rows of a document, before one is generated, bytes
-# Documents of less are generated without an estimate of their memory and time.
+_OBJECT = 2**10  # bytes of a document without its arrays
+_ROWS = 2**14  # assumed bytes of a document's result rows, before one is generated
+# Documents of fewer bytes are generated without an estimate of memory and time.
 _SMALL = 2**28
-_SLOW = 10.0  # seconds: what takes longer is announced
+_SLOW = 10.0  # seconds; longer generation is announced
 # Share of a large product's speed that a forward pass reaches.
 _EFFICIENCY = 0.5
 _SECONDS_PER_DOCUMENT = 2e-4  # on the host: answers to scores, scores to rows
 
 
 class DoesNotFitError(ValueError):
-    """What is asked for exceeds the memory."""
+    """A length, or its documents, exceeds the memory."""
 
 
 class Readers(NamedTuple):
-    """How often documents are read.
+    """Numbers of readers of each document.
 
     Attributes:
-      variants: rotary variants of a member.
-      candidates: variants of all members together.
+      variants: largest number of rotary variants of a member.
+      candidates: number of variants of all members together.
     """
 
     variants: int
@@ -81,10 +81,10 @@ def pass_bytes(config: ModelConfig, table: PositionTable, B: int, T: int) -> int
 
 
 def check_length(config: ModelConfig, table: PositionTable, length: int) -> None:
-    """Reject a length of which one row does not fit the device, whatever the compiler does.
+    """Reject a length of which one row cannot fit the device.
 
     Raises:
-      DoesNotFitError: it names a length that would fit.
+      DoesNotFitError: with a length that would fit.
     """
     free = free_device_memory()
     needed = pass_bytes(config, table, 1, length)
@@ -111,7 +111,7 @@ def host_bytes(documents: Sequence[Document], readers: Readers) -> int:
 
 
 def check_host(needed: float, what: str) -> None:
-    """Raises DoesNotFitError if `needed` bytes for `what` are not free on this host."""
+    """Raise DoesNotFitError if `needed` bytes for `what` are not free on this host."""
     free = free_host_memory()
     if free is not None and needed > free:
         raise DoesNotFitError(
@@ -123,10 +123,12 @@ def check_host(needed: float, what: str) -> None:
 def check_documents(
     task: Task, context: TaskContext, count: int, readers: Readers, notice: Callable[[str], None]
 ) -> None:
-    """Reject documents that do not fit the host, by the first of them; announce slow ones.
+    """Reject documents that do not fit the host, and announce slow generation.
+
+    The first document predicts memory and time of all.
 
     Raises:
-      DoesNotFitError: before all of them are generated.
+      DoesNotFitError: before all documents are generated.
     """
     if count * (4 * context.length + _ROWS) < _SMALL:
         return
@@ -138,7 +140,7 @@ def check_documents(
         num_last = sum(1 for _ in task.sources(context, range(count - 1, count)))
     except ValueError:  # reported when all of them are generated, if it still holds then
         return
-    if not num_last:  # a text that ends before: it fits the disk
+    if not num_last:  # the text has fewer documents, and it fits the disk
         return
     what = f"{count:,} documents of {task.expression} at length {context.length}"
     check_host(count * host_bytes(first, readers), what)
@@ -147,7 +149,7 @@ def check_documents(
 
 
 def flops_per_row(config: ExperimentConfig, length: int) -> float:
-    """FLOPs of the forward pass of a row of `length` tokens: a third of a training step's."""
+    """Return the FLOPs of one row's forward pass: a third of a training step's."""
     data = dataclasses.replace(config.data, context_length=length)
     return length * flops_per_token(dataclasses.replace(config, data=data)) / 3
 
@@ -165,7 +167,7 @@ def _product_rate() -> float:
     x = jnp.ones((n, n))
     product(x, x).block_until_ready()
     times = []
-    for _ in range(3):  # the fastest: another process may have been busy
+    for _ in range(3):  # keep the fastest: other processes slow some of them down
         start = time.monotonic()
         product(x, x).block_until_ready()
         times.append(time.monotonic() - start)

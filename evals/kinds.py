@@ -1,4 +1,4 @@
-"""What the four kinds of tasks measure: the one number of each, its text and its name."""
+"""The four kinds of tasks: the main number of each, its name and its text."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,13 +9,13 @@ from evals.rows import Rows
 
 
 class Kind(NamedTuple):
-    """What `Task.kind` means for result rows of one task, length and variant.
+    """Summary of result rows of one task, length and variant, by `Task.kind`.
 
     Attributes:
-      value: the one number.
-      name: of that number, with its unit.
-      title: of its text.
-      decimals: of its text; None: the text is effective context instead.
+      value: function that returns the main number of rows.
+      name: name of that number, with its unit.
+      title: title of a column with `text`.
+      decimals: decimals of `text`; None: `text` is the effective context.
     """
 
     value: Callable[[Rows], float]
@@ -24,7 +24,7 @@ class Kind(NamedTuple):
     decimals: int | None = 3
 
     def text(self, rows: Rows) -> str:
-        """What a table says."""
+        """Return the text of a table cell."""
         if self.decimals is None:
             return str(effective_context.estimate(rows))
         return f"{self.value(rows):.{self.decimals}f}"

@@ -12,18 +12,19 @@ from settings.expressions import split_commas
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What to ask.
+    """Options of an evaluation.
 
     Attributes:
-      tasks: expressions, `needle(haystack=noise)`, less those whose text is not to be had here;
-        None: the config's, less those that cannot be asked.
-      lengths: context lengths in tokens; None: the config's, or the trained one.
-      documents: documents a task and length; None: the config's, or `Task.num_documents`.
-      variants: rotary variants to evaluate with, as expressions; parameters left out are the
-        trained variant's, and "trained" is all of it.
+      tasks: expressions, `needle(haystack=noise)`; tasks whose text is missing are skipped. None:
+        the config's tasks; all tasks that cannot be evaluated are skipped.
+      lengths: context lengths in tokens; None: the config's lengths, or the trained length.
+      documents: documents per task and length; None: the config's number, or
+        `Task.num_documents`.
+      variants: rotary variants to evaluate with, as expressions. Omitted parameters are the trained
+        variant's; "trained" is that variant itself.
       step: checkpoint; None: the newest.
-      precision: ask more documents, near where accuracy falls, until every 95% interval of an
-        effective context is narrower than this many octaves, or 16 times the documents are asked.
+      precision: add documents near L50 until every 95% interval of an effective context is narrower
+        than this many octaves, up to 16 times the documents.
     """
 
     tasks: Sequence[str] | None = None
@@ -46,13 +47,13 @@ class Options:
             )
 
     def with_step1(self, candidates: str) -> "Options":
-        """These options for `--step1 base=1e3,ntk_aware(factor=4)`, the trained variant first.
+        """Return options for `--step1 base=1e3,ntk_aware(factor=4)`, the trained variant first.
 
         Raises:
-          ValueError: where a task or variants are chosen already.
+          ValueError: if tasks or variants are set already.
         """
         if self.tasks or tuple(self.variants) != (TRAINED,):
-            raise ValueError("--step1 chooses its own task and variants: no --tasks, no --rotary")
+            raise ValueError("--step1 sets the task and the variants; remove --tasks and --rotary")
         variants = [TRAINED]
         for part in split_commas(candidates.removeprefix("base=")):
             try:

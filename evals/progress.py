@@ -1,4 +1,4 @@
-"""How far an evaluation has come: a bar on a terminal, a line now and then in a log."""
+"""Progress of an evaluation: a bar on a terminal, a line every 15 seconds in a log."""
 
 import time
 
@@ -10,30 +10,30 @@ LINE_EVERY = 15.0  # seconds
 
 
 class Progress(progress.Progress):
-    """Counts documents, and predicts the time left from what their FLOPs have taken so far.
+    """Counter of documents that predicts the remaining time from the FLOP/s so far.
 
     Attributes:
-      flops_left: FLOPs of the documents that are not counted yet; 0: no prediction.
+      flops_left: FLOPs of the documents not counted yet; 0: no prediction.
     """
 
     def __init__(self, console: Console):
-        shown = (
+        columns = (
             "{task.description}",
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[left]}"),
         )
-        super().__init__(*shown, console=console, transient=True, disable=not console.is_terminal)
+        super().__init__(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._start = time.monotonic()
         self._next_line = self._start + LINE_EVERY
         self._flops_done = self.flops_left = 0.0
 
     def add_task(self, *arguments, **options) -> TaskID:
-        """Add a task of which no time left is known yet."""
+        """Add a task without a prediction of the remaining time."""
         return super().add_task(*arguments, **options, left="")
 
     def advance(self, task_id: TaskID, advance: float = 1, flops: float = 0.0) -> None:
-        """Count `advance` documents more, which took `flops` in all."""
+        """Count `advance` more documents, of `flops` FLOPs together."""
         self._flops_done, self.flops_left = self._flops_done + flops, self.flops_left - flops
         left = ""
         if self._flops_done and self.flops_left > 0:
@@ -49,7 +49,7 @@ class Progress(progress.Progress):
 
 
 def duration(seconds: float) -> str:
-    """Return a time as text, to one unit."""
+    """Return a time as text, in one unit."""
     for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:,.0f} {name}"

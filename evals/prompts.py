@@ -1,8 +1,8 @@
-"""Prompts as lists of ids: what the tasks asked in words share.
+"""Prompts as lists of ids, for tasks with prompts in natural language.
 
-A prompt is encoded part by part and the parts are joined as ids; text is never decoded and encoded
-again, so what is asked for is the same ids wherever it stands. A space before a word belongs to
-the word; the space before a number is an id of its own that is given, not asked.
+A prompt is encoded part by part and the parts are joined as ids. Text is never decoded and encoded
+again, so an answer has the same ids at every position. A space before a word belongs to the word;
+the space before a number is a separate id of the prompt.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. The
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PromptTask(Task):
-    """A task that is asked in words, and not trained on."""
+    """A task with a prompt in natural language, which is not a training task."""
 
     def key(self, context: TaskContext, number: int) -> tuple:
         """See `Task.key`. Distances move the question about, all else being equal."""
@@ -33,26 +33,26 @@ def key(task: Task, context: TaskContext, number: int) -> tuple:
 
 
 def encoder(tokenizer: Tokenizer) -> Callable[[str], list[int]]:
-    """Encodes the parts of a prompt."""
+    """Return the function that encodes the parts of a prompt."""
     return functools.partial(tokenizer.encode, inside=True)
 
 
 def parts(tokenizer: Tokenizer, template: str) -> list[list[int]]:
-    """Ids of what stands around each "{}" of a template."""
+    """Return the ids of the parts of a template between its "{}"."""
     return list(map(encoder(tokenizer), template.split("{}")))
 
 
 @functools.lru_cache(maxsize=8)
 def noise_line(tokenizer: Tokenizer) -> list[int]:
-    """Ids of a line of noise."""
+    """Return the ids of a line of noise."""
     return encoder(tokenizer)(NOISE + "\n")
 
 
 def distance(
-    random: np.random.Generator, low: int, high: int, wanted: tuple[int, int] | None
+    random: np.random.Generator, low: int, high: int, allowed: tuple[int, int] | None
 ) -> int:
-    """One of the `possible` distances, as `data.task.distances` draws them."""
-    return int(distances(random, 1, *possible(low, high, wanted))[0])
+    """Draw one of the `possible` distances, as `data.task.distances`."""
+    return int(distances(random, 1, *possible(low, high, allowed))[0])
 
 
 def words(
@@ -66,14 +66,14 @@ def words(
 
 
 def ask(tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]]) -> Document:
-    """The document of `tokens` and what is asked after them, one answer after the other.
+    """Return the document of `tokens`, followed by the answers in order.
 
     Args:
-      answers: for each the ids before it, its own, and the index where `tokens` say it.
+      answers: for each, the ids before it, its ids, and its index in `tokens`.
     """
     tokens, places = list(tokens), []
-    for before, answer, said in answers:
+    for before, answer, index in answers:
         tokens += before
-        places.append((len(tokens), len(answer), len(tokens) - 1 - said))
+        places.append((len(tokens), len(answer), len(tokens) - 1 - index))
         tokens += answer
     return Document.from_lists(tokens, places)

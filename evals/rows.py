@@ -1,7 +1,7 @@
-"""The result row: one schema for all tasks. The estimator and every plot read only this.
+"""Result rows: one schema for all tasks, and the only input of estimators and plots.
 
-In memory rows are columns, a dict of equally long numpy arrays; in `results.jsonl` they are JSON
-objects, one a line. A float that does not exist (the base of NoPE) is null there, NaN here.
+In memory, rows are columns: a dict of equally long numpy arrays. In `results.jsonl` every line is
+the JSON object of one row. A missing float (the base of NoPE) is null in the file, NaN in memory.
 """
 
 import itertools
@@ -56,14 +56,14 @@ _JSON_TYPES = {str: {str}, int: {int}, float: {float, int, type(None)}, bool: {b
 
 
 def columns(rows: Sequence[dict[str, Any]]) -> Rows:
-    """Columns of rows given as dicts that have every column of the schema."""
+    """Convert dicts with every column of the schema to columns."""
     return {
         name: np.array([row[name] for row in rows], _DTYPES[kind]) for name, kind in SCHEMA.items()
     }
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:
-    """The rows of all parts, in order."""
+    """Concatenate the rows of all parts, in order."""
     return {
         name: np.concatenate([part[name] for part in parts] or [np.array([], _DTYPES[kind])])
         for name, kind in SCHEMA.items()
@@ -71,7 +71,7 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
 
 
 def select(rows: Rows, **values: Any) -> Rows:
-    """The rows whose columns equal `values` (None: those without a value)."""
+    """Return the rows whose columns equal `values` (None: rows without a value)."""
     keep = np.ones(len(rows["task"]), bool)
     for name, value in values.items():
         keep &= np.isnan(rows[name]) if value is None else rows[name] == value
@@ -79,7 +79,7 @@ def select(rows: Rows, **values: Any) -> Rows:
 
 
 def replace(old: Rows, new: Rows) -> Rows:
-    """`old` without the evaluations that `new` holds too, then `new`."""
+    """Return `new` appended to the rows of `old` that belong to other evaluations."""
     renewed = set(_evaluations(new))
     keep = np.array([key not in renewed for key in _evaluations(old)], bool)
     return concatenate([{name: column[keep] for name, column in old.items()}, new])
@@ -89,15 +89,15 @@ def _evaluations(rows: Rows) -> list[tuple]:
     return list(zip(*(rows[name].tolist() for name in EVALUATION), strict=True))
 
 
-def read_of(run: RunDirectory, path: Path | None = None) -> Rows:
+def read_run(run: RunDirectory, path: Path | None = None) -> Rows:
     """Return the result rows of `run`; none if it was not evaluated.
 
     Args:
-      run: whose config, seeds and parameters the rows must be of.
-      path: of the file, where it lies elsewhere (`--out`).
+      run: the run whose config, seeds and parameters the rows must have.
+      path: path of the file outside the run (`--out`).
 
     Raises:
-      ValueError: as `read` does, or if the rows are of another run.
+      ValueError: as `read`, or if the rows belong to another run.
     """
     path = path or run.results_path
     if not path.exists():
@@ -127,7 +127,7 @@ def add(path: Path, new: Rows) -> None:
 
 
 def write(path: Path, rows: Rows) -> None:
-    """Writes rows as JSON lines; whoever reads `path` sees the old file or the new one, whole."""
+    """Write rows as JSON lines, atomically: readers see the old file or the new one."""
     lists = [
         [None if value != value else value for value in rows[name].tolist()] for name in SCHEMA
     ]
@@ -137,18 +137,18 @@ def write(path: Path, rows: Rows) -> None:
 
 
 def read(path: Path) -> Rows:
-    """Reads what `write` wrote.
+    """Read a file of rows.
 
     Raises:
-      ValueError: at the first line that is not a row of this schema, named as file:line.
+      ValueError: for the first line that is not a row of this schema, as file:line.
     """
     parts, number = [], 1
     with path.open("rb") as file:
-        # Blocks: objects of a whole file would take twenty times its size.
+        # Blocks, because the objects of all lines would take twenty times the file's size.
         while lines := list(itertools.islice(file, _BLOCK)):
             part = _parse(lines)
             if part is None:
-                _refuse(lines, path, number)
+                _raise_first_error(lines, path, number)
             parts.append(part)
             number += len(lines)
     return concatenate(parts)
@@ -159,15 +159,15 @@ _values = operator.itemgetter(*SCHEMA)
 
 
 def _parse(lines: Sequence[bytes]) -> Rows | None:
-    """The rows of all lines at once, at half the cost of one by one; None if any is not a row."""
+    """Parse all lines at once, twice as fast as one by one; None if any is not a row."""
     try:
         rows = json.loads((b"[" + b",".join(lines) + b"]").decode())
         values = list(zip(*map(_values, rows), strict=True))
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
-    whole = len(rows) == len(lines) and set(map(len, rows)) == {len(SCHEMA)}
+    full = len(rows) == len(lines) and set(map(len, rows)) == {len(SCHEMA)}
     typed = zip(values, SCHEMA.values(), strict=True)
-    if not whole or any(not set(map(type, column)) <= _JSON_TYPES[kind] for column, kind in typed):
+    if not full or any(not set(map(type, column)) <= _JSON_TYPES[kind] for column, kind in typed):
         return None
     try:
         columns = {
@@ -180,8 +180,8 @@ def _parse(lines: Sequence[bytes]) -> Rows | None:
     return None if np.isinf(floats).any() else columns
 
 
-def _refuse(lines: Sequence[bytes], path: Path, first: int) -> NoReturn:
-    """Raises ValueError at the first of the lines that is no row; they begin at line `first`."""
+def _raise_first_error(lines: Sequence[bytes], path: Path, first: int) -> NoReturn:
+    """Raise ValueError for the first line that is not a row; `first` is its line number."""
     for number, line in enumerate(lines, start=first):
         where = f"{path}:{number}"
         try:
@@ -189,7 +189,7 @@ def _refuse(lines: Sequence[bytes], path: Path, first: int) -> NoReturn:
         except ValueError as error:
             raise ValueError(f"{where}: {error}; delete the file and evaluate again") from error
         _check(row, where)
-    raise AssertionError(f"{path}: every line of it is a row, all of them are not")
+    raise AssertionError(f"{path}: every line is a row, but the block of lines is not")
 
 
 def _check(row: Any, where: str) -> None:

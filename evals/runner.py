@@ -1,4 +1,4 @@
-"""Asks checkpoints: run directories -> result rows, members of the same shape side by side."""
+"""Evaluation of run directories; members of equal shape share one program."""
 
 import dataclasses
 import functools
@@ -38,19 +38,19 @@ from model.transformer import Params
 
 Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 
-# However wide an interval stays, no more than this many times the documents first asked.
-_MOST_ROUNDS = 16
+# Limit of all rounds of `precision`, as a multiple of the first round's documents.
+_MAX_FACTOR = 16
 
 
 class Loaded(NamedTuple):
     """Parameters to evaluate.
 
     Attributes:
-      name: of the run directory.
-      config: in force at `step`.
-      variants: to evaluate with.
-      run: where they lie; None: in memory only.
-      run_id: identity of the run (`experiment.identity`); empty: parameters of no run.
+      name: name of the run directory.
+      config: config in force at `step`.
+      variants: rotary variants to evaluate with.
+      run: run directory of the parameters; None: parameters in memory.
+      run_id: identity of the run (`experiment.identity`); empty for parameters in memory.
     """
 
     name: str
@@ -63,14 +63,14 @@ class Loaded(NamedTuple):
     run_id: str = ""
 
     def candidate(self, rotary: Pattern) -> Candidate:
-        """As `evals.score` reads it."""
+        """Return the candidate that `evals.score` scores with one variant."""
         model = dataclasses.replace(self.config.model, rotary=rotary)
         table = functools.partial(position_table, model, self.config.data.context_length)
         return Candidate(self.params, functools.lru_cache(table))
 
 
 class Questions(NamedTuple):
-    """What one task asks at one length."""
+    """Documents of one task at one length."""
 
     task: Task
     length: int
@@ -81,9 +81,9 @@ class Group:
     """Members that read the same documents in one program.
 
     Attributes:
-      members: of one shape.
-      questions: asked of all of them.
-      owners: every member with every variant of its own.
+      members: members of one shape.
+      questions: documents that all members read.
+      owners: member and variant of each candidate.
     """
 
     def __init__(self, members: list[Loaded], options: Options, notice: Callable[[str], None]):
@@ -102,86 +102,90 @@ class Group:
         for length in lengths:
             cost.check_length(self._network, self._candidates[0].table_for(length), length)
         held_out = member.run.held_out_path if member.run else None
-        questions, left_out = [], []
+        questions, skipped = [], []
         for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
             task = evals.parse(name)
             try:
-                asked = evals.asked(config, member.tokenizer, length, held_out=held_out)
-                count = options.documents or task.num_documents(asked, config.evals.documents)
-                cost.check_documents(task, asked, count, self._readers, notice)
-                documents = task.documents(asked, range(count))
+                context = evals.asked(config, member.tokenizer, length, held_out=held_out)
+                count = options.documents or task.num_documents(context, config.evals.documents)
+                cost.check_documents(task, context, count, self._readers, notice)
+                documents = task.documents(context, range(count))
                 if not documents:
-                    raise ValueError(f"{name} at length {length} has nothing to ask here")
+                    raise ValueError(f"{name} has no documents at length {length}")
             except cost.DoesNotFitError:
                 raise
             except ValueError as error:
                 if options.tasks and not isinstance(error, MissingTextError):
                     raise
-                left_out.append(error)
+                skipped.append(error)
                 continue
             questions.append(Questions(task, length, documents))
         if options.tasks and not questions:
-            raise left_out[0]
-        for reason in dict.fromkeys(map(str, left_out)):
-            notice(f"left out: {reason}")
+            raise skipped[0]
+        for reason in dict.fromkeys(map(str, skipped)):
+            notice(f"skipped: {reason}")
         return questions
 
     def check_fits(self) -> None:
-        """Raises ValueError if something asked does not fit the memory; the longest comes first."""
-        for each in sorted(self.questions, key=lambda each: -each.length):
-            check_fits(self._network, self._candidates, len(each.documents), each.length)
+        """Raise ValueError if a pass does not fit the memory; the longest is tried first."""
+        for part in sorted(self.questions, key=lambda part: -part.length):
+            check_fits(self._network, self._candidates, len(part.documents), part.length)
 
     def cost(self, questions: Iterable[Questions]) -> int:
-        """Documents read by all candidates."""
-        return sum(len(each.documents) for each in questions) * len(self._candidates)
+        """Return the number of documents, counted once for each candidate."""
+        return sum(len(part.documents) for part in questions) * len(self._candidates)
 
     def flops(self, questions: Iterable[Questions]) -> float:
-        """Return the FLOPs of scoring the questions, rows that fill up passes included."""
+        """Return the FLOPs of scoring the questions, including padding rows."""
         config = self.members[0].config
         total = 0.0
-        for each in questions:
-            together, B = pass_shape(len(self.owners), len(each.documents), each.length)
-            rows = -(-len(each.documents) // B) * B
-            candidates = -(-len(self.owners) // together) * together
-            total += rows * candidates * cost.flops_per_row(config, each.length)
+        for part in questions:
+            per_pass, B = pass_shape(len(self.owners), len(part.documents), part.length)
+            rows = -(-len(part.documents) // B) * B
+            candidates = -(-len(self.owners) // per_pass) * per_pass
+            total += rows * candidates * cost.flops_per_row(config, part.length)
         return total
 
     def pass_bytes(self) -> int:
         """Return the estimated device memory of the largest forward pass."""
         largest = 0
-        for each in self.questions:
-            together, B = pass_shape(len(self.owners), len(each.documents), each.length)
-            table = self._candidates[0].table_for(each.length)
-            in_bytes = cost.pass_bytes(self._network, table, B, each.length)
-            largest = max(largest, together * in_bytes)
+        for part in self.questions:
+            per_pass, B = pass_shape(len(self.owners), len(part.documents), part.length)
+            table = self._candidates[0].table_for(part.length)
+            in_bytes = cost.pass_bytes(self._network, table, B, part.length)
+            largest = max(largest, per_pass * in_bytes)
         return largest
 
     def host_bytes(self) -> int:
         """Return the estimated host memory of documents and result rows."""
-        return sum(cost.host_bytes(each.documents, self._readers) for each in self.questions)
+        return sum(cost.host_bytes(part.documents, self._readers) for part in self.questions)
 
-    def ask(self, asked: Questions, advance: Callable[[int], None]) -> list[Rows]:
-        """The result rows of each of `owners`."""
-        documents = asked.documents
-        scores = score(self._network, self._candidates, documents, asked.length, advance=advance)
+    def ask(self, part: Questions, advance: Callable[[int], None]) -> list[Rows]:
+        """Return the result rows of each of `owners`."""
+        documents = part.documents
+        scores = score(self._network, self._candidates, documents, part.length, advance=advance)
         return [
-            to_rows(member, rotary, asked, AnswerScores(*fields))
+            to_rows(member, rotary, part, AnswerScores(*fields))
             for (member, rotary), *fields in zip(self.owners, *scores, strict=True)
         ]
 
-    def more(self, asked: Questions, found: Sequence[Rows], precision: float) -> Questions | None:
-        """What another round asks, if one is needed: near where accuracy falls."""
-        if asked.task.kind != "retrieval":
+    def next_round(
+        self, part: Questions, results: Sequence[Rows], precision: float
+    ) -> Questions | None:
+        """Return the documents near L50 of the next round, if the precision needs one."""
+        if part.task.kind != "retrieval":
             return None
-        together = rows.concatenate(found)
-        most = _MOST_ROUNDS * len({document.number for document in asked.documents})
+        all_rows = rows.concatenate(results)
+        max_documents = _MAX_FACTOR * len({document.number for document in part.documents})
         member, documents = self.members[0], []
-        first = int(together["document"].max()) + 1
-        for low, high, count in next_round(together, octaves=precision, max_documents=most):
-            wanted = evals.asked(member.config, member.tokenizer, asked.length, (low, high))
-            documents += asked.task.documents(wanted, range(first, first + count))
+        first = int(all_rows["document"].max()) + 1
+        for low, high, count in next_round(
+            all_rows, octaves=precision, max_documents=max_documents
+        ):
+            context = evals.asked(member.config, member.tokenizer, part.length, (low, high))
+            documents += part.task.documents(context, range(first, first + count))
             first += count
-        return asked._replace(documents=documents) if documents else None
+        return part._replace(documents=documents) if documents else None
 
 
 def evaluate(
@@ -191,37 +195,37 @@ def evaluate(
     console: Console | None = None,
     copies: Copies | None = None,
 ) -> Evaluated:
-    """Evaluates runs and writes their result rows.
+    """Evaluate runs and write their result rows.
 
     Args:
       run_paths: run directories and sweep directories.
-      options: what to ask.
-      console: where progress and notices go; None: nowhere.
-      copies: where rows go; None: into the runs.
+      options: options of the evaluation.
+      console: console for progress and notices; None: no output.
+      copies: copies of the runs that get the rows; None: the runs themselves.
 
     Returns:
-      Each run, its config at that step, and its new rows.
+      Each run, its config at the evaluated step, and its new rows.
 
     Raises:
-      ValueError: for a directory that is no run or cannot be written to, a length at which a task
-        cannot be asked or that does not fit the memory, a variant or step that does not exist, a
-        results file of another schema.
+      ValueError: for a directory that is not a run or cannot be written to, a length that a task
+        does not support or that does not fit the memory, an unknown variant or step, or a results
+        file of another schema.
     """
     options, console = options or Options(), console or Console(quiet=True)
     notice = functools.partial(
         console.print, style="yellow", markup=False, highlight=False, soft_wrap=True
     )
-    # Once, however many of the paths lead to it.
+    # Several paths may lead to the same run.
     runs = list({run.path.resolve(): run for run in find_runs(run_paths)}.values())
-    # Before hours of work: a file that cannot be added to is an error now.
+    # Report files that cannot be extended before hours of work.
     for run in runs:
         if copies is None:
             check_writable(run.path, "keep the rows elsewhere: --out DIR")
-        rows.read_of(run)
+        rows.read_run(run)
     members = _load(runs, options, notice)
     groups = [Group(alike, options, notice) for alike in _by_shape(members, options)]
     if not any(group.questions for group in groups):
-        raise ValueError("no task of the config can be asked here; name others with --tasks")
+        raise ValueError("no task of the config can be evaluated here; choose others with --tasks")
     cost.check_host(sum(group.host_bytes() for group in groups), "all documents")
     if not console.quiet:
         console.print(_estimate(groups, options), markup=False, highlight=False, soft_wrap=True)
@@ -229,54 +233,58 @@ def evaluate(
         group.check_fits()
 
     runs = [member.run for member in members if member.run]
-    places = {run.path: copies.of(run) if copies else run for run in runs}
-    for run in runs if copies else ():  # rows in --out may be of a run that lay here before
-        rows.read_of(run, places[run.path].results_path)
+    targets = {run.path: copies.copy(run) if copies else run for run in runs}
+    for run in runs if copies else ():  # --out may hold rows of an earlier run
+        rows.read_run(run, targets[run.path].results_path)
     results = {run.path: rows.columns([]) for run in runs}
     with Progress(console) as progress:
         total = sum(group.cost(group.questions) for group in groups)
         bar = progress.add_task("", total=total)
         progress.flops_left = sum(group.flops(group.questions) for group in groups)
-        for group, asked in [(each, asked) for each in groups for asked in each.questions]:
-            progress.update(bar, description=f"{asked.task.expression} at {asked.length}")
+        for group, questions in [(owner, part) for owner in groups for part in owner.questions]:
+            length = questions.length
+            progress.update(bar, description=f"{questions.task.expression} at {length}")
 
-            def advance(documents: int, group: Group = group, length: int = asked.length) -> None:
+            def advance(documents: int, group: Group = group, length: int = length) -> None:
                 flops = cost.flops_per_row(group.members[0].config, length)
                 progress.advance(bar, documents, documents * flops)
 
-            new = group.ask(asked, advance)
-            while options.precision and (more := group.more(asked, new, options.precision)):
+            new = group.ask(questions, advance)
+            while options.precision and (
+                more := group.next_round(questions, new, options.precision)
+            ):
                 total += group.cost([more])
                 progress.flops_left += group.flops([more])
                 progress.update(bar, total=total)
                 added = group.ask(more, advance)
                 new = [rows.concatenate(pair) for pair in zip(new, added, strict=True)]
-            # Written as soon as they are known: whoever stops here keeps what there is.
+            # Write now, so that an interrupted evaluation keeps these rows.
             for member in group.members:
-                answered = zip(new, group.owners, strict=True)
-                own = rows.concatenate([found for found, of in answered if of[0] is member])
+                pairs = zip(new, group.owners, strict=True)
+                member_rows = rows.concatenate([part for part, (m, _) in pairs if m is member])
                 assert member.run
-                rows.add(places[member.run.path].results_path, own)
-                results[member.run.path] = rows.concatenate([results[member.run.path], own])
+                rows.add(targets[member.run.path].results_path, member_rows)
+                path = member.run.path
+                results[path] = rows.concatenate([results[path], member_rows])
     return [(m.run, m.config, results[m.run.path]) for m in members if m.run]
 
 
 def _estimate(groups: Sequence[Group], options: Options) -> str:
-    """Return one line: how many documents are scored, how long it takes, and the memory."""
+    """Return one line with the number of documents, the estimated time and the memory."""
     documents = sum(group.cost(group.questions) for group in groups)
     seconds = cost.seconds(sum(group.flops(group.questions) for group in groups), documents)
-    more = f" (up to {_MOST_ROUNDS} times as many with --precision)" if options.precision else ""
+    suffix = f" (up to {_MAX_FACTOR} times as many with --precision)" if options.precision else ""
     device, free = max(group.pass_bytes() for group in groups), free_device_memory()
     host = sum(group.host_bytes() for group in groups)
     return (
-        f"scoring {documents:,} documents{more}: about {duration(seconds)}, "
+        f"scoring {documents:,} documents{suffix}: about {duration(seconds)}, "
         f"{cost.size(device)} for the model and {cost.size(host)} for documents and rows"
         + (f"; {cost.size(free)} free" if free is not None else "")
     )
 
 
 def check_lengths(config: ExperimentConfig) -> None:
-    """Reject lengths of the config's evaluation that no memory of this device holds.
+    """Reject lengths of the config's evaluation that cannot fit the device.
 
     Raises:
       ValueError: as `evals.cost.check_length`.
@@ -286,29 +294,29 @@ def check_lengths(config: ExperimentConfig) -> None:
         cost.check_length(network(config.model), table, length)
 
 
-def ask_in_memory(
+def evaluate_in_memory(
     configs: Sequence[ExperimentConfig],
     params: Sequence[Params],
     tokenizer: Tokenizer,
     options: Options | None = None,
 ) -> list[dict[str, float]]:
-    """Asks members of a sweep while they train; nothing is written.
+    """Evaluate members of a sweep while they train, without writing rows.
 
     Args:
-      configs: of the members, equal but for what `Group` may differ in.
-      params: theirs, as numpy or device arrays.
-      tokenizer: theirs.
-      options: what to ask; `step` is not looked at.
+      configs: configs of the members, of equal shape.
+      params: parameters of the members, as numpy or device arrays.
+      tokenizer: tokenizer of all members.
+      options: options of the evaluation; `step` is ignored.
 
     Returns:
-      Each member's `evals.kinds.Kind.value` by task, or `task@length` where lengths are several.
+      Each member's `evals.kinds.Kind.value` by task, or by `task@length` for several lengths.
     """
     members = [
-        Loaded("", config, tokenizer, of_member, 0, (config.model.rotary,))
-        for config, of_member in zip(configs, params, strict=True)
+        Loaded("", config, tokenizer, member_params, 0, (config.model.rotary,))
+        for config, member_params in zip(configs, params, strict=True)
     ]
     group = Group(members, options or Options(), lambda text: None)
-    several = len({each.length for each in group.questions}) > 1
+    several = len({part.length for part in group.questions}) > 1
     values: list[dict[str, float]] = [{} for _ in members]
     for asked in group.questions:
         name = asked.task.expression + (f"@{asked.length}" if several else "")
@@ -320,7 +328,7 @@ def ask_in_memory(
 def checkpoints(
     paths: Sequence[str], steps: str | None
 ) -> list[tuple[Sequence[str | Path], int | None]]:
-    """Paths to evaluate at each step that `--step` names.
+    """Return the steps of `--step`, each with the paths to evaluate.
 
     Raises:
       ValueError: if `steps` is neither numbers nor `stages`.
@@ -330,12 +338,12 @@ def checkpoints(
             (run.path, stage.end) for run in find_runs(paths) for stage in stages.split(run.config)
         ]
         by_step = dict.fromkeys(end for _, end in ends)
-        return [([path for path, of in ends if of == end], end) for end in by_step]
+        return [([path for path, last in ends if last == end], end) for end in by_step]
     try:
         return [(paths, int(step)) for step in steps.split(",")] if steps else [(paths, None)]
     except ValueError:
         raise ValueError(
-            f"--step {steps} is neither numbers of checkpoints, like 500,900, nor `stages`"
+            f"--step {steps} is not allowed; write steps of checkpoints, such as 500,900, or stages"
         ) from None
 
 
@@ -350,12 +358,12 @@ def network(config: ModelConfig) -> Architecture:
 def _load(
     runs: Sequence[RunDirectory], options: Options, notice: Callable[[str], None]
 ) -> list[Loaded]:
-    """The checkpoints, each with the variants it can take; of copies of one run, the first.
+    """Load the checkpoints with the variants that apply to them; skip copies of a run.
 
     Raises:
-      ValueError: for a variant that no run can take.
+      ValueError: for a variant that applies to no run.
     """
-    members, refusals = [], {text: [] for text in options.variants}
+    members, rejections = [], {text: [] for text in options.variants}
     originals: dict[str, RunDirectory] = {}
     for run in runs:
         params, step = restore_params(run, options.step)
@@ -366,47 +374,49 @@ def _load(
             continue
         if damage := metrics_damage(run):
             notice(damage)
-        config, chosen = run.config_at(step), {}
+        config, variants = run.config_at(step), {}
         config = dataclasses.replace(config, data=run.with_own_tokenizer(config.data))
         for text in options.variants:
             try:
-                chosen[chosen_rotary(text, config)] = None
+                variants[chosen_rotary(text, config)] = None
             except ValueError as error:
-                refusals[text].append((run, error))
-        loaded = Loaded(run.name, config, run.tokenizer, params, step, tuple(chosen), run, identity)
+                rejections[text].append((run, error))
+        loaded = Loaded(
+            run.name, config, run.tokenizer, params, step, tuple(variants), run, identity
+        )
         members.append(loaded)
-    for refused in refusals.values():
-        if len(refused) == len(members):
-            raise refused[0][1]
-        for run, error in refused:
-            notice(f"{run.name}: left out: {error}")
+    for rejected in rejections.values():
+        if len(rejected) == len(members):
+            raise rejected[0][1]
+        for run, error in rejected:
+            notice(f"{run.name}: skipped: {error}")
     return [member for member in members if member.variants]
 
 
 def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]:
-    """Members that can share a program and documents, together; in order of appearance."""
+    """Group members that share a program and documents, in order of appearance."""
     groups: dict[Hashable, list[Loaded]] = {}
     for member in members:
         config, data = member.config, member.config.data
-        # Seeds of one setting are asked the same, also where `precision` asks on.
+        # Seeds of one setting read the same documents, in later rounds too.
         if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
             data = dataclasses.replace(data, seed=0)
-        shared = network(config.model), data, config.evals, member.tokenizer
-        groups.setdefault(shared, []).append(member)
+        shape = network(config.model), data, config.evals, member.tokenizer
+        groups.setdefault(shape, []).append(member)
     return list(groups.values())
 
 
-def to_rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerScores) -> Rows:
-    """Result rows of one member's answers under one variant."""
-    documents = asked.documents
+def to_rows(member: Loaded, rotary: Pattern, questions: Questions, scores: AnswerScores) -> Rows:
+    """Return the result rows of one member's answers under one variant."""
+    documents = questions.documents
     answers = np.concatenate([document.answers for document in documents])
 
-    def each_answer(of_document: Callable[[Document], np.ndarray | int | None]) -> np.ndarray:
-        values = ((len(document.answers), of_document(document)) for document in documents)
+    def per_answer(value_of: Callable[[Document], np.ndarray | int | None]) -> np.ndarray:
+        values = ((len(document.answers), value_of(document)) for document in documents)
         return np.concatenate([np.full(n, 0 if x is None else x) for n, x in values])
 
     columns = {
-        "task": asked.task.expression,
+        "task": questions.task.expression,
         "split": "validation",
         "run": member.name,
         "run_id": member.run_id,
@@ -415,14 +425,14 @@ def to_rows(member: Loaded, rotary: Pattern, asked: Questions, scores: AnswerSco
         "rotary": rotary_lib.expression(rotary),
         "base": float(getattr(rotary, "base", np.nan)),
         "trained_length": member.config.data.context_length,
-        "length": asked.length,
-        "chance": asked.task.chance(member.tokenizer),
+        "length": questions.length,
+        "chance": questions.task.chance(member.tokenizer),
         "distance": answers[:, 2],
-        "document": each_answer(lambda document: document.number),
-        "query": each_answer(lambda d: d.first_query + np.arange(len(d.answers))),
+        "document": per_answer(lambda document: document.number),
+        "query": per_answer(lambda d: d.first_query + np.arange(len(d.answers))),
         "num_tokens": answers[:, 1],
-        "num_bytes": each_answer(lambda document: document.num_bytes),
-        "num_words": each_answer(lambda document: document.num_words),
+        "num_bytes": per_answer(lambda document: document.num_bytes),
+        "num_words": per_answer(lambda document: document.num_words),
         **scores._asdict(),
     }
     return {name: np.full(len(answers), columns[name]) for name in rows.SCHEMA}

@@ -1,8 +1,8 @@
-"""Scores answers in documents, teacher-forced: one forward pass for a batch of them.
+"""Scores of answers in documents, teacher-forced: one forward pass per batch of documents.
 
-Teacher-forced exact match is greedy decoding: if the argmax after the true prefix is right at
-every position of the answer, greedy decoding writes that answer, and if it does not, the first
-wrong id is where greedy decoding leaves it.
+Teacher-forced exact match equals greedy decoding: if the argmax after the true prefix is right at
+every position of the answer, greedy decoding produces that answer; if not, greedy decoding differs
+from the answer at the first wrong id.
 """
 
 import functools
@@ -20,7 +20,7 @@ from model.loss import TokenScores
 from model.positions import PositionTable, stack_tables
 from model.transformer import Params
 
-# Tokens of a forward pass: enough to fill the matrix units, few enough to stay in small memories.
+# Tokens of a forward pass: enough to fill the matrix units, but few enough for small memories.
 _TOKENS_PER_PASS = {"cpu": 2**14}
 _TOKENS_PER_ACCELERATOR_PASS = 2**17
 
@@ -29,8 +29,9 @@ class Candidate(NamedTuple):
     """A checkpoint under one rotary variant.
 
     Attributes:
-      params: as `transformer.init` makes them.
-      table_for: from a row's number of tokens to its table; dynamic variants tell rows apart.
+      params: as from `transformer.init`.
+      table_for: function from a row's number of tokens to its table; dynamic variants have
+        different tables for different rows.
     """
 
     params: Params
@@ -38,13 +39,13 @@ class Candidate(NamedTuple):
 
 
 class AnswerScores(NamedTuple):
-    """How candidates do on answers, each field `[candidates, answers]`.
+    """Scores of answers, each field `[candidates, answers]`.
 
     Attributes:
       exact_match: bool, every id of the answer is the argmax.
-      first_token_correct: bool.
+      first_token_correct: bool, the first id is the argmax.
       nll: float64, nats, mean over the answer's ids.
-      rank: int32, of the first id; 0 is best.
+      rank: int32, rank of the first id; 0 is best.
     """
 
     exact_match: np.ndarray
@@ -70,40 +71,40 @@ def score(
     *,
     advance: Callable[[int], None] = lambda documents_done: None,
 ) -> AnswerScores:
-    """Scores every answer of `documents`, in order, for every candidate.
+    """Score every answer of `documents`, in order, for every candidate.
 
-    A row's scores depend on nothing that shares its batch. On accelerators several candidates take
-    one pass; on a CPU one after another is faster.
+    Scores of a row do not depend on the other rows of its batch. Accelerators score several
+    candidates in one pass; a CPU is faster with one candidate at a time.
 
     Args:
       config: the static architecture; the candidates' tables have the positions.
       candidates: of that network.
       documents: at most length + 1 ids each.
-      length: what every document is padded to, so that there is one compilation.
-      advance: called with the number of documents just done, by one candidate.
+      length: tokens to which documents are padded, so that one program serves all.
+      advance: called with the number of documents scored since the last call.
 
     Raises:
-      ValueError: if a pass would not fit the memory, before it is tried.
+      ValueError: if a pass does not fit the memory, before it runs.
     """
-    together, B = pass_shape(len(candidates), len(documents), length)
+    per_pass, B = pass_shape(len(candidates), len(documents), length)
     starts = range(0, len(documents), B)
     scores = []
-    for first in range(0, len(candidates), together):
-        chosen = list(candidates[first : first + together])
-        # The last pass may be short of candidates; one compiled program serves it all the same.
-        padded = chosen + [chosen[-1]] * (together - len(chosen))
+    for first in range(0, len(candidates), per_pass):
+        members = list(candidates[first : first + per_pass])
+        # The last pass may have fewer candidates; padding lets it use the same program.
+        padded = members + [members[-1]] * (per_pass - len(members))
         params = jax.device_put(jax.tree.map(_stack, *(candidate.params for candidate in padded)))
         parts = []
         for start in starts:
             rows = documents[start : start + B]
             arguments = params, _tables(padded, rows, B), _batch(rows, B, length)
             token_scores = _program(config, *arguments)(*arguments)
-            nll, correct, rank = (x[: len(chosen)] for x in jax.device_get(token_scores))
+            nll, correct, rank = (x[: len(members)] for x in jax.device_get(token_scores))
             parts += [
                 score_answers(nll[:, row], correct[:, row], rank[:, row], document.answers)
                 for row, document in enumerate(rows)
             ]
-            advance(len(rows) * len(chosen))
+            advance(len(rows) * len(members))
         scores.append([np.concatenate(part, axis=1) for part in zip(*parts, strict=True)])
     return AnswerScores(*map(np.concatenate, zip(*scores, strict=True)))
 
@@ -116,22 +117,24 @@ def check_fits(
     Raises:
       ValueError: if it needs more memory than there is; it names a length that would fit.
     """
-    together, B = pass_shape(len(candidates), num_documents, length)
-    chosen = candidates[:together]
-    shapes = jax.eval_shape(lambda: jax.tree.map(_stack, *(each.params for each in chosen)))
+    per_pass, B = pass_shape(len(candidates), num_documents, length)
+    chosen = candidates[:per_pass]
+    shapes = jax.eval_shape(
+        lambda: jax.tree.map(_stack, *(candidate.params for candidate in chosen))
+    )
     batch = Batch(*[jax.ShapeDtypeStruct((B, length), np.int32)] * 4)
-    tables = stack_tables([each.table_for(length) for each in chosen])
+    tables = stack_tables([candidate.table_for(length) for candidate in chosen])
     _program(config, shapes, tables, batch)
 
 
 def pass_shape(num_candidates: int, num_documents: int, length: int) -> tuple[int, int]:
-    """Candidates and documents of one forward pass."""
+    """Return the numbers of candidates and documents of one forward pass."""
     backend = jax.default_backend()
     tokens = _TOKENS_PER_PASS.get(backend, _TOKENS_PER_ACCELERATOR_PASS)
-    together = 1 if backend == "cpu" else max(1, min(num_candidates, tokens // length))
-    # A power of two where documents are few, so that a few more need no other program.
-    enough = 2 ** (num_documents - 1).bit_length()
-    return together, max(1, min(enough, tokens // (together * length)))
+    per_pass = 1 if backend == "cpu" else max(1, min(num_candidates, tokens // length))
+    # A power of two for few documents, so that a few more documents use the same program.
+    rounded = 2 ** (num_documents - 1).bit_length()
+    return per_pass, max(1, min(rounded, tokens // (per_pass * length)))
 
 
 def _stack(*leaves):
@@ -156,18 +159,18 @@ def _batch(documents: Sequence[Document], B: int, length: int) -> Batch:
 def _tables(
     candidates: Sequence[Candidate], documents: Sequence[Document], B: int
 ) -> PositionTable:
-    """Tables `[candidates, L, ...]`, or `[candidates, B, L, ...]` where rows have their own."""
+    """Stack tables: `[candidates, L, ...]`, or `[candidates, B, L, ...]` if rows differ."""
     sizes = [len(document.tokens) - 1 for document in documents]
     sizes += sizes[:1] * (B - len(sizes))
     tables = [{size: candidate.table_for(size) for size in set(sizes)} for candidate in candidates]
 
-    def equal(one: PositionTable, other: PositionTable) -> bool:
-        return all(map(np.array_equal, one, other))
+    def equal(left: PositionTable, right: PositionTable) -> bool:
+        return all(map(np.array_equal, left, right))
 
-    if all(equal(table, each[sizes[0]]) for each in tables for table in each.values()):
-        stacked = [each[sizes[0]] for each in tables]
+    if all(equal(table, by_size[sizes[0]]) for by_size in tables for table in by_size.values()):
+        stacked = [by_size[sizes[0]] for by_size in tables]
     else:
-        stacked = [stack_tables([each[size] for size in sizes]) for each in tables]
+        stacked = [stack_tables([by_size[size] for size in sizes]) for by_size in tables]
     return stack_tables(stacked)
 
 
@@ -203,31 +206,31 @@ def _check_memory(compiled, B: int, length: int) -> None:
 def _token_scores(
     config: Architecture, params: Params, tables: PositionTable, batch: Batch
 ) -> TokenScores:
-    """Scores of every position, `[candidates, B, T]`."""
+    """Score every position, `[candidates, B, T]`."""
 
     def candidate(params, table):
         hidden = functools.partial(transformer.hidden, config, params)
         rows = batch.tokens_BT, batch.positions_BT, batch.segment_ids_BT
         if table.window.ndim == 1:
             hidden_BTD = hidden(table, *rows)
-        else:  # a table a row: each is a batch of one
+        else:  # one table per row: each row is a batch of one
             hidden_BTD = jax.vmap(hidden)(table, *(x[:, None] for x in rows))[:, 0]
         return loss.token_scores(config, params, hidden_BTD, batch.targets_BT)
 
-    # Accelerators multiply float32 in fewer bits unless told otherwise, and then logits tie.
+    # By default accelerators multiply float32 in fewer bits, and then logits tie.
     with jax.default_matmul_precision("highest"):
         return jax.vmap(candidate)(params, tables)
 
 
 def score_answers(nll, correct, rank, answers) -> AnswerScores:
-    """From scores of a document's positions to scores of its answers.
+    """Reduce scores of a document's positions to scores of its answers.
 
     Args:
-      nll, correct, rank: `[candidates, T]`; position p is about id p + 1.
+      nll, correct, rank: `[candidates, T]`; position p predicts id p + 1.
       answers: `[Q, 3]`: index of the answer's first id, number of ids, distance.
     """
     first, count = answers[:, 0] - 1, answers[:, 1]
-    # Where a model's logits are NaN nothing compares below the target, which is no success.
+    # With NaN logits no id compares above the target, which must not count as correct.
     finite = np.isfinite(nll)
     correct, rank = correct & finite, np.where(finite, rank, np.iinfo(np.int32).max)
 

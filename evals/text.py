@@ -1,4 +1,4 @@
-"""Held-out text of a run, and its size in bytes and words: what tasks that need text share."""
+"""Held-out text of a run, and its size in bytes and words, for tasks that need text."""
 
 import dataclasses
 import functools
@@ -19,7 +19,7 @@ from settings.folders import name_of
 
 
 class MissingTextError(ValueError):
-    """What a run was trained on is not to be had here: other tasks can be asked all the same."""
+    """The run's text is missing on this machine; tasks without text are not affected."""
 
 
 def prepared(context: TaskContext, *, task: str) -> Path:
@@ -67,7 +67,7 @@ def validation(context: TaskContext, *, task: str) -> TokenStore:
 
 
 def order(store: TokenStore, *, seed: int) -> tuple[np.ndarray, np.random.Generator]:
-    """The store's documents in the order of their numbers, and what else `seed` decides."""
+    """Return the store's documents in the order of their numbers, and the random generator."""
     random = np.random.Generator(np.random.Philox(seed))
     return random.permutation(store.num_documents), random
 
@@ -77,7 +77,7 @@ class Crop(NamedTuple):
 
     Attributes:
       tokens: int32 `[length + 1]`, BOS in front.
-      sizes: `sizes` of them.
+      sizes: `sizes` of `tokens`.
     """
 
     tokens: np.ndarray
@@ -87,10 +87,10 @@ class Crop(NamedTuple):
 def crops(
     context: TaskContext, numbers: range, *, task: str, length: int | None = None
 ) -> Iterator[tuple[int, Crop]]:
-    """One crop from a random place of each of `numbers` held-out documents.
+    """Yield one crop from a random position of each of `numbers` held-out documents.
 
     Args:
-      length: ids of a crop; None: all that is asked for.
+      length: ids of a crop; None: the length of the context.
 
     Yields:
       Numbers and crops, documents in an order that `context.seed` decides, the too short ones left
@@ -137,11 +137,11 @@ def _crop(context: TaskContext, store: TokenStore, place: int, length: int) -> C
 
 
 class Share(NamedTuple):
-    """What is read of the held-out text for a measurement of some tokens.
+    """Part of the held-out text that a measurement reads.
 
     Attributes:
-      documents: how many.
-      crops: of each document, at most.
+      documents: number of documents.
+      crops: maximum number of crops per document.
     """
 
     documents: int
@@ -167,7 +167,7 @@ def share(context: TaskContext, tokens: int, *, task: str) -> Share:
 
 
 class CropTask(Task):
-    """A task whose documents are made from a `Crop` each."""
+    """A task that makes each document from a `Crop`."""
 
     def sources(self, context: TaskContext, numbers: range) -> Iterator[tuple[int, Crop]]:
         """See `Task.sources`."""
@@ -177,7 +177,7 @@ class CropTask(Task):
 def too_short(
     task: str, length: int, longest: int, *, what: str = "document of validation"
 ) -> ValueError:
-    """What to say where every document has fewer than `length` tokens, the longest `longest`."""
+    """Return the error for documents that all have fewer than `length` tokens."""
     if longest < 2:
         return ValueError(f"{task} needs text, and there is no {what}")
     return ValueError(
@@ -187,17 +187,17 @@ def too_short(
 
 
 def sizes(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
-    """Bytes of text each id stands for, and words that start in them.
+    """Return the bytes of text of each id, and the words that start in it.
 
-    Words are what lies between ASCII whitespace, as `bytes.split` has it. Exact where decoding
-    gives the text back: what a tokenizer without byte pieces does not know has no bytes here.
+    Words are separated by ASCII whitespace, as by `bytes.split`. Sizes are exact if decoding
+    restores the text: text unknown to a tokenizer without byte pieces counts no bytes.
 
     Args:
-      ids: `[n]`; whether a word goes on is seen for all but the first.
+      ids: `[n]`; the first id counts as the start of a word.
 
     Returns:
-      int32 `[n, 2]`; summed over a whole document they are `len(text)` and `len(text.split())` of
-      its bytes, wherever it is cut into answers.
+      int32 `[n, 2]`; the sums over a document are `len(text)` and `len(text.split())` of its bytes,
+      however it is cut into answers.
     """
     pieces_V4 = _pieces(tokenizer)
     num_bytes, num_words, begins_inside, ends_inside = pieces_V4[ids].T
@@ -210,7 +210,7 @@ def sizes(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=8)
 def _pieces(tokenizer: Tokenizer) -> np.ndarray:
-    """int32 `[V, 4]`: bytes, words, and whether the first and the last byte is of a word."""
+    """Return bytes, words, and whether the first and last byte are in a word, int32 `[V, 4]`."""
     pieces = [
         (len(piece), len(piece.split()), bool(piece[:1].strip()), bool(piece[-1:].strip()))
         for piece in tokenizer.piece_bytes
@@ -219,13 +219,13 @@ def _pieces(tokenizer: Tokenizer) -> np.ndarray:
 
 
 def ending(ids: np.ndarray, sizes_N2: np.ndarray, part: slice, count: int, query: int) -> Document:
-    """BOS and a part of a text of which the last `count` ids are one answer.
+    """Make a document of BOS and a part of a text whose last `count` ids are one answer.
 
-    Its distance is the context: tokens before the answer, without BOS.
+    The distance is the context: tokens before the answer, without BOS.
 
     Args:
       ids: BOS and the text.
-      sizes_N2: `sizes` of them.
+      sizes_N2: `sizes` of `ids`.
     """
     tokens, part_sizes = (np.concatenate([each[:1], each[part]]) for each in (ids, sizes_N2))
     context = len(tokens) - 1 - count
@@ -234,7 +234,7 @@ def ending(ids: np.ndarray, sizes_N2: np.ndarray, part: slice, count: int, query
 
 
 def sized(document: Document, sizes_N2: np.ndarray) -> Document:
-    """The document with `num_bytes` and `num_words` of its answers, from `sizes` of its tokens."""
+    """Add `num_bytes` and `num_words` of a document's answers, from `sizes` of its tokens."""
     before = np.concatenate([np.zeros((1, 2), np.int32), np.cumsum(sizes_N2, axis=0)])
     first, count = document.answers[:, 0], document.answers[:, 1]
     totals = (before[first + count] - before[first]).astype(np.int32)

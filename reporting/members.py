@@ -147,7 +147,7 @@ def read(
     """
     # Several paths may lead to one run.
     runs = list({run.path.resolve(): run for run in runs}.values())
-    rows = {run: rows_lib.read_of(run) for run in runs}
+    rows = {run: rows_lib.read_run(run) for run in runs}
     copies = find_copies(runs, lambda run: rows_lib.ids(rows[run]))
     for copy, original in copies.items():
         notice(copy_notice(original, copy))

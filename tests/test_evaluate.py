@@ -191,9 +191,9 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
     make_run(tmp_path / "run", CONFIG, tokenizer_bytes, steps=(2, 4))
 
     def evaluations():
-        found = rows.read(tmp_path / "run" / "results.jsonl")
+        result = rows.read(tmp_path / "run" / "results.jsonl")
         names = ("task", "length", "step", "rotary")
-        keys = list(zip(*(found[name].tolist() for name in names), strict=True))
+        keys = list(zip(*(result[name].tolist() for name in names), strict=True))
         return {key: keys.count(key) for key in sorted(set(keys))}
 
     run = [tmp_path / "run"]
@@ -226,9 +226,9 @@ def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
     assert f"figures: python report.py {out}\n" in capsys.readouterr().out
     copies = find_runs([out])
     assert [copy.name for copy in copies] == list(MEMBERS)
-    found = {copy.name: set(rows.read(copy.results_path)["task"].tolist()) for copy in copies}
-    assert found.pop("wider") == {"kv", "lagcopy", "kv(answers=5)"}
-    assert all(tasks == {"lagcopy", "kv(answers=5)"} for tasks in found.values())
+    result = {copy.name: set(rows.read(copy.results_path)["task"].tolist()) for copy in copies}
+    assert result.pop("wider") == {"kv", "lagcopy", "kv(answers=5)"}
+    assert all(tasks == {"lagcopy", "kv(answers=5)"} for tasks in result.values())
     commands = [copy.read_commands() for copy in copies]
     assert [len(typed) for typed in commands] == [2, 2, 2, 3]
     members = read_members(copies)
@@ -250,8 +250,8 @@ def test_a_copy_of_a_run_is_evaluated_once(sweep, tmp_path_factory, capsys):
     assert cli.main([*paths, "--tasks=kv"]) == 0
     assert f"{copy} is the same run as {sweep}/base=10 " in capsys.readouterr().err
     assert not (copy / "results.jsonl").exists()
-    found = [set(rows.read(sweep / name / "results.jsonl")["run_id"].tolist()) for name in names]
-    assert [len(ids) for ids in found] == [1, 1, 1] and len(set.union(*found)) == 3
+    result = [set(rows.read(sweep / name / "results.jsonl")["run_id"].tolist()) for name in names]
+    assert [len(ids) for ids in result] == [1, 1, 1] and len(set.union(*result)) == 3
 
 
 def test_rows_of_other_parameters_are_refused(sweep, tmp_path_factory, tokenizer_bytes, capsys):
@@ -293,7 +293,7 @@ def test_train_with_a_evaluate_with_b_is_a_matrix(sweep, capsys):
     # The one without a base has none to stretch: said, and the cell stays empty.
     assert list(dict.fromkeys(nope["rotary"].tolist())) == ["nope", "rope(base=500)"]
     captured = capsys.readouterr()
-    assert "rotary=nope: left out: dynamic_yarn needs base" in captured.err
+    assert "rotary=nope: skipped: dynamic_yarn needs base" in captured.err
     assert "kv at 192: effective context" in captured.out
     assert "yarn" in captured.out and "(base=500)" in captured.out
     row = next(line for line in captured.out.splitlines() if line.strip().startswith("rotary=nope"))
@@ -356,9 +356,9 @@ def test_a_window_of_33_tokens_has_an_effective_context_of_32(
     paths = [str(tmp_path / "window"), str(tmp_path / "all")]
     assert cli.main([*paths, "--tasks=kv", "--lengths=256", "--documents=16"]) == 0
 
-    found = rows.read(tmp_path / "window" / "results.jsonl")
-    assert (found["exact_match"] == (found["distance"] <= 32)).all()
-    estimate = effective_context.estimate(found)
+    result = rows.read(tmp_path / "window" / "results.jsonl")
+    assert (result["exact_match"] == (result["distance"] <= 32)).all()
+    estimate = effective_context.estimate(result)
     assert 30 < estimate.ci_low <= estimate.l50 <= estimate.ci_high < 36
     assert estimate.ceiling == pytest.approx(1, abs=0.02)
     out = capsys.readouterr().out
@@ -376,7 +376,7 @@ def test_what_cannot_be_asked_by_default_is_left_out_and_said(tmp_path, tokenize
     make_run(tmp_path / "run", CONFIG, tokenizer_bytes)
     assert cli.main([str(tmp_path / "run")]) == 0
     captured = capsys.readouterr()
-    assert "left out: perplexity needs text" in captured.err
+    assert "skipped: perplexity needs text" in captured.err
     assert "NOT_LEARNED" in captured.out
     assert set(rows.read(tmp_path / "run" / "results.jsonl")["task"]) == {"kv"}
 

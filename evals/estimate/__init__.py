@@ -1,1 +1,1 @@
-"""From rows alone: effective context, and what else they say. Pure numpy."""
+"""Effective context and other summaries of result rows. Pure numpy."""

@@ -1,12 +1,12 @@
-"""Effective context: the distance at which a model stops finding what it needs.
+"""Effective context: the distance at which a model stops retrieving.
 
-L50 is the distance at which accuracy first falls half-way from its ceiling to chance, L85 the one
-at which it is still 0.85 of the way: `fall` says how they are found, with no shape assumed. One
-number does not say how low accuracy gets on the way or what comes back beyond, so the worst bin
-and the mean accuracy stand beside it, and a dip that is surely there is said wherever L50 is.
+L50 is the distance at which accuracy first falls half-way from its ceiling to chance, L85 the
+distance at which it is still chance + 0.85 (ceiling - chance). `fall` computes both without an
+assumed shape. One number does not describe how low accuracy falls or whether it recovers, so every
+estimate includes the worst bin, the mean accuracy and the most significant dip.
 
-A ceiling that is not surely above chance + 0.5 is NOT_LEARNED: a model that cannot do the task
-next door has no effective context, not a short one.
+The verdict is NOT_LEARNED if the ceiling is not significantly above chance + 0.5: a model that
+fails at short distances has no effective context, rather than a short one.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from evals.estimate.limits import limits, quantile
 from evals.estimate.trials import Trials
 from evals.rows import Rows
 
-# Another number where the same rows give other estimates; 1 fitted a logistic curve.
+# Increment when the same rows give other estimates. Version 1 fitted a logistic curve.
 ESTIMATOR = 2
 
 NOT_LEARNED = "NOT_LEARNED"
@@ -33,14 +33,14 @@ MEASURED = "MEASURED"
 
 _NAN = float("nan")
 
-# The ceiling must surely be this far above chance.
-_GATE = 0.5
+# The ceiling must be significantly above chance plus this margin.
+_LEARNED_MARGIN = 0.5
 
-# Bins are joined until they have so many trials: fewer cannot be surely below anything.
-_FEWEST_TRIALS = 30
+# Bins are joined until they have this many trials, the fewest for a useful test.
+_MIN_TRIALS = 30
 
-# Fewer seeds than this have no shape that a bootstrap could read.
-_FEWEST_SEEDS_TO_RESAMPLE = 5
+# With fewer seeds, a t interval replaces the bootstrap.
+_MIN_SEEDS_TO_RESAMPLE = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,10 +50,10 @@ class Bin:
     Attributes:
       distance: geometric mean of the trials' distances, tokens.
       low, high: shortest and longest distance of the bin, tokens, both included.
-      trials: questions asked.
+      trials: number of questions.
       accuracy: share of exact matches.
-      ci_low, ci_high: 95% interval: Wilson's for as many independent trials as these, clustered in
-        documents, are worth. Of the worst bin it covers the least accuracy of all bins.
+      ci_low, ci_high: 95% interval: Wilson's, for the effective number of independent trials
+        (`limits`). The worst bin's interval covers the least accuracy of all bins.
     """
 
     distance: float
@@ -67,17 +67,17 @@ class Bin:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Seed:
-    """One seed's own numbers, without intervals.
+    """Numbers of one seed, without intervals.
 
     Attributes:
-      seed: its number.
-      learned: whether it passed the gate; if not, l50 is NaN.
+      seed: number of the seed.
+      learned: whether the ceiling is high enough; if not, l50 is NaN.
       ceiling: accuracy at short distances.
       l50: tokens, clipped to the distances measured.
       beyond: whether accuracy does not fall at any distance measured.
-      worst_accuracy: of its worst bin.
-      mean_accuracy: over distances.
-      dips: whether accuracy surely comes back after it fell.
+      worst_accuracy: accuracy of the worst bin.
+      mean_accuracy: mean over distances.
+      dips: whether accuracy recovers significantly after a fall.
     """
 
     seed: int
@@ -92,38 +92,39 @@ class Seed:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """How far one model setting sees, on one task at one context length.
+    """Effective context of one model setting, on one task at one context length.
 
     Attributes:
-      task: the task.
+      task: expression of the task.
       length: context length of the evaluation, tokens.
       trained_length: context length of the training, tokens.
       chance: accuracy of a guess.
-      ceiling: accuracy at short distances, of the learned seeds if there are any.
+      ceiling: accuracy at short distances, mean over learned seeds, or over all if none learned.
       l50: distance in tokens where accuracy has first fallen half-way from ceiling to chance; the
         longest (shortest) distance measured if the verdict is "> ..." ("< ..."), NaN if
-        NOT_LEARNED. Over several seeds their geometric mean.
-      ci_low, ci_high: 95% interval of l50; 0 and inf where it leaves the distances measured.
-      l85: distance in tokens where accuracy is still 0.85 of the way, clipped like l50. Where the
-        fall is gradual it is much less certain than l50.
-      l85_low, l85_high: 95% interval of l85, open like that of l50.
-      verdict: "MEASURED", "NOT_LEARNED" (by more than half of the seeds), "> {longest}" (no bin is
-        surely below half-way) or "< {shortest}"; of l50.
-      worst: the bin of least accuracy, of bins an eighth of an octave wide or, where they have
-        fewer than 30 trials, wider.
-      mean_accuracy: over distances, each counting the same: of all seeds.
-      mean_accuracy_low, mean_accuracy_high: its 95% interval.
+        NOT_LEARNED. Geometric mean over seeds.
+      ci_low, ci_high: 95% interval of l50; 0 and inf where it extends beyond the distances
+        measured.
+      l85: distance in tokens where accuracy is still chance + 0.85 (ceiling - chance), clipped like
+        l50. For a gradual fall l85 is much less certain than l50.
+      l85_low, l85_high: 95% interval of l85, open like the interval of l50.
+      verdict: "MEASURED", "NOT_LEARNED" (more than half of the seeds), "> {longest}" (no bin is
+        significantly below half-way) or "< {shortest}".
+      worst: the bin of least accuracy. Bins are an eighth of an octave wide, or wider where they
+        have fewer than 30 trials.
+      mean_accuracy: mean over distances and all seeds; every distance has equal weight.
+      mean_accuracy_low, mean_accuracy_high: 95% interval of the mean accuracy.
       bins: accuracy by distance, in half octaves.
-      dip, dip_distance: accuracy, and where (tokens), of a stretch of distances after which
-        accuracy surely comes back, by a quarter of the way from chance to ceiling or more: one
-        number does not describe such a curve. NaN if there is none. Of several seeds the deepest.
-      revival, revival_distance: what it comes back to, and where.
-      floor: accuracy at all distances beyond the first fall, NaN if there is none.
+      dip, dip_distance: accuracy and distance (tokens) of a dip, after which accuracy rises
+        significantly by a quarter of ceiling - chance or more. NaN if there is none; the deepest
+        of several seeds.
+      revival, revival_distance: accuracy after the dip, and its distance.
+      floor: accuracy at all distances beyond the first fall, NaN without a fall.
       shortest, longest: distances measured, tokens.
       num_documents: documents of each seed.
       num_seeds: seeds evaluated.
-      num_learned: those that passed the gate; the others do not enter l50.
-      seeds: each seed's own numbers.
+      num_learned: seeds that learned the task; the others are not in l50.
+      seeds: numbers of each seed.
     """
 
     task: str
@@ -163,15 +164,15 @@ class Estimate:
 
     @property
     def dips(self) -> bool:
-        """Whether accuracy comes back after it fell: one number does not describe the curve."""
+        """True if accuracy recovers after a fall, so that l50 alone does not describe it."""
         return not math.isnan(self.dip)
 
     @property
     def l85_text(self) -> str:
-        """L85 as `str` writes L50; it may be measured where L50 is not."""
+        """Text of L85, formatted like L50; L85 may be measured where L50 is not."""
         if self.verdict == NOT_LEARNED:
             return NOT_LEARNED
-        # Clipped to these by way of its logarithm.
+        # l85 was clipped in logarithms, so it may differ by rounding.
         if math.isclose(self.l85, self.longest):
             return f"> {self.longest}"
         if math.isclose(self.l85, max(self.shortest, 1)):
@@ -180,7 +181,7 @@ class Estimate:
 
     @property
     def worst_text(self) -> str:
-        """The worst bin's accuracy with its interval, and its distances."""
+        """Text of the worst bin: accuracy, interval and distances."""
         worst = self.worst
         return f"{worst.accuracy:.2f} [{worst.ci_low:.2f}, {worst.ci_high:.2f}] at " + (
             f"{worst.low}" if worst.low == worst.high else f"{worst.low}-{worst.high}"
@@ -188,35 +189,35 @@ class Estimate:
 
     @property
     def mean_text(self) -> str:
-        """The mean accuracy with its interval."""
+        """Text of the mean accuracy with its interval."""
         ends = f"[{self.mean_accuracy_low:.2f}, {self.mean_accuracy_high:.2f}]"
         return f"{self.mean_accuracy:.2f} {ends}"
 
     @property
     def accuracies(self) -> str:
-        """What stands beside L50 where there is room for little."""
+        """Short text of the mean and the worst accuracy."""
         return f"mean {self.mean_accuracy:.2f}, worst {self.worst.accuracy:.2f}"
 
     @property
     def octaves(self) -> float:
-        """Width of l50's interval, as far as it lies within the distances measured."""
+        """Width of the part of l50's interval within the distances measured, octaves."""
         shortest = max(self.shortest, 1)
         low, high = np.clip([self.ci_low, self.ci_high], shortest, self.longest)
         return float(np.log2(high / low))
 
     def _interval(self, value: float, low: float, high: float) -> str:
-        from_ = f"< {self.shortest}" if low == 0 else f"{low:.3g}"
-        to = f"> {self.longest}" if np.isinf(high) else f"{high:.3g}"
-        return f"{value:.3g} [{from_}, {to}]"
+        start = f"< {self.shortest}" if low == 0 else f"{low:.3g}"
+        end = f"> {self.longest}" if np.isinf(high) else f"{high:.3g}"
+        return f"{value:.3g} [{start}, {end}]"
 
 
 def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
-    """Effective context from the rows of one task, length and model setting.
+    """Estimate the effective context from rows of one task, length and model setting.
 
     Args:
-      rows: columns of `evals.rows`; of several rounds (`evals.estimate.sequential`), all of them.
-      resamples: bootstrap resamples.
-      seed: of the bootstrap.
+      rows: columns of `evals.rows`, with all rounds of `evals.estimate.sequential`.
+      resamples: number of bootstrap resamples.
+      seed: seed of the bootstrap.
 
     Raises:
       ValueError: if rows are empty, mix tasks, lengths, variants or checkpoints, or if the task
@@ -229,7 +230,7 @@ def estimate(rows: Rows, *, resamples: int = 2000, seed: int = 0) -> Estimate:
     kind = evals.parse(str(task)).kind
     if kind != "retrieval":
         raise ValueError(
-            f"effective context is estimated from retrieval, and task {task} measures {kind}"
+            f"task {task} measures {kind}; effective context needs a task of kind retrieval"
         )
     lengths = int(length), int(trained_length)
     trials = Trials.of(rows)
@@ -246,44 +247,44 @@ def _only(rows: Rows, name: str) -> Any:
 def estimate_trials(
     trials: Trials, *, task: str, lengths: tuple[int, int], resamples: int = 2000, seed: int = 0
 ) -> Estimate:
-    """Effective context from counts: what `estimate` says of the rows that they were counted from.
+    """Estimate the effective context from counts; equal to `estimate` on the counted rows.
 
-    One seed's interval of L50 is that of `fall.first_fall`. Seeds are the unit where there are
-    several, and documents come on top: all seeds saw the same ones, so a bootstrap resample of
-    documents is shared by the seeds.
+    With one seed, the interval of L50 is the interval of `fall.first_fall`. With several seeds the
+    unit is the seed, and the variance over documents is added: all seeds are evaluated on the same
+    documents, so they share each bootstrap resample of documents.
 
     - two to four seeds: a t interval with S - 1 degrees of freedom on the mean of log2 L50. So few
-      seeds have only a handful of different resamples (three for two seeds), whose quantiles reach
-      no farther than the seeds themselves;
-    - five or more: hierarchical, quantiles over resamples of seeds and, within, of documents, which
-      ones as in `fall.expanded`; the noise of a seed's own documents, which the resamples of seeds
-      contain already, moves them in likewise.
+      seeds have only a handful of different resamples (three for two seeds), whose quantiles never
+      lie outside the range of the seeds;
+    - five or more: a hierarchical bootstrap, with quantiles over resamples of seeds and, within a
+      seed, of documents. The quantiles are expanded as in `fall.expanded` and corrected for the
+      noise of each seed's documents, which the resamples of seeds contain already.
 
-    Neither is narrower than the seeds' own intervals are on average; the bias that the bootstrap
-    finds widens the end that it points away from. Where a seed dips, the lower end allows for the
-    first place where it may have fallen.
+    Neither interval is narrower than the average interval of one seed. The bootstrap's estimate of
+    bias widens the end on the other side. If accuracy of a seed dips, the lower end includes the
+    first distance at which it may have fallen.
 
     Args:
-      trials: `[seeds, documents, fine bins]`, of `Trials.of` or `Trials.of_counts`.
-      task: its name.
+      trials: `[seeds, documents, fine bins]`, from `Trials.of` or `Trials.of_counts`.
+      task: expression of the task.
       lengths: context lengths of the evaluation and of the training, tokens.
-      resamples: bootstrap resamples.
-      seed: of the bootstrap.
+      resamples: number of bootstrap resamples.
+      seed: seed of the bootstrap.
     """
     random = np.random.Generator(np.random.Philox(seed))
     readings = _read(trials, resamples, random)
-    learned = [each for each in readings if each.own.learned]
+    learned = [reading for reading in readings if reading.numbers.learned]
     mean, mean_low, mean_high = _mean_and_interval(
-        np.array([each.mean_accuracy for each in readings]), trials.asked.shape[1], random
+        np.array([reading.mean_accuracy for reading in readings]), trials.asked.shape[1], random
     )
-    found = Estimate(
+    result = Estimate(
         task=task,
         length=lengths[0],
         trained_length=lengths[1],
         chance=trials.chance,
-        ceiling=float(np.mean([each.own.ceiling for each in learned or readings])),
+        ceiling=float(np.mean([reading.numbers.ceiling for reading in learned or readings])),
         verdict=NOT_LEARNED,
-        worst=_worst(trials.of_at_least(_FEWEST_TRIALS).summed()),
+        worst=_worst(trials.of_at_least(_MIN_TRIALS).summed()),
         mean_accuracy=mean,
         mean_accuracy_low=max(mean_low, 0.0),
         mean_accuracy_high=min(mean_high, 1.0),
@@ -293,17 +294,17 @@ def estimate_trials(
         num_documents=trials.asked.shape[1],
         num_seeds=len(readings),
         num_learned=len(learned),
-        seeds=tuple(each.own for each in readings),
+        seeds=tuple(reading.numbers for reading in readings),
     )
     if 2 * len(learned) < len(readings) or not learned:
-        return found
-    return _with_distances(found, learned, random)
+        return result
+    return _with_distances(result, learned, random)
 
 
 class _Reading(NamedTuple):
-    """What one seed's trials say: its own numbers, and with resamples what intervals need."""
+    """Numbers of one seed, with resamples for the intervals over seeds."""
 
-    own: Seed
+    numbers: Seed
     mean_accuracy: np.ndarray  # [1 + resamples], the data first
     l50: Fall
     l85: Fall
@@ -312,19 +313,19 @@ class _Reading(NamedTuple):
 
 
 def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_Reading]:
-    """Every seed's; all share the resamples of documents."""
+    """Read every seed; all seeds share the resamples of documents."""
     num_documents = trials.asked.shape[1]
     drawn = random.multinomial(num_documents, np.full(num_documents, 1 / num_documents), resamples)
     weights = np.concatenate([np.ones((1, num_documents)), drawn])
-    joined = trials.of_at_least(_FEWEST_TRIALS)
-    found = []
-    for seed, fine, own in zip(trials.seeds, trials.by_seed(), joined.by_seed(), strict=True):
+    joined = trials.of_at_least(_MIN_TRIALS)
+    readings = []
+    for seed, fine, joint in zip(trials.seeds, trials.by_seed(), joined.by_seed(), strict=True):
         resampled = fine.weighted(weights)
-        ceiling = fall.ceiling(own, resampled)
-        l50, l85 = (fall.first_fall(own, resampled, ceiling, share) for share in (0.5, 0.85))
-        dip = fall.dip(own, ceiling)
+        ceiling = fall.ceiling(joint, resampled)
+        l50, l85 = (fall.first_fall(joint, resampled, ceiling, share) for share in (0.5, 0.85))
+        dip = fall.dip(joint, ceiling)
         mean_accuracy = resampled.mean_accuracy()
-        learned = ceiling.low >= trials.chance + _GATE
+        learned = ceiling.low >= trials.chance + _LEARNED_MARGIN
         shortest, longest = max(int(trials.low[0]), 1), int(trials.high[-1])
         numbers = Seed(
             seed=int(seed),
@@ -332,39 +333,39 @@ def _read(trials: Trials, resamples: int, random: np.random.Generator) -> list[_
             ceiling=float(ceiling.accuracy[0]),
             l50=float(np.clip(2 ** l50.log_distance[0], shortest, longest)) if learned else _NAN,
             beyond=learned and bool(l50.log_distance[0] == np.inf),
-            worst_accuracy=_worst(own).accuracy,
+            worst_accuracy=_worst(joint).accuracy,
             mean_accuracy=float(mean_accuracy[0]),
             dips=learned and dip is not None,
         )
-        found.append(_Reading(numbers, mean_accuracy, l50, l85, dip, _floor(own, l50)))
-    return found
+        readings.append(_Reading(numbers, mean_accuracy, l50, l85, dip, _floor(joint, l50)))
+    return readings
 
 
 def _floor(trials: Trials, l50: Fall) -> float:
-    """Accuracy at all distances beyond those that the fall was fitted to."""
-    asked, right = (counts[:, l50.end + 1 :].sum() for counts in (trials.asked, trials.right))
-    return float(right / asked) if asked else _NAN
+    """Return the accuracy beyond the last bin of the fit."""
+    questions, right = (counts[:, l50.end + 1 :].sum() for counts in (trials.asked, trials.right))
+    return float(right / questions) if questions else _NAN
 
 
 def _with_distances(
-    found: Estimate, learned: Sequence[_Reading], random: np.random.Generator
+    result: Estimate, learned: Sequence[_Reading], random: np.random.Generator
 ) -> Estimate:
-    """The estimate once at least half of the seeds have learned."""
-    limits = float(np.log2(max(found.shortest, 1))), float(np.log2(found.longest))
+    """Add the distances to an estimate of which at least half of the seeds have learned."""
+    range_limits = float(np.log2(max(result.shortest, 1))), float(np.log2(result.longest))
     (l50, ci_low, ci_high), (l85, l85_low, l85_high) = (
-        _of_falls(falls, limits, found.num_documents, random)
-        for falls in ([each.l50 for each in learned], [each.l85 for each in learned])
+        _mean_fall(falls, range_limits, result.num_documents, random)
+        for falls in ([reading.l50 for reading in learned], [reading.l85 for reading in learned])
     )
     verdict = MEASURED
-    if l50 >= limits[1]:
-        verdict = f"> {found.longest}"
-    elif l50 <= limits[0]:
-        verdict = f"< {found.shortest}"
-    dips = [each.dip for each in learned if each.dip]
+    if l50 >= range_limits[1]:
+        verdict = f"> {result.longest}"
+    elif l50 <= range_limits[0]:
+        verdict = f"< {result.shortest}"
+    dips = [reading.dip for reading in learned if reading.dip]
     dip = min(dips, key=lambda dip: dip.accuracy, default=Dip(_NAN, _NAN, _NAN, _NAN))
-    floors = [each.floor for each in learned if not math.isnan(each.floor)]
+    floors = [reading.floor for reading in learned if not math.isnan(reading.floor)]
     return dataclasses.replace(
-        found,
+        result,
         l50=2.0**l50,
         ci_low=2.0**ci_low,
         ci_high=2.0**ci_high,
@@ -380,36 +381,36 @@ def _with_distances(
     )
 
 
-def _of_falls(
+def _mean_fall(
     falls: Sequence[Fall],
     limits: tuple[float, float],
     num_documents: int,
     random: np.random.Generator,
 ) -> tuple[float, float, float]:
-    """Mean over seeds of log2 of a distance, and its 95% interval; see `estimate_trials`.
+    """Return the mean over seeds of log2 of a distance and its 95% interval.
 
     Args:
-      falls: of the seeds.
-      limits: log2 of the distances measured, beyond which nothing is known but the side: the
-        interval's end is -inf or inf.
-      num_documents: of each seed.
+      falls: falls of the seeds; see `estimate_trials` for the intervals.
+      limits: log2 of the shortest and longest distance. An interval that reaches one of them is
+        open there: its end is -inf or inf.
+      num_documents: documents of each seed.
     """
     low, high = limits
     log_distance = np.clip([fall.log_distance for fall in falls], low, high)
-    own_low, own_high = (
+    seed_lows, seed_highs = (
         np.clip([getattr(fall, end) for fall in falls], low, high) for end in ("low", "high")
     )
     centre, ci_low, ci_high = _mean_and_interval(log_distance, num_documents, random)
     if len(falls) > 1:
-        # A shelf near half-way pulls all seeds one way, and so it does their resamples.
+        # A plateau near half-way biases all seeds, and their resamples, in the same direction.
         bias = float(log_distance[:, 1:].mean()) - centre if log_distance.shape[1] > 1 else 0.0
         ci_low, ci_high = ci_low - max(bias, 0), ci_high - min(bias, 0)
         if any(fall.doubtful for fall in falls):
-            ci_low = min(ci_low, own_low.mean() - _t_half(own_low))
-    ci_low, ci_high = float(min(ci_low, own_low.mean())), float(max(ci_high, own_high.mean()))
+            ci_low = min(ci_low, seed_lows.mean() - _t_half(seed_lows))
+    ci_low, ci_high = float(min(ci_low, seed_lows.mean())), float(max(ci_high, seed_highs.mean()))
     if num_documents == 1:
         return centre, -np.inf, np.inf
-    # A seed at the limit could be anywhere beyond it, and so could the mean.
+    # The fall of a seed at the limit may lie anywhere beyond it, and so may the mean.
     data = log_distance[:, 0]
     open_low = ci_low <= low or (data <= low).any()
     open_high = ci_high >= high or (data >= high).any()
@@ -419,26 +420,26 @@ def _of_falls(
 def _mean_and_interval(
     values: np.ndarray, num_documents: int, random: np.random.Generator
 ) -> tuple[float, float, float]:
-    """Mean over seeds and its 95% interval; see `estimate_trials`.
+    """Return the mean over seeds and its 95% interval; see `estimate_trials`.
 
     Args:
       values: `[seeds, 1 + resamples]`, the data first.
-      num_documents: of each seed.
+      num_documents: documents of each seed.
     """
     data, resampled = values[:, 0], values[:, 1:]
     num_seeds = len(data)
-    # Rounding could put the mean of seeds that are all at a limit inside it.
+    # Rounding could move the mean of seeds that are all at a limit off the limit.
     centre = float(np.clip(data.mean(), data.min(), data.max()))
     if num_documents == 1:
         return centre, -np.inf, np.inf
     if num_seeds == 1:
         low, high = np.quantile(resampled[0], fall.expanded(num_documents))
         return centre, float(low), float(high)
-    # Seeds differ by their own luck with the documents too; what they share comes on top.
+    # The variance over seeds contains the noise of single seeds; add only the shared variance.
     shared = resampled.mean(0).var() - resampled.var(1).mean() / num_seeds
     shared = max(shared * num_seeds / (num_seeds - 1), 0)
     half = _t_half(data, shared)
-    if num_seeds < _FEWEST_SEEDS_TO_RESAMPLE:
+    if num_seeds < _MIN_SEEDS_TO_RESAMPLE:
         return centre, centre - float(half), centre + float(half)
     seeds = random.integers(num_seeds, size=resampled.shape)
     means = np.take_along_axis(resampled, seeds, axis=0).mean(0)
@@ -448,46 +449,46 @@ def _mean_and_interval(
 
 
 def _t_half(values: np.ndarray, shared: float = 0.0) -> float:
-    """Half of the 95% t interval of the mean of `[seeds]`, which share a variance."""
+    """Return half of the 95% t interval of the mean of `[seeds]` plus a shared variance."""
     reach = special.stdtrit(len(values) - 1, 0.975)
     return float(reach * np.sqrt(values.var(ddof=1) / len(values) + shared))
 
 
 def _half_octaves(trials: Trials) -> tuple[Bin, ...]:
-    """Accuracy by bins of half an octave; `trials` `[documents, fine bins]`."""
+    """Return accuracy by bins of half an octave; `trials` `[documents, fine bins]`."""
     joined = trials.joined(bin_number(trials.low))
     return tuple(
-        dataclasses.replace(each, low=bin_start(number), high=bin_start(number + 1) - 1)
-        for each, number in zip(
+        dataclasses.replace(bin_, low=bin_start(number), high=bin_start(number + 1) - 1)
+        for bin_, number in zip(
             _bins(joined, quantile(0.025)), np.unique(bin_number(trials.low)).tolist(), strict=True
         )
     )
 
 
 def _worst(trials: Trials) -> Bin:
-    """The bin of least accuracy; `trials` `[documents, bins]`.
+    """Return the bin of least accuracy; `trials` `[documents, bins]`.
 
-    Each bin's own interval would be too high for it, as it is the least of many: so are both ends,
-    with limits that hold for all bins at once, the least of all bins.
+    The minimum of many bins is biased, so the bin's own interval would be too high. Both ends of
+    the interval are therefore minima over all bins, with limits that hold for all bins at once.
     """
     bins = _bins(trials, quantile(0.025, len(trials.x)))
-    worst = min(bins, key=lambda each: each.accuracy)
-    low, high = min(each.ci_low for each in bins), min(each.ci_high for each in bins)
+    worst = min(bins, key=lambda bin_: bin_.accuracy)
+    low, high = min(bin_.ci_low for bin_ in bins), min(bin_.ci_high for bin_ in bins)
     return dataclasses.replace(worst, ci_low=low, ci_high=high)
 
 
 def _bins(trials: Trials, z: float) -> list[Bin]:
-    """Each bin of `[documents, bins]`, with limits at z standard deviations."""
-    found = limits(trials.asked, trials.right, z)
+    """Return each bin of `[documents, bins]`, with limits at z standard deviations."""
+    bounds = limits(trials.asked, trials.right, z)
     return [
         Bin(
             distance=float(2 ** trials.x[i]),
             low=int(trials.low[i]),
             high=int(trials.high[i]),
             trials=round(trials.asked[:, i].sum()),
-            accuracy=float(found.accuracy[i]),
-            ci_low=float(found.low[i]),
-            ci_high=float(found.high[i]),
+            accuracy=float(bounds.accuracy[i]),
+            ci_low=float(bounds.low[i]),
+            ci_high=float(bounds.high[i]),
         )
         for i in range(len(trials.x))
     ]

@@ -1,14 +1,14 @@
-"""Which quantity bounds the context? log2 L50 against log2 of each predictor, over bases.
+"""Regressions of log2 L50 on log2 of each predictor, over bases.
 
     log2 L50 = intercept + slope log2 predictor + noise
 
-Slope 1 and offset 0 for the theory length would confirm Men et al. (arXiv 2405.14591); the slopes
-and offsets of the others, and above all the error at a base left out, show what does.
+Slope 1 and offset 0 for the theory length would confirm Men et al. (arXiv 2405.14591). Predictors
+are compared by their slopes, offsets and, most of all, leave-one-base-out errors.
 
-Ordinary least squares in logarithms. A base is one point, the mean of its seeds: bases differ from
-the line by more than their seeds do. Where a seed sees farther (or less far) than could be asked,
-its base has no such mean: it is counted and left out of the line, which therefore says nothing of
-how far such bases see.
+The fit is ordinary least squares in logarithms. A base is one point, the mean of its seeds, because
+bases deviate from the line by more than seeds of one base differ. A base with a seed whose L50 lies
+beyond the distances measured has no mean: it is counted as censored and left out of the fit, which
+therefore does not describe such bases.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ from evals.estimate.effective_context import MEASURED, Estimate
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Point:
-    """The effective context of one run, and what its frequencies predict.
+    """The effective context of one run and the lengths predicted from its frequencies.
 
     Attributes:
-      base: name of its base or variant; runs of one name are seeds of one point of the line.
+      base: name of its base or variant; runs of one name are seeds of one point of the fit.
       l50: tokens; NaN where it lies beyond the distances measured.
-      predictors: lengths in tokens by name; None or inf where a predictor says nothing.
+      predictors: lengths in tokens by name; None or inf where a predictor has no value.
     """
 
     base: str
@@ -38,9 +38,10 @@ class Point:
     def of(
         cls, estimate: Estimate, *, base: str, predictors: Mapping[str, float | None]
     ) -> "Point":
-        """The point of an estimate of one run: `predictors` are `vars` of theory's predictions.
+        """Build a point from an estimate of one run.
 
-        Lengths measured by probes, an empirical zero say, are further entries of `predictors`.
+        Args:
+          predictors: `vars` of theory's predictions, and lengths measured by probes.
         """
         l50 = estimate.l50 if estimate.verdict == MEASURED else float("nan")
         return cls(base=base, l50=l50, predictors=predictors)
@@ -48,21 +49,18 @@ class Point:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Regression:
-    """A line through the bases; all intervals are 95%, t with `num_bases` - 2 freedom.
+    """A line through the bases; all intervals are 95%, t with `num_bases` - 2 degrees of freedom.
 
     Attributes:
       predictor: its name.
-      slope, slope_low, slope_high: octaves of L50 for an octave of the predictor.
-      intercept, intercept_low, intercept_high: log2 L50 where the predictor is 1 token: far from
-        all points, and wide.
-      offset, offset_low, offset_high: octaves of L50 above the predictor, for a slope of 1 (and
-        one freedom more): 0 if it bounds the context, 1 if that is twice as long.
-      error: root mean square over bases of what the line fitted without a base misses it by,
-        octaves.
-      as_is: root mean square over bases of log2 L50 less log2 of the predictor, with nothing
-        fitted: octaves.
-      num_bases: bases fitted.
-      num_censored: bases left out because a seed lies beyond the distances measured.
+      slope, slope_low, slope_high: octaves of L50 per octave of the predictor.
+      intercept, intercept_low, intercept_high: log2 L50 where the predictor is 1 token.
+      offset, offset_low, offset_high: octaves of L50 above the predictor for slope 1 (one
+        more degree of freedom): 0 if the predictor equals L50, 1 if L50 is twice as long.
+      error: root mean square over bases of the leave-one-base-out error, octaves.
+      as_is: root mean square over bases of log2 L50 - log2 predictor, without a fit, octaves.
+      num_bases: bases in the fit.
+      num_censored: bases left out because a seed's L50 lies beyond the distances measured.
     """
 
     predictor: str
@@ -82,56 +80,56 @@ class Regression:
 
 
 def compare(points: Sequence[Point]) -> list[Regression]:
-    """One regression for each predictor, the one that errs least at a base left out first.
+    """Return one regression for each predictor, in ascending order of `Regression.error`.
 
-    All on the same points, those for which every predictor says something; a predictor that says
-    nothing for any point (not measured) or the same for most is left out.
+    All regressions use the same points: those with a value for every predictor. A predictor
+    without a value for any point, or with fewer than three different values, is left out.
 
     Raises:
-      ValueError: as `regress`, if that is so of all of them.
+      ValueError: as `regress`, if every predictor is left out.
     """
-    said = (name for point in points for name in point.predictors if _says(point, name))
-    names = list(dict.fromkeys(said))
-    common = [point for point in points if all(_says(point, name) for name in names)]
-    found = []
+    predicted = (name for point in points for name in point.predictors if _predicts(point, name))
+    names = list(dict.fromkeys(predicted))
+    common = [point for point in points if all(_predicts(point, name) for name in names)]
+    regressions = []
     for name in names:
         try:
-            found.append(regress(common, name))
+            regressions.append(regress(common, name))
         except ValueError:
-            if not found and name == names[-1]:
+            if not regressions and name == names[-1]:
                 raise
-    return sorted(found, key=lambda fitted: fitted.error)
+    return sorted(regressions, key=lambda regression: regression.error)
 
 
 def regress(points: Sequence[Point], predictor: str) -> Regression:
-    """Regresses log2 L50 on log2 of one predictor, a point without it left out.
+    """Regress log2 L50 on log2 of one predictor; points without a value are left out.
 
     Raises:
-      ValueError: if fewer than three bases are measured, with different predictions.
+      ValueError: for fewer than three measured bases with different predictions.
     """
-    points = [point for point in points if _says(point, predictor)]
+    points = [point for point in points if _predicts(point, predictor)]
     lengths = np.array([point.predictors[predictor] for point in points], float)
     _, first, base = np.unique(
         [point.base for point in points], return_index=True, return_inverse=True
     )
-    # NaN for a base as soon as one seed is.
+    # The mean of a base is NaN if one of its seeds is.
     y = np.bincount(base, np.log2([point.l50 for point in points])) / np.bincount(base)
     measured = ~np.isnan(y)
     x, y = np.log2(lengths[first])[measured], y[measured]
-    if (differ := len(np.unique(x))) < 3:
+    if (num_distinct := len(np.unique(x))) < 3:
         raise ValueError(
             f"a regression on {predictor} needs three bases that differ in it and whose effective "
-            f"context was measured, got {differ}; evaluate more members"
+            f"context was measured, got {num_distinct}; evaluate more members"
         )
     n, centre = len(x), x.mean()
     spread = np.sum((x - centre) ** 2)
     slope = (x - centre) @ y / spread
     intercept = y.mean() - slope * centre
     residual = y - intercept - slope * x
-    # A base pulls the line towards itself by its leverage: the line without it misses it by more.
+    # The leave-one-out residual is the residual divided by 1 - leverage.
     leverage = 1 / n + (x - centre) ** 2 / spread
-    missed = residual / (1 - leverage)
-    # 95% intervals reach so many standard deviations of a residual.
+    left_out_error = residual / (1 - leverage)
+    # Half-width of the 95% intervals for unit standard error.
     reach = special.stdtrit(n - 2, 0.975) * np.sqrt(residual @ residual / (n - 2))
     offset = y - x
     half = special.stdtrit(n - 1, 0.975) * offset.std(ddof=1) / np.sqrt(n)
@@ -140,7 +138,7 @@ def regress(points: Sequence[Point], predictor: str) -> Regression:
         **_around("slope", slope, reach / np.sqrt(spread)),
         **_around("intercept", intercept, reach * np.sqrt(1 / n + centre**2 / spread)),
         **_around("offset", offset.mean(), half),
-        error=float(np.sqrt(np.mean(missed**2))),
+        error=float(np.sqrt(np.mean(left_out_error**2))),
         as_is=float(np.sqrt(np.mean(offset**2))),
         num_bases=n,
         num_censored=int((~measured).sum()),
@@ -148,11 +146,11 @@ def regress(points: Sequence[Point], predictor: str) -> Regression:
 
 
 def _around(name: str, value: float, half: float) -> dict[str, float]:
-    """A field of `Regression` and the ends of its interval."""
+    """Return a field of `Regression` and the ends of its interval."""
     ends = {name: value, f"{name}_low": value - half, f"{name}_high": value + half}
     return {field: float(end) for field, end in ends.items()}
 
 
-def _says(point: Point, predictor: str) -> bool:
+def _predicts(point: Point, predictor: str) -> bool:
     length = point.predictors.get(predictor)
     return length is not None and 0 < length < np.inf

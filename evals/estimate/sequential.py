@@ -1,9 +1,9 @@
-"""Sequential sampling: more documents where they narrow an interval, and none where they do not.
+"""Sequential sampling: more documents only where they narrow an interval.
 
-A first round asks at all distances. Members whose effective context is still vague then get
-documents that ask within an octave of their crossing; what is far from it says nothing about
-where accuracy falls. `effective_context.estimate` reads the rows of all rounds together: its
-accuracies are those at the distances asked, and the ceiling keeps the questions of the first round.
+The first round covers all distances. Members whose interval is still wide get more documents, with
+questions within an octave of L50: questions far from L50 do not locate the fall.
+`effective_context.estimate` reads the rows of all rounds together; the ceiling depends on the
+questions of the first round.
 """
 
 import math
@@ -13,26 +13,26 @@ import numpy as np
 
 from evals import rows as rows_lib
 from evals.estimate.bins import BINS_PER_OCTAVE, FINE_PER_BIN
-from evals.estimate.effective_context import NOT_LEARNED, Estimate, estimate
+from evals.estimate.effective_context import NOT_LEARNED, estimate
 from evals.rows import Rows
 
-# What makes rows one run's: seeds are apart, because more documents do not make them agree.
+# Columns that identify a member. Seeds are separate: documents do not reduce their variance.
 _MEMBER = ("run", "seed", "trained_length", "step", "rotary")
 
-# Bounds on what is asked of one round, as shares of the documents so far: what a first, vague
-# crossing asks for may lie beside it, and a handful of documents is not worth a round.
-_MOST, _LEAST = 1.0, 0.125
+# Bounds on the documents of one round, as shares of the documents so far. The upper bound allows
+# for an inaccurate first L50; the lower bound avoids rounds of a few documents.
+_MAX_SHARE, _MIN_SHARE = 1.0, 0.125
 
-# No interval is narrower: a fall may lie anywhere within a fine bin.
-_NARROWEST = 1 / (BINS_PER_OCTAVE * FINE_PER_BIN)
+# The narrowest possible interval, octaves: a fall may lie anywhere within a fine bin.
+_MIN_OCTAVES = 1 / (BINS_PER_OCTAVE * FINE_PER_BIN)
 
 
 class DistanceRange(NamedTuple):
-    """Documents wanted, with questions at some distances.
+    """Documents to add, with questions in a range of distances.
 
     Attributes:
       low, high: first and last distance, tokens.
-      num_documents: how many, all with new numbers.
+      num_documents: number of documents; all get new numbers.
     """
 
     low: int
@@ -41,42 +41,42 @@ class DistanceRange(NamedTuple):
 
 
 def next_round(rows: Rows, *, octaves: float, max_documents: int) -> list[DistanceRange]:
-    """What to ask next; nothing when every interval is narrow or the documents are used up.
+    """Return the documents of the next round; none if every interval is narrow enough.
 
-    A member asks when the 95% interval of its L50, as far as it lies within the distances
-    measured, is wider than `octaves`. So one that never fell before the longest distance asks for
-    nothing if that is sure, and for the last octave if its interval reaches below; one that did
-    not learn asks for nothing: training decides that, not more documents. The same documents go
-    to all members, so ranges that overlap become one, with the documents of whoever needs most.
+    A member needs documents if the part of its L50 interval within the distances measured is wider
+    than `octaves`. A member without a fall needs none, or documents in the last octave if its
+    interval extends below the longest distance. A member that has not learned needs none. All
+    members read the same documents, so overlapping ranges are merged, with the larger number of
+    documents.
 
     Args:
       rows: of one task and length, all members and rounds so far, in columns of `evals.rows`.
-      octaves: width of interval wanted, log2 of its ends' ratio.
-      max_documents: of all rounds together.
+      octaves: largest width of an interval, octaves.
+      max_documents: limit for all rounds together; once reached, the result is empty.
 
     Returns:
-      Ranges by distance, which do not overlap.
+      Ranges in ascending order, without overlap.
 
     Raises:
-      ValueError: if `octaves` is not above an eighth, or as `effective_context.estimate` does.
+      ValueError: if `octaves` is at most an eighth, or as `effective_context.estimate`.
     """
-    if octaves <= _NARROWEST:
+    if octaves <= _MIN_OCTAVES:
         raise ValueError(
-            f"octaves must be above {_NARROWEST}, the width of a bin, got {octaves}; "
+            f"octaves must be above {_MIN_OCTAVES}, the width of a bin, got {octaves}; "
             "a quarter octave is 0.25"
         )
     num_documents = len(np.unique(rows["document"]))
-    left = max_documents - num_documents
-    if left <= 0:
+    documents_left = max_documents - num_documents
+    if documents_left <= 0:
         return []
-    members = [_wanted(member, octaves) for member in _members(rows)]
-    ranges = _merged([each for each in members if each is not None])
-    total = sum(each.num_documents for each in ranges)
-    if total <= left:
+    members = [_member_range(member, octaves) for member in _members(rows)]
+    ranges = _merge([range_ for range_ in members if range_ is not None])
+    total = sum(range_.num_documents for range_ in ranges)
+    if total <= documents_left:
         return ranges
-    shares = [each.num_documents * left // total for each in ranges]
+    shares = [range_.num_documents * documents_left // total for range_ in ranges]
     shared = zip(ranges, shares, strict=True)
-    return [each._replace(num_documents=share) for each, share in shared if share]
+    return [range_._replace(num_documents=share) for range_, share in shared if share]
 
 
 def _members(rows: Rows) -> list[Rows]:
@@ -85,22 +85,24 @@ def _members(rows: Rows) -> list[Rows]:
     return [rows_lib.select(rows, **name) for name in names]
 
 
-def _wanted(rows: Rows, octaves: float) -> DistanceRange | None:
-    """What one member asks for."""
-    found: Estimate = estimate(rows)
-    if found.verdict == NOT_LEARNED or found.octaves <= octaves:
+def _member_range(rows: Rows, octaves: float) -> DistanceRange | None:
+    """Return the documents that one member needs, if any."""
+    member = estimate(rows)
+    if member.verdict == NOT_LEARNED or member.octaves <= octaves:
         return None
-    low = max(math.floor(found.l50 / 2), found.shortest, 1)
-    high = min(math.ceil(found.l50 * 2), found.longest)
-    # An interval with no shape assumed narrows with the cube root of the questions near the
-    # crossing; a new document has nearly all there.
+    low = max(math.floor(member.l50 / 2), member.shortest, 1)
+    high = min(math.ceil(member.l50 * 2), member.longest)
+    # Without an assumed shape, the interval's width falls with the cube root of the number of
+    # questions near L50; nearly all questions of a new document are there.
     near = np.mean((rows["distance"] >= low) & (rows["distance"] <= high))
-    needed = found.num_documents * near * ((found.octaves / octaves) ** 3 - 1)
-    least, most = (math.ceil(share * found.num_documents) for share in (_LEAST, _MOST))
-    return DistanceRange(low, high, int(np.clip(math.ceil(needed), least, most)))
+    needed = member.num_documents * near * ((member.octaves / octaves) ** 3 - 1)
+    minimum, maximum = (
+        math.ceil(share * member.num_documents) for share in (_MIN_SHARE, _MAX_SHARE)
+    )
+    return DistanceRange(low, high, int(np.clip(math.ceil(needed), minimum, maximum)))
 
 
-def _merged(ranges: list[DistanceRange]) -> list[DistanceRange]:
+def _merge(ranges: list[DistanceRange]) -> list[DistanceRange]:
     merged: list[DistanceRange] = []
     for low, high, num_documents in sorted(ranges):
         if merged and low <= merged[-1].high:

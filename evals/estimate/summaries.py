@@ -1,4 +1,4 @@
-"""What rows of text say: pure functions of columns of `evals.rows`, one evaluation at a time."""
+"""Likelihoods, shares and paired differences: pure functions of columns of `evals.rows`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from evals.rows import Rows
 
 
 class MeanWithError(NamedTuple):
-    """A mean, its standard error and how many independent units that was taken from."""
+    """A mean, its standard error and the number of independent units."""
 
     mean: float
     standard_error: float
@@ -26,14 +26,14 @@ class Interval(NamedTuple):
 
 
 def over_seeds(values: np.ndarray, *, ratios: bool = False) -> Interval:
-    """Mean of one number a seed, and Student's t interval with one degree of freedom less.
+    """Return the mean over seeds and Student's t interval with seeds - 1 degrees of freedom.
 
-    What seeds differ in (initialisation, rows) is in it; that all were asked the same documents is
-    not. Of one seed the interval is NaN.
+    The interval covers what differs between seeds (initialization, rows of training), but not the
+    choice of documents, which all seeds share. It is NaN for one seed.
 
     Args:
       values: `[seeds]`.
-      ratios: whether logarithms are averaged: the mean is geometric, the interval a factor.
+      ratios: whether to average logarithms: the mean is geometric, the interval a factor.
     """
     values = np.log(values) if ratios else values
     mean, low, high = values.mean(), np.nan, np.nan
@@ -45,49 +45,49 @@ def over_seeds(values: np.ndarray, *, ratios: bool = False) -> Interval:
 
 
 def total_nats(rows: Rows) -> float:
-    """Nats of all tokens of all answers."""
+    """Return the sum of nats over all tokens of all answers."""
     return float(np.sum(rows["nll"] * rows["num_tokens"]))
 
 
 def mean_nll(rows: Rows) -> float:
-    """Nats per token: every token counts the same, however answers were cut."""
+    """Return nats per token; every token has equal weight, whatever the answers' sizes."""
     return total_nats(rows) / float(rows["num_tokens"].sum())
 
 
 def perplexity(rows: Rows) -> float:
-    """exp of nats per token."""
+    """Return the exponential of nats per token."""
     return float(np.exp(mean_nll(rows)))
 
 
 def bits_per_byte(rows: Rows) -> float:
-    """Of the text's UTF-8 bytes: comparable between tokenizers."""
+    """Return bits per UTF-8 byte of the text, which are comparable between tokenizers."""
     return total_nats(rows) / float(np.log(2)) / float(rows["num_bytes"].sum())
 
 
 def nats_per_word(rows: Rows) -> float:
-    """Of the text's words, as whitespace separates them: comparable between tokenizers."""
+    """Return nats per whitespace-separated word, which are comparable between tokenizers."""
     return total_nats(rows) / float(rows["num_words"].sum())
 
 
 def word_perplexity(rows: Rows) -> float:
-    """exp(total nats / words), what the authors of PG-19 ask for (Rae et al., arXiv 1911.05507)."""
+    """Return exp(total nats / words), the metric of PG-19 (Rae et al., arXiv 1911.05507)."""
     return float(np.exp(nats_per_word(rows)))
 
 
 def likelihoods(rows: Rows) -> dict[str, float]:
-    """By every measure that the rows allow, with its name in results.csv."""
-    found = {"nll": mean_nll(rows), "perplexity": perplexity(rows)}
+    """Return every likelihood measure that the rows allow, by its name in results.csv."""
+    values = {"nll": mean_nll(rows), "perplexity": perplexity(rows)}
     if rows["num_bytes"].any():
-        found["bits_per_byte"] = bits_per_byte(rows)
+        values["bits_per_byte"] = bits_per_byte(rows)
     if rows["num_words"].any():
-        found["word_perplexity"] = word_perplexity(rows)
-    return found
+        values["word_perplexity"] = word_perplexity(rows)
+    return values
 
 
 def share(rows: Rows, *, column: str = "first_token_correct") -> MeanWithError:
-    """Mean of a column over answers, its error over documents.
+    """Return the mean of a column over answers, with the standard error over documents.
 
-    Answers of one document rise and fall together, so a binomial error would be too small.
+    Answers of one document are correlated, so a binomial error would be too small.
     """
     return _ratio(rows[column], np.ones(len(rows["document"])), _units(rows, ("document",)))
 
@@ -95,48 +95,48 @@ def share(rows: Rows, *, column: str = "first_token_correct") -> MeanWithError:
 def difference(
     rows: Rows, other: Rows, *, column: str = "nll", unit: tuple[str, ...] = ("document",)
 ) -> MeanWithError:
-    """Mean of `rows` minus `other` over the same answers, e.g. of two variants.
+    """Return the mean of `rows` minus `other` over the same answers, such as of two variants.
 
-    Paired: what makes a text hard is in both and cancels, so that the error is that of the
-    difference, far below that of either mean. Nats are weighted by tokens.
+    The difference is paired: the difficulty of a text cancels, so its standard error is far below
+    the standard error of either mean. Nats are weighted by tokens.
 
     Args:
-      column: "nll", or a column of right and wrong.
-      unit: what counts as one independent draw: the columns that name it.
+      column: "nll", or a boolean column.
+      unit: columns that identify an independent unit.
 
     Raises:
-      ValueError: if the two are not about the same answers.
+      ValueError: if `rows` and `other` have different answers.
     """
-    # Other texts may be cut alike, but not into answers of as many bytes.
+    # Different texts may have answers of equal token counts, but not of equal byte counts.
     keys = ("document", "query", "num_tokens", "num_bytes")
-    by_answer = [np.lexsort([each["query"], each["document"]]) for each in (rows, other)]
-    mine, theirs = (
-        {name: each[name][places] for name in {*keys, *unit, column}}
-        for each, places in zip((rows, other), by_answer, strict=True)
+    orders = [np.lexsort([part["query"], part["document"]]) for part in (rows, other)]
+    first, second = (
+        {name: part[name][indices] for name in {*keys, *unit, column}}
+        for part, indices in zip((rows, other), orders, strict=True)
     )
-    if any(not np.array_equal(mine[name], theirs[name]) for name in keys):
+    if any(not np.array_equal(first[name], second[name]) for name in keys):
         raise ValueError(
-            "rows to be compared must be about the same answers; evaluate both with the same "
-            "task, length and number of documents"
+            "rows to compare have different answers; evaluate both with the same task, length and "
+            "number of documents"
         )
-    weights = mine["num_tokens"] if column == "nll" else np.ones(len(mine[column]))
-    change = mine[column].astype(float) - theirs[column].astype(float)
-    return _ratio(change, weights.astype(float), _units(mine, unit))
+    weights = first["num_tokens"] if column == "nll" else np.ones(len(first[column]))
+    change = first[column].astype(float) - second[column].astype(float)
+    return _ratio(change, weights.astype(float), _units(first, unit))
 
 
-def above_best(found: Sequence[Rows]) -> list[MeanWithError]:
-    """Nats per token of each above those of the one with the fewest, paired by document.
+def above_best(variants: Sequence[Rows]) -> list[MeanWithError]:
+    """Return nats per token above the best variant's, for each variant, paired by document.
 
-    NaN where the answers are not the same.
+    The difference is NaN where the answers are not the same.
     """
-    best = min(found, key=mean_nll)
-    above = []
-    for rows in found:
+    best = min(variants, key=mean_nll)
+    differences = []
+    for rows in variants:
         try:
-            above.append(difference(rows, best))
+            differences.append(difference(rows, best))
         except ValueError:
-            above.append(MeanWithError(np.nan, np.nan, 0))
-    return above
+            differences.append(MeanWithError(np.nan, np.nan, 0))
+    return differences
 
 
 def _units(rows: Rows, names: tuple[str, ...]) -> np.ndarray:
@@ -145,7 +145,7 @@ def _units(rows: Rows, names: tuple[str, ...]) -> np.ndarray:
 
 
 def _ratio(values: np.ndarray, weights: np.ndarray, unit: np.ndarray) -> MeanWithError:
-    """Weighted mean, with the ratio estimator's error over units of unequal weight."""
+    """Return the weighted mean, with the ratio estimator's error over units."""
     weight = np.bincount(unit, weights)
     total = np.bincount(unit, weights * values)
     mean, n = total.sum() / weight.sum(), len(weight)

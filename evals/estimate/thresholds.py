@@ -1,12 +1,12 @@
-"""Effective length by context length: the two rules that others publish, beside L50.
+"""Two published measures of effective length, for comparison with L50.
 
-RULER (arXiv 2404.06654) and NoLiMa (arXiv 2502.05167) ask for the longest context whose score,
-averaged over where the needle stands, is above a threshold; Men et al. (arXiv 2405.14591) read the
-edge of the green area off a heat map. Both are functions of rows of one member setting.
+RULER (arXiv 2404.06654) and NoLiMa (arXiv 2502.05167) report the longest context whose score, the
+mean over needle depths, exceeds a threshold. Men et al. (arXiv 2405.14591) report the edge of the
+green area of a heat map. Both are functions of rows of one member setting.
 
-They say less than L50. A model that sees exactly M tokens scores M / L at a context of L > M, so
-its effective length by threshold tau is M / tau: 1.17 M at 0.856, 2 M at 0.5. A mean over depths
-also hides a dip in the middle.
+Both are less precise than L50. A model that retrieves over exactly M tokens scores M / L at a
+context of L > M, so its effective length by threshold tau is M / tau: 1.17 M at 0.856, 2 M at 0.5.
+A mean over depths also hides a dip in the middle.
 """
 
 from typing import NamedTuple
@@ -18,18 +18,18 @@ from evals import rows as rows_lib
 from evals.estimate.bins import bin_number, fine_bin_number, widths
 from evals.rows import Rows
 
-# Accuracy of Llama 2 7B at 4k tokens, mean of RULER's 13 tasks: RULER's thresholds for models that
-# chat (README) and for base models (paper, appendix F). They mean nothing for other tasks.
+# RULER's thresholds for chat models (README) and base models (paper, appendix F): the accuracy of
+# Llama 2 7B at 4k tokens, mean of RULER's 13 tasks. They do not apply to other tasks.
 RULER_CHAT = 0.856
 RULER_BASE = 0.794
 
-# NoLiMa's: this share of the score at the shortest context, which must itself be a score.
+# NoLiMa's threshold: this share of the score at the shortest context, at least _LEARNED there.
 RELATIVE = 0.85
 _LEARNED = 0.5
 
-# A bin counts as green from half of its answers right, and from this many answers.
+# A bin is green if at least half of its answers are right, of at least this many answers.
 _VISIBLE = 0.5
-_FEWEST_TRIALS = 4
+_MIN_TRIALS = 4
 
 
 class EffectiveLength(NamedTuple):
@@ -37,10 +37,10 @@ class EffectiveLength(NamedTuple):
 
     Attributes:
       lengths: context lengths evaluated, ascending, tokens.
-      accuracy: at each, mean over distances.
-      threshold: what accuracy must exceed.
-      value: longest length such that accuracy exceeds the threshold there and at every shorter
-        one; None if it does not at the shortest.
+      accuracy: accuracy at each length, mean over distances.
+      threshold: accuracy to exceed.
+      value: longest length such that accuracy exceeds the threshold there and at all shorter
+        lengths; None if accuracy at the shortest length does not.
     """
 
     lengths: tuple[int, ...]
@@ -55,24 +55,24 @@ class EffectiveLength(NamedTuple):
 
 
 def effective_length(rows: Rows, *, threshold: float | None = None) -> EffectiveLength:
-    """RULER's effective length, cumulative and strict.
+    """Return RULER's effective length, cumulative and strict.
 
-    Cumulative, because accuracy can revive: with a small base a model may pass at 4k, fail at 8k
-    and pass at 16k, and whoever relies on 16k meets the dip. (RULER's own text, "maximum length
-    exceeding the threshold", leaves both open.)
+    It is cumulative because accuracy can recover: with a small base a model may pass at 4k, fail
+    at 8k and pass at 16k. RULER's definition, "maximum length exceeding the threshold", specifies
+    neither.
 
     Args:
-      rows: of one member setting at one or more lengths; of several tasks, accuracy is the mean
-        over tasks, as RULER's over its 13. Seeds are pooled.
-      threshold: accuracy to exceed, such as `RULER_CHAT`; by default `RELATIVE` of the accuracy
-        at the shortest length, which every model passes there: it takes several lengths to say
-        something, and a model that gets less than half right at the shortest has none.
+      rows: rows of one member setting at one or more lengths. Accuracy is the mean over tasks, as
+        RULER's is over its 13 tasks. Seeds are pooled.
+      threshold: accuracy to exceed, such as `RULER_CHAT`. The default is `RELATIVE` times the
+        accuracy at the shortest length, or `_LEARNED` if that accuracy is lower. It is useful only
+        with several lengths, because every learned model passes at the shortest.
 
     Raises:
       ValueError: if there are no rows, or a task was not evaluated at every length.
     """
     if not len(rows["task"]):
-        raise ValueError("no rows to find an effective length in; evaluate first")
+        raise ValueError("no rows to compute an effective length from; evaluate first")
     tasks, lengths = np.unique(rows["task"]).tolist(), np.unique(rows["length"]).tolist()
     accuracy = []
     for length in lengths:
@@ -84,22 +84,22 @@ def effective_length(rows: Rows, *, threshold: float | None = None) -> Effective
                 f"not evaluated at length {length}; evaluate it there or leave that length out"
             )
         accuracy.append(float(np.mean([mean_accuracy(part) for part in parts])))
-    exceeded = threshold
-    if exceeded is None:
-        exceeded = RELATIVE * accuracy[0] if accuracy[0] >= _LEARNED else _LEARNED
+    limit = threshold
+    if limit is None:
+        limit = RELATIVE * accuracy[0] if accuracy[0] >= _LEARNED else _LEARNED
     value = None
-    for length, reached in zip(lengths, accuracy, strict=True):
-        if reached <= exceeded:
+    for length, score in zip(lengths, accuracy, strict=True):
+        if score <= limit:
             break
         value = length
-    return EffectiveLength(tuple(lengths), tuple(accuracy), exceeded, value)
+    return EffectiveLength(tuple(lengths), tuple(accuracy), limit, value)
 
 
 def mean_accuracy(rows: Rows) -> float:
-    """Share of exact matches of one task at one length: for retrieval, the mean over distances.
+    """Return the share of exact matches of one task and length, for retrieval over distances.
 
-    Questions are not spread evenly over distances (half are log-uniform, and later rounds ask near
-    the crossing), so a fine bin of distances counts by its width in tokens, not by its questions.
+    Questions are not spread evenly over distances (half are log-uniform, and later rounds are near
+    L50), so each fine bin is weighted by its width in tokens instead of its number of questions.
     """
     if evals.parse(str(rows["task"][0])).kind != "retrieval":
         return float(rows["exact_match"].mean())
@@ -109,34 +109,33 @@ def mean_accuracy(rows: Rows) -> float:
 
 
 def visual_edge(rows: Rows) -> float:
-    """The edge of the green area of a heat map, tokens (Men et al., Figure 7).
+    """Return the edge of the green area of a heat map, tokens (Men et al., Figure 7).
 
-    For each context length the longest distance at which at least half of the answers are right,
-    wherever they are wrong before it; then the median over lengths. A half-octave of distances is
-    one bin of the map, counts from 4 answers and gives the longest distance asked in it. 0 where
-    nothing is green; a length that is green to its end gives that end, so lengths that the model
-    sees whole pull the median down.
+    The edge is the median over context lengths of the longest distance in a green bin, whatever
+    the accuracy at shorter distances. A bin is half an octave of distances; it needs 4 answers. The
+    distance is 0 without a green bin. A length that is green at all distances gives its longest
+    distance, so short lengths lower the median.
 
     Args:
-      rows: of one retrieval task and member setting at one or more lengths. Seeds are pooled.
+      rows: rows of one retrieval task and member setting at one or more lengths. Seeds are pooled.
 
     Raises:
       ValueError: if there are no rows.
     """
     if not len(rows["task"]):
-        raise ValueError("no rows to find an edge in; evaluate first")
+        raise ValueError("no rows to compute an edge from; evaluate first")
     edges = []
     for length in np.unique(rows["length"]):
         at_length = rows_lib.select(rows, length=length)
         bins, trials, accuracy = _bins(bin_number(at_length["distance"]), at_length)
-        green = bins[(accuracy >= _VISIBLE) & (trials >= _FEWEST_TRIALS)]
+        green = bins[(accuracy >= _VISIBLE) & (trials >= _MIN_TRIALS)]
         in_green = np.isin(bin_number(at_length["distance"]), green)
         edges.append(at_length["distance"][in_green].max(initial=0))
     return float(np.median(edges))
 
 
-def _bins(bin_of: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each row's bin: those that there are, their trials and accuracy, each `[bins]`."""
-    bins, index = np.unique(bin_of, return_inverse=True)
+def _bins(row_bins: np.ndarray, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct bins of rows, their trials and their accuracy, each `[bins]`."""
+    bins, index = np.unique(row_bins, return_inverse=True)
     trials = np.bincount(index)
     return bins, trials, np.bincount(index, rows["exact_match"]) / trials

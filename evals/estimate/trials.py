@@ -8,22 +8,22 @@ import numpy as np
 from evals.estimate.bins import fine_bin_number, fine_bin_start, widths
 from evals.rows import Rows
 
-# The columns of counts: they say all of the rows that the estimator reads.
+# Columns of counts: everything that the estimator reads of result rows.
 COUNTS = ("seed", "document", "bin", "asked", "right")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trials:
-    """How often was asked, and answered right, at each distance.
+    """Numbers of questions and of right answers at each distance.
 
     Attributes:
-      asked, right: float `[..., bins]`, numbers of questions and of exact matches. Only bins that
-        have questions are there.
-      x: `[bins]`, log2 distance of each.
-      low, high: int `[bins]`, first and last distance of each, tokens.
+      asked, right: float `[..., bins]`, numbers of questions and of exact matches. Bins without
+        questions are left out.
+      x: `[bins]`, log2 of each bin's distance.
+      low, high: int `[bins]`, first and last distance of each bin, tokens.
       chance: accuracy of a guess.
-      seeds, documents: int, the numbers of those that the first two axes of `asked` are, as long
-        as both are there.
+      seeds, documents: int, numbers of the seeds and documents along the first two axes of
+        `asked`; only valid while `asked` has both axes.
     """
 
     asked: np.ndarray
@@ -37,7 +37,7 @@ class Trials:
 
     @classmethod
     def of(cls, rows: Rows) -> "Trials":
-        """Of rows of one task and length: `[seeds, documents, fine bins]`."""
+        """Count rows of one task and length: `[seeds, documents, fine bins]`."""
         distance = rows["distance"]
         counts = {
             "seed": rows["seed"],
@@ -53,12 +53,12 @@ class Trials:
     def of_counts(
         cls, counts: Mapping[str, np.ndarray], *, distances: tuple[int, int], chance: float
     ) -> "Trials":
-        """Of counts, such as those of `counts`: `[seeds, documents, fine bins]`.
+        """Build from counts, such as those of `counts`: `[seeds, documents, fine bins]`.
 
         Args:
           counts: columns of `COUNTS`, equally long; "bin" is a number of
-            `evals.estimate.bins.fine_bin_number`. Lines of one seed, document and bin add up.
-          distances: the shortest and the longest asked, tokens.
+            `evals.estimate.bins.fine_bin_number`. Lines with equal seed, document and bin add up.
+          distances: the shortest and the longest distance of any question, tokens.
           chance: accuracy of a guess.
 
         Raises:
@@ -69,15 +69,15 @@ class Trials:
         if not len(counts["bin"]):
             raise ValueError("no counts to estimate from; evaluate first")
         names = ("seed", "document", "bin")
-        found = [np.unique(counts[name], return_inverse=True) for name in names]
-        (seeds, documents, fine), index = zip(*found, strict=True)
+        unique = [np.unique(counts[name], return_inverse=True) for name in names]
+        (seeds, documents, fine), index = zip(*unique, strict=True)
         shape = len(seeds), len(documents), len(fine)
-        place, size = np.ravel_multi_index(index, shape), int(np.prod(shape))
+        flat_index, size = np.ravel_multi_index(index, shape), int(np.prod(shape))
         asked, right = (
-            np.bincount(place, counts[name], minlength=size).reshape(shape)
+            np.bincount(flat_index, counts[name], minlength=size).reshape(shape)
             for name in ("asked", "right")
         )
-        # The outermost bins reach no farther than was asked.
+        # The outermost bins end at the shortest and longest distance of any question.
         shortest, longest = distances
         low = np.maximum(fine_bin_start(fine), shortest)
         high = np.minimum(fine_bin_start(fine + 1) - 1, longest)
@@ -94,7 +94,7 @@ class Trials:
         )
 
     def counts(self) -> dict[str, np.ndarray]:
-        """Columns of `COUNTS`, of seeds, documents and fine bins that have questions."""
+        """Return the columns of `COUNTS` for all cells that have questions."""
         seed, document, fine = np.nonzero(self.asked)
         return {
             "seed": self.seeds[seed],
@@ -105,19 +105,19 @@ class Trials:
         }
 
     def by_seed(self) -> list["Trials"]:
-        """One for each along the first axis."""
+        """Split along the first axis."""
         return [self._each(lambda n, s=s: n[s]) for s in range(len(self.asked))]
 
     def summed(self) -> "Trials":
-        """Over the first axis: all seeds, or all documents, together."""
+        """Sum over the first axis: seeds, or documents."""
         return self._each(lambda n: n.sum(0))
 
     def weighted(self, weights: np.ndarray) -> "Trials":
-        """Sums over documents, `[documents, bins]`, by each of `[Z, documents]` weights."""
+        """Sum `[documents, bins]` over documents with weights `[Z, documents]`: `[Z, bins]`."""
         return self._each(lambda n: weights @ n)
 
     def joined(self, group: np.ndarray) -> "Trials":
-        """Neighbouring bins of equal numbers in int `[bins]`, ascending, made one."""
+        """Join neighboring bins with equal group numbers, int `[bins]`, ascending."""
         _, first, index = np.unique(group, return_index=True, return_inverse=True)
         total = self.asked.reshape(-1, len(index)).sum(0)
         last = np.append(first[1:], len(index)) - 1
@@ -125,27 +125,26 @@ class Trials:
         x = np.bincount(index, total * self.x) / np.bincount(index, total)
         return dataclasses.replace(joined, x=x, low=self.low[first], high=self.high[last])
 
-    def of_at_least(self, least: int) -> "Trials":
-        """Neighbouring bins joined until each has so many trials in every seed, all documents.
+    def of_at_least(self, minimum: int) -> "Trials":
+        """Join neighboring bins of `[seeds, documents, bins]` up to a minimum of trials per seed.
 
-        `[seeds, documents, bins]`. Too few at the far end join the last that has enough.
+        Bins at the far end with too few trials join the last bin that has enough.
         """
-        asked = self.asked.sum(1).min(0)
+        questions = self.asked.sum(1).min(0)
         group, number, so_far = [], 0, 0.0
-        for count in asked:
-            if so_far >= least:
+        for count in questions:
+            if so_far >= minimum:
                 number, so_far = number + 1, 0.0
             group.append(number)
             so_far += count
-        if so_far < least and number:
-            group = [min(each, number - 1) for each in group]
+        if so_far < minimum and number:
+            group = [min(bin_group, number - 1) for bin_group in group]
         return self.joined(np.array(group))
 
     def mean_accuracy(self) -> np.ndarray:
-        """`[...]`, over distances, each counting the same, however often it was asked.
+        """Return the mean accuracy over distances, `[...]`, with equal weight for each distance.
 
-        Bins are fine ones. One of few questions may be in no document of a resample, and is left
-        out of its mean.
+        Bins must be fine bins. A bin without questions in a resample is left out of its mean.
         """
         width = widths(fine_bin_number(self.low), int(self.low[0]), int(self.high[-1]))
         weight = width * (self.asked > 0)

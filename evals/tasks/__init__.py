@@ -1,1 +1,1 @@
-"""One task a file, called as the file is: see `evals.task`."""
+"""One task per file; the name of the file is the name of the task. See `data.task`."""

@@ -2,15 +2,15 @@
 
 Templates of Hsieh et al. (arXiv 2404.06654), word for word, with one example in the prompt and the
 official frequencies: 30 times against 3 (example: 10 against 3, of 40 words), and below 4096 tokens
-6 against 1 (example: 3 against 1, of 20 words). Words are this repository's own: single ones, or
-adjective-noun pairs where a context holds more different ones than there are.
+6 against 1 (example: 3 against 1, of 20 words). Words are this repository's lists: single words, or
+adjective-noun pairs where a context needs more words than there are single words.
 
-Every word is one answer, its number ("1.") given, teacher-forced in the order in which the words
+Every word is one answer, after its number ("1."), teacher-forced in the order in which the words
 first occur in the list. Officially the order is random and RULER counts the share of words found
-anywhere in 120 decoded tokens; teacher forcing needs one right order, one that a model can know, so
-the example shows this one. A row says whether word i comes next, exactly, given the right ones
-before it: stricter than that recall in order and form, more lenient after an error. `distance` is
-from the word's last occurrence in the list.
+anywhere in 120 decoded tokens. Teacher forcing needs one right order that a model can know, so the
+example shows this order. A row states whether word i comes next, exactly, after the right words
+before it: stricter than RULER's recall in order and form, more lenient after an error. `distance`
+is measured from the word's last occurrence in the list.
 """
 
 import dataclasses
@@ -25,13 +25,13 @@ from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 from evals import prompts
 
 _NUM_COMMON = 10
-# From this length on RULER asks with the higher frequencies.
+# RULER uses the higher frequencies from this length on.
 _LONG = 4096
 _SINGLE = tuple(sorted({*ADJECTIVES, *NOUNS, *HELD_OUT_NOUNS}))
 
 
 class _Counts(NamedTuple):
-    """How often words occur: common and other ones, in the question and in its example."""
+    """Numbers of occurrences of common and other words, in the question and the example."""
 
     common: int
     other: int
@@ -66,22 +66,22 @@ class _Prompt:
         self._tokenizer = tokenizer
 
     def numbered(self, index: int, word: list[int]) -> list[int]:
-        """ " 7. word", without its space if it is the first of a list."""
+        """Return the ids of " 7. word"; the first item of a list has no space before it."""
         (digits,) = keys.digits(self._tokenizer, [index + 1], task="cwe")
         return self.space * (index > 0) + digits + self.dot + word
 
     def num_list_ids(self, count):
-        """Ids of a list of `count` items, their words left out; of each of several counts."""
+        """Return the number of ids of a list of `count` items without words; arrays work too."""
         digits = sum(np.maximum(count - 10**power + 1, 0) for power in range(9))
         return count * len(self.space + self.dot) - len(self.space) + digits
 
     def num_ids(self, count, word_ids, common_ids: int):
-        """Ids of a prompt with its answers: `count` items of so many ids, ten common words."""
+        """Return the number of ids of a prompt of `count` items with its ten answers."""
         answers = len(self.space) + self.num_list_ids(_NUM_COMMON) + common_ids
         return len(self.intro + self.question) + self.num_list_ids(count) + word_ids + answers
 
     def ask(self, start: list[int], items: list[list[int]], common: list[list[int]], random):
-        """`start`, then a prompt with the items in random order, asked for the common ones."""
+        """Append a prompt with items in random order to `start`; common words are answers."""
         tokens = start + self.intro
         last = {}  # index of each word; in order of first occurrence
         for index, place in enumerate(random.permutation(len(items)).tolist()):
@@ -96,7 +96,7 @@ class _Prompt:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cwe(prompts.PromptTask):
-    """See the module."""
+    """RULER's common words; see the module."""
 
     kind = "score"
     num_choices = len(_SINGLE)
@@ -138,13 +138,13 @@ def _counts(length: int) -> _Counts:
 
 
 def _drawn(words: keys.Pairs, count: int, random) -> tuple[list[list[int]], list[list[int]]]:
-    """Ten words, and count - 10 others."""
+    """Draw ten words, and count - 10 others."""
     drawn = [words[index] for index in random.choice(len(words), count, replace=False).tolist()]
     return drawn[:_NUM_COMMON], drawn[_NUM_COMMON:]
 
 
 def _num_fitting(prompt, common, other, counts, room) -> int:
-    """How many of the other words fit besides the common ones; at least one."""
+    """Return the number of other words that fit besides the common words; at least one."""
     common_ids = sum(map(len, common))
     items = _NUM_COMMON * counts.common + counts.other * np.arange(1, len(other) + 1)
     word_ids = counts.common * common_ids + counts.other * np.cumsum([*map(len, other)])

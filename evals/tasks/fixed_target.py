@@ -1,10 +1,10 @@
-"""Fixed target: what more context is worth to the same tokens.
+"""Fixed target: the gain of the same tokens from more context.
 
-The last `target` tokens of a text are predicted from the 32, 64, ... tokens before them, each
-context its own forward pass with BOS in front, as in rerope's evaluation (github.com/bojone/
-rerope). A position in context is then not a place in the text, and differences are paired. Where
-perplexity stops falling at a context much shorter than what training showed, and retrieval fails
-beyond, context is superficial (Men et al., arXiv 2405.14591).
+The last `target` tokens of a text are predicted from the 32, 64, ... tokens before them, in one
+forward pass per context with BOS in front, as in rerope's evaluation (github.com/bojone/rerope).
+The tokens are the same for every context, so differences are paired. Context is superficial if
+perplexity stops falling at a context much shorter than the trained length and retrieval fails
+beyond it (Men et al., arXiv 2405.14591).
 """
 
 import dataclasses
@@ -20,15 +20,17 @@ from evals.rows import select
 from settings.checks import Count
 
 FIRST_CONTEXT = 32
-ENOUGH = 0.95  # of what the longest context gives
+ENOUGH = 0.95  # share of the longest context's gain
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FixedTarget(text.CropTask):
-    """See the module. A row's `distance` is the context: tokens before the target, without BOS.
+    """Loss of a fixed target by context; see the module.
+
+    A row's `distance` is the context: tokens before the target, without BOS.
 
     Attributes:
-      target: tokens predicted, the last ones of a text.
+      target: tokens to predict at the end of a text.
     """
 
     kind = "likelihood"
@@ -36,14 +38,14 @@ class FixedTarget(text.CropTask):
     plot = Plot(
         name="context_gain",
         alternative="Nats per token gained by context, against the length of the context.",
-        caption="The same tokens predicted from more and more of what came before them, less what "
-        "the shortest context leaves, with 95% intervals over documents. A diamond: 95% of what "
-        "the longest context gives. Where it lies far below effective context, perplexity could "
-        "not tell.",
+        caption="Nats per token of the same tokens with the shortest context, minus those with "
+        "longer contexts, with 95% intervals over documents. The diamond marks 95% of the longest "
+        "context's gain. If it lies far below the effective context, perplexity does not measure "
+        "retrieval.",
         xlabel="context before the target (tokens, log scale)",
         ylabels=("nats per token less than with the shortest context",),
         mark="95% of the gain",
-        levels="nothing gained",
+        levels="no gain",
     )
 
     target: Count = 256
@@ -61,7 +63,7 @@ class FixedTarget(text.CropTask):
         ]
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
-        """What the longest context is worth, and the shortest context with 95% of that (L_ppl)."""
+        """Return the longest context's gain and the shortest context with 95% of it (L_ppl)."""
         gain = context_gain(results)
         return {"context_gain": gain.gains[-1].mean, "context_gain_length": gain.length}
 
@@ -70,7 +72,7 @@ class FixedTarget(text.CropTask):
         gain = context_gain(trained)
         mean, error, _ = np.array(gain.gains).T
         mark = None
-        if mean[-1] > 0:  # else there is nothing of which there could be 95%
+        if mean[-1] > 0:  # without a gain there is no 95% of it
             said = f"95% of the gain from {gain.length} tokens"
             mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], said)
         return [Curve.from_means(gain.contexts, mean, error, mark)]
@@ -81,23 +83,23 @@ class FixedTarget(text.CropTask):
         if length < 2 * FIRST_CONTEXT:
             return None
         call = ["--tasks", f"fixed_target(target={length // 2})", "--lengths", length]
-        return Suggestion("What more context is worth to the same tokens.", "context_gain", [call])
+        return Suggestion("The gain of the same tokens from more context.", "context_gain", [call])
 
 
 def contexts(longest: int) -> list[int]:
-    """32, 64, ... and `longest`, tokens."""
+    """Return the contexts 32, 64, ... and `longest`, tokens."""
     octaves = range((max(0, longest - 1) // FIRST_CONTEXT).bit_length())
     return [FIRST_CONTEXT << octave for octave in octaves] + [longest]
 
 
 class ContextGain(NamedTuple):
-    """Nats per token that context is worth: G(c) = NLL(shortest context) - NLL(c).
+    """Gain from context, nats per token: G(c) = NLL(shortest context) - NLL(c).
 
     Attributes:
       contexts: tokens.
-      gains: of each context, over the shortest; errors are paired over documents.
-      length: the smallest context with 95% of the gain of the longest, tokens (L_ppl); the
-        shortest where context is worth nothing.
+      gains: gain of each context; errors are paired over documents.
+      length: the smallest context with 95% of the longest context's gain, tokens (L_ppl); the
+        shortest context if there is no gain.
     """
 
     contexts: list[int]
@@ -106,15 +108,15 @@ class ContextGain(NamedTuple):
 
 
 def context_gain(rows: Results) -> ContextGain:
-    """The curve of one run, variant and length.
+    """Return the gain by context of one run, variant and length.
 
     Raises:
-      ValueError: if documents were not all asked at all contexts.
+      ValueError: if some documents lack some contexts.
     """
-    found = np.unique(rows["distance"]).tolist()
-    by_context = [select(rows, distance=context) for context in found]
-    for each in by_context:
-        each["query"] = np.zeros_like(each["query"])  # the same question, numbered by context
-    gains = [summaries.difference(by_context[0], each) for each in by_context]
+    lengths = np.unique(rows["distance"]).tolist()
+    by_context = [select(rows, distance=context) for context in lengths]
+    for part in by_context:
+        part["query"] = np.zeros_like(part["query"])  # the same question, numbered by context
+    gains = [summaries.difference(by_context[0], part) for part in by_context]
     enough = [gain.mean >= ENOUGH * gains[-1].mean for gain in gains]
-    return ContextGain(found, gains, length=found[enough.index(True)])
+    return ContextGain(lengths, gains, length=lengths[enough.index(True)])

@@ -1,15 +1,15 @@
 """RULER's frequent words: the three most frequent words of a coded text.
 
 Template of Hsieh et al. (arXiv 2404.06654), word for word. Words of six random letters occur with
-zeta-distributed frequencies, alpha = 2; the most frequent "word" is "..." and is to be ignored, so
-those asked for have ranks 2, 3 and 4. There is a word for every 50 tokens of context, at least
-five. The text is as long as fits while ranks 2 to 5 all differ in frequency (officially they may
-tie, and then no answer is the right one).
+zeta-distributed frequencies, alpha = 2. The most frequent "word" is "...", which the prompt says to
+ignore, so the answers have ranks 2, 3 and 4. There is a word for every 50 tokens of context, at
+least five. The text is as long as fits while ranks 2 to 5 all differ in frequency (officially they
+may tie, which leaves no right answer).
 
 Every word is one answer, teacher-forced from the most frequent to the least, with a space between
-them. A row says whether word i comes next, exactly, given the right ones before it; RULER counts
-the share of words found anywhere in 50 decoded tokens, in any order. `distance` is from the word's
-last occurrence in the text.
+them. A row states whether word i comes next, exactly, after the right words before it; RULER counts
+the share of words found anywhere in 50 decoded tokens, in any order. `distance` is measured from
+the word's last occurrence in the text.
 """
 
 import bisect
@@ -26,13 +26,13 @@ from evals import prompts
 
 _ALPHA = 2.0
 _LETTERS = 6
-# Words drawn, counting those that zeta's tail leaves out: the fewest with ranks 2 to 5 apart.
+# Fewest draws, including draws in zeta's tail, for which ranks 2 to 5 differ in frequency.
 _FEWEST = 30
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fwe(prompts.PromptTask):
-    """See the module."""
+    """RULER's frequent words; see the module."""
 
     kind = "score"
     num_choices = 26**_LETTERS
@@ -64,7 +64,7 @@ class Fwe(prompts.PromptTask):
 
 @functools.lru_cache(maxsize=8)
 def _parts(tokenizer: Tokenizer) -> tuple[list[int], list[int], list[int]]:
-    """Ids of the introduction, the question and the dots."""
+    """Return the ids of the introduction, the question and the dots."""
     encode = prompts.encoder(tokenizer)
     intro = tokenizer.encode(
         "Read the following coded text and track the frequency of each coded word. Find the "
@@ -80,18 +80,18 @@ def _parts(tokenizer: Tokenizer) -> tuple[list[int], list[int], list[int]]:
 
 
 def _counts(drawn: int, num_words: int) -> np.ndarray:
-    """int `[num_words]`: how often each rank occurs, as RULER rounds it."""
+    """Return the frequency of each rank, int `[num_words]`, rounded as in RULER."""
     return (drawn * np.arange(1, num_words + 1) ** -_ALPHA / zeta(_ALPHA)).astype(int)
 
 
 def _fitting(words: list[list[int]], room: int) -> np.ndarray:
-    """Counts of the longest text within `room` ids whose ranks 2 to 5 differ in frequency."""
+    """Return the counts of the longest text in `room` ids whose ranks 2 to 5 differ."""
     sizes = np.array([len(word) for word in words])
 
     def size(drawn: int) -> int:
         return int(_counts(drawn, len(words)) @ sizes)
 
-    # Rank 1 alone is 6/10 of what is drawn, so two words for every id are more than fit.
+    # Rank 1 alone is 6/10 of all draws, so two draws per id never fit.
     drawn = bisect.bisect_right(range(2 * room), room, key=size) - 1
     while len(set(_counts(drawn, len(words))[1:5].tolist())) < 4:
         drawn -= 1

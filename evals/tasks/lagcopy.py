@@ -1,15 +1,15 @@
-"""Copying at a lag: a text is said again, and the distance is the text's length.
+"""Copying at a lag: a repeated text, whose length is the distance.
 
-    text=random   random ids again and again to fill the context (Olsson et al., 2022); every id
-                  that the past determines is an answer
-    text=natural  held-out text at the end of the context, said a second time; before it, another
-                  text fills the context: o o o o a b c d a b [c d]
-    text=control  the same answers without the first saying, which the other text's continuation
-                  stands in for: o o o o o o o o a b [c d]
+    text=random   random ids, repeated to fill the context (Olsson et al., 2022); every id that the
+                  past determines is an answer
+    text=natural  held-out text, twice at the end of the context; another text fills the context
+                  before it: o o o o a b c d a b [c d]
+    text=control  the same answers without the first copy, which is replaced by a continuation of
+                  the other text: o o o o o o o o a b [c d]
 
-Natural and control are the two halves of the Forgetting Curve (arXiv 2410.04727): answers are the
-second half of the second saying, id by id, and equal numbers hold the same ids except for the first
-saying, so that a model's gain from copying is a paired difference: `copy_gain`.
+Natural and control are the two halves of the Forgetting Curve (arXiv 2410.04727). Answers are the
+ids of the second half of the second copy. Documents of equal number differ only in the first copy,
+so a model's gain from copying is a paired difference: `copy_gain`.
 """
 
 import dataclasses
@@ -30,12 +30,12 @@ from settings.checks import Bounds
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lagcopy(lagcopy.Lagcopy):
-    """See the module.
+    """Copying at a lag; see the module.
 
     Attributes:
       text: "random", "natural" or "control".
-      lag: tokens of the repeated text, one more than the distance; None: drawn for each document,
-        half of them log-uniformly, half uniformly, as far as the length allows.
+      lag: tokens of the repeated text, one more than the distance; None: drawn for each document
+        up to the length, half of the lags log-uniformly and half uniformly.
     """
 
     text: Literal["random", "natural", "control"] = "random"
@@ -44,16 +44,18 @@ class Lagcopy(lagcopy.Lagcopy):
     def __post_init__(self):
         super().__post_init__()
         if self.text != "random" and self.answers != lagcopy.Lagcopy.answers:
-            raise ValueError("lagcopy(answers=...) is of random ids: half of other texts is asked")
+            raise ValueError(
+                "lagcopy(answers=...) needs text=random: other texts have fixed answers"
+            )
 
     @property
     def kind(self) -> Literal["retrieval", "accuracy"]:
-        """Natural text can be guessed: its accuracy means something beside the control's only."""
+        """Retrieval for random ids; natural text can be guessed, so it is compared with control."""
         return "retrieval" if self.text == "random" else "accuracy"
 
     @property
     def plot(self) -> Plot | None:
-        """Natural text against its control."""
+        """Figure of natural text against its control."""
         return None if self.text == "random" else _PLOT
 
     def least_length(self, context: TaskContext) -> int:
@@ -102,7 +104,7 @@ class Lagcopy(lagcopy.Lagcopy):
         return prompts.distance(sample.random, 2, context.length // 2, wanted)
 
     def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`. Of natural text the control is the measure, not a guess."""
+        """Return the accuracy of a guess, 0 for natural text, whose baseline is the control."""
         return super().chance(tokenizer) if self.text == "random" else 0.0
 
     def curves(self, trained: Results, results: Results) -> list[Curve]:
@@ -117,38 +119,37 @@ class Lagcopy(lagcopy.Lagcopy):
 
     @classmethod
     def suggestion(cls, length: int) -> Suggestion:
-        """See `Task.suggestion`."""
+        """Return both halves of the Forgetting Curve."""
         both = "lagcopy(text=natural),lagcopy(text=control)"
-        what = "What a text is worth to its own repetition, by lag."
+        what = "The gain of a text from an earlier copy, by lag."
         return Suggestion(what, "copy_gain", [["--tasks", both, "--lengths", length]])
 
 
 _PLOT = Plot(
     name="copy_gain",
-    alternative="Nats and share of right tokens gained by a first saying, against its lag.",
-    caption="Held-out text said twice, against the same text said once with another before it "
-    "(Forgetting Curve, arXiv 2410.04727), by half octaves of lag, with 95% intervals over "
-    "documents: what is gained is copied and neither guessed nor known. Above: nats; below: most "
-    "likely tokens.",
-    xlabel="lag: tokens from the first saying to the second (log scale)",
+    alternative="Gain in nats and in accuracy from an earlier copy, against its lag.",
+    caption="Repeated held-out text, compared with the same text after another text (Forgetting "
+    "Curve, arXiv 2410.04727), by half octaves of lag, with 95% intervals over documents. The gain "
+    "excludes what the model guesses or knows. Above: nats; below: share of right tokens.",
+    xlabel="lag: tokens from the first copy to the second (log scale)",
     ylabels=(
-        "nats per token less than\nwithout the first saying",
+        "nats per token less than\nwithout the first copy",
         "share of right tokens\nabove that without it",
     ),
-    levels="nothing gained",
+    levels="no gain",
     together=True,
 )
 
 
 class CopyGain(NamedTuple):
-    """What a first saying is worth to the second, one entry for each half-octave of lag.
+    """Gain of the second copy from the first, one entry for each half-octave of lag.
 
     Attributes:
       lag: float, geometric mean of the lags, tokens.
-      nats: float, nats per token less with the first saying than without it.
-      accuracy: float, the same for the share of tokens that are the most likely ones.
-      nats_error, accuracy_error: float, standard errors over documents; NaN if there is one.
-      documents: float, documents (of all runs in the rows).
+      nats: float, nats per token without the first copy minus those with it.
+      accuracy: float, share of right tokens with the first copy minus that without it.
+      nats_error, accuracy_error: float, standard errors over documents; NaN for one document.
+      documents: float, number of documents, over all runs in the rows.
     """
 
     lag: np.ndarray
@@ -163,19 +164,19 @@ _PAIRED_BY = ("run", "seed", "step", "rotary", "length", "document", "query")
 
 
 def copy_gain(rows: Results) -> CopyGain:
-    """Gain from copying, by lag: rows of `text=natural` against those of `text=control`.
+    """Return the gain from copying by lag: rows of `text=natural` against `text=control`.
 
-    A document's answers have one lag, so their mean is the document's gain; a bin's is the mean of
-    its documents'. Answers of only one of the two are left out.
+    All answers of a document have one lag, so their mean is the document's gain; the gain of a bin
+    is the mean over its documents. Answers without a counterpart are left out.
     """
     natural, control = _by_answer(rows, "natural"), _by_answer(rows, "control")
-    pairs: dict[tuple, list[tuple[int, int]]] = {}  # of each document
+    pairs: dict[tuple, list[tuple[int, int]]] = {}  # row indices, by document
     for (*document, query), index in natural.items():
         if (*document, query) in control:
             pairs.setdefault(tuple(document), []).append((index, control[*document, query]))
     right = rows["exact_match"].astype(float)
     lags, gains = [], []
-    for first, second in (np.array(each).T for each in pairs.values()):
+    for first, second in (np.array(indices).T for indices in pairs.values()):
         lags.append(rows["distance"][first[0]] + 1)
         nats = np.mean(rows["nll"][second] - rows["nll"][first])
         gains.append((nats, np.mean(right[first] - right[second])))
@@ -184,15 +185,15 @@ def copy_gain(rows: Results) -> CopyGain:
     bins = np.searchsorted(BIN_STARTS, lags, side="right")
     columns = []
     for number in np.unique(bins).tolist():
-        mine = gains[bins == number]
-        error = mine.std(axis=0, ddof=1) / len(mine) ** 0.5 if len(mine) > 1 else [np.nan] * 2
+        part = gains[bins == number]
+        error = part.std(axis=0, ddof=1) / len(part) ** 0.5 if len(part) > 1 else [np.nan] * 2
         lag = np.exp(np.log(lags[bins == number]).mean())
-        columns.append((lag, *mine.mean(axis=0), *error, len(mine)))
+        columns.append((lag, *part.mean(axis=0), *error, len(part)))
     return CopyGain(*np.array(columns).reshape(-1, len(CopyGain._fields)).T)
 
 
 def _by_answer(rows: Results, name: str) -> dict[tuple, int]:
-    """Rows of `lagcopy` with this text: number of the row by what both texts have in common."""
+    """Index rows of `lagcopy` with this text by the columns that pair natural and control."""
     tasks = map(evals.parse, rows["task"].tolist())
     common = zip(tasks, *(rows[column].tolist() for column in _PAIRED_BY), strict=True)
     return {

@@ -1,18 +1,18 @@
-"""LongEval's lines (LongChat, 2023): the number of a line named before.
+"""LongEval's lines (LongChat, 2023): retrieval of the number of a named line.
 
 The main metric of Men et al. (arXiv 2405.14591). `template`:
 
-    completion  lines, then the start of some of them again, of which the number is asked: no
-                question in words, so a base model can answer it, and small ones learn it
+    completion  lines, then the start of some of them again, whose numbers are the answers: there
+                is no question in words, so base models can answer, and small models can learn it
     official    LongEval's prompt word for word, with its question at the end, then the cue that
                 LongChat gave to its base model, 'Line <red-fox>: <REGISTER_CONTENT> is', and " <"
 
-Numbers have five digits, so that no line is easier. `cases` reads a file of official test cases
-(.jsonl, .jsonl.gz or .jsonl.zst, each line with `prompt`, `correct_line`, `expected_number` and
-`random_idx`) and asks them as they are, numbers of one to five digits and all, with the same cue;
-document n is the file's line n, from 0. A case has as many lines as it has: `length` only has to
-fit them. LongEval decodes 100 tokens and takes the last number in them; here the first ids after
-the cue must be the number's.
+Numbers have five digits, so that all lines are equally hard. `cases` reads a file of official test
+cases (.jsonl, .jsonl.gz or .jsonl.zst, each line with `prompt`, `correct_line`, `expected_number`
+and `random_idx`) and uses them unchanged, with numbers of one to five digits and the same cue.
+Document n is the file's line n, from 0. The number of lines of a case does not depend on `length`,
+which only has to fit them. LongEval decodes 100 tokens and takes their last number; here the first
+ids after the cue must be the number's.
 """
 
 import dataclasses
@@ -43,11 +43,11 @@ _CUE_END = ">: <REGISTER_CONTENT> is <"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lines(lines.Lines):
-    """See the module.
+    """LongEval's lines; see the module.
 
     Attributes:
       template: "completion" or "official".
-      cases: a file of official test cases; None: lines are made on the spot.
+      cases: path of a file of official test cases; None: generated lines.
     """
 
     template: Literal["completion", "official"] = "completion"
@@ -58,7 +58,9 @@ class Lines(lines.Lines):
         if self.cases is not None and self.template != "official":
             raise ValueError("lines(cases=...) holds official prompts: add template=official")
         if self.template == "official" and self.answers != lines.Lines.answers:
-            raise ValueError("lines(answers=...) is of completions: an official prompt asks once")
+            raise ValueError(
+                "lines(answers=...) needs template=completion: an official prompt has one answer"
+            )
 
     def least_length(self, context: TaskContext) -> int:
         """Two lines and the question; a case has its own length."""
@@ -104,7 +106,7 @@ class Lines(lines.Lines):
         return found
 
     def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
+        """Return the accuracy of a guess."""
         return super().chance(tokenizer) if self.cases is None else 1 / 50_000
 
 
@@ -162,7 +164,7 @@ def _official(context: TaskContext, sample: Sample) -> Document:
 @functools.lru_cache(maxsize=8)
 def _read_cases(path: str) -> list[dict]:
     if not place(path).is_file():
-        raise ValueError(f"lines: no file of cases at {path}")
+        raise ValueError(f"lines: {path} is not a file of cases")
     records = []
     for line, data in enumerate(json_lines.lines(place(path)), start=1):
         try:
@@ -182,9 +184,7 @@ def _case(context: TaskContext, record: dict, where: str) -> Document:
     prompt, line, value = record["prompt"], record["correct_line"], str(record["expected_number"])
     start, end = prompt.find("\n" + line) + 1, line.rfind(f"<{value}>") + 1
     if not start or not end:
-        raise ValueError(
-            f"{where}: its prompt does not hold its line, with its number, as one line"
-        )
+        raise ValueError(f"{where}: the prompt does not contain the case's line with its number")
     digits = keys.digits(tokenizer, [int(value)], task="lines")[0]
     said = start + end
     before = [tokenizer.bos_id, *tokenizer.encode(prompt[:said])]

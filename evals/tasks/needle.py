@@ -1,28 +1,29 @@
-"""A needle in a haystack: one sentence or number, hidden at every depth, is asked for.
+"""A needle in a haystack: retrieval of a sentence or number that is hidden at every depth.
 
 RULER's S-NIAH and multikey (Hsieh et al., arXiv 2404.06654), and gkamradt's sentence about Dolores
-Park, for models that complete text. Templates are the official ones, word for word; the prompt ends
-with the official answer prefix and a space, and the answer is teacher-forced: seven digits, or the
-rest of the sentence. Distance is from the first id of the answer in the needle to the position that
-must give it.
+Park, for base models. Templates are the official ones, word for word. The prompt ends with the
+official answer prefix and a space, and the answer is teacher-forced: seven digits, or the rest of
+the sentence. The distance is from the first id of the answer in the needle to the position that
+predicts that id.
 
-A document's number is asked at every depth of a grid, all else equal: same haystack, same needle,
-same distractors in the same order. `query` is the place in the grid. Where so few places lie in
-the haystack that two depths are one place, it is asked once. The depth of an answer in its context
-can be had from rows alone, 1 - distance / length: see `Needle.grid`.
+Documents of equal number cover every depth of a grid and differ in nothing else: they have the same
+haystack, needle and distractors. `query` is the index of the depth. Depths that fall on the same
+position of a small haystack become one document. The depth of an answer follows from rows alone:
+1 - distance / length; see `Needle.grid`.
 
     haystack=noise   lines of RULER's five sentences; needles are lines between them (S-NIAH-1)
-    haystack=text    a random crop of held-out text for each number; needles stand at the sentence
-                     end nearest to their depth, or where none is near, at their depth (S-NIAH-2)
+    haystack=text    a random crop of held-out text for each number; needles are inserted at the
+                     sentence end nearest to their depth, or at their depth if none is near
+                     (S-NIAH-2)
 
-    cue=ruler        an adjective-noun and its number; `keys` needles, of which one is asked
-    cue=gkamradt     "The best thing to do in San Francisco is", asked by a question and that start
-    cue=easy         the same, and the needle holds the question too (Lin et al., arXiv 2503.02130):
-                     what follows the cue stands word for word in the context
+    cue=ruler        an adjective-noun and its number; `keys` needles, one of which is the answer
+    cue=gkamradt     "The best thing to do in San Francisco is", as a question and that start
+    cue=easy         the same, and the needle also contains the question (Lin et al., arXiv
+                     2503.02130): the context repeats the cue and the answer word for word
 
-With the last two every document has the same answer: a model that read the sentence in training
-can give it without looking, and swapping answers between documents shows nothing. They need
-`haystack=text`: over noise all documents would be one.
+With gkamradt and easy every document has the same answer, which a model may know from training, and
+swapping answers between documents has no effect. They need `haystack=text`: with noise all
+documents would be equal.
 """
 
 import dataclasses
@@ -47,7 +48,7 @@ class _Needle(NamedTuple):
     before: list[int]
     value: list[int]
     after: list[int]
-    question: list[int]  # what comes after the haystack and before the answer
+    question: list[int]  # ids between the haystack and the answer
 
     @property
     def ids(self) -> list[int]:
@@ -59,13 +60,13 @@ class _Wording(NamedTuple):
 
     intro: list[int]
     needle: list[list[int]]  # around key and value
-    question: list[list[int]]  # around the key, twice
+    question: list[list[int]]  # around the key, which occurs twice
     names: keys.Pairs
 
 
 @functools.lru_cache(maxsize=8)
 def _wording(tokenizer: Tokenizer, haystack: str) -> _Wording:
-    # A needle between lines is a line; between sentences it starts with the space between them.
+    # A needle between lines is a line; a needle between sentences starts with a space.
     start, end = ("", "\n") if haystack == "noise" else (" ", "")
     line = "" if haystack == "noise" else "\n"
     return _Wording(
@@ -85,20 +86,20 @@ def _wording(tokenizer: Tokenizer, haystack: str) -> _Wording:
 
 @functools.lru_cache(maxsize=8)
 def _sentence_ends(tokenizer: Tokenizer) -> np.ndarray:
-    """bool `[vocab]`: ids whose text ends a sentence or a line."""
+    """Return which ids end a sentence or a line, bool `[vocab]`."""
     return np.array([piece.endswith((b".", b"!", b"?", b"\n")) for piece in tokenizer.piece_bytes])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Needle(prompts.PromptTask):
-    """See the module.
+    """A needle in a haystack; see the module.
 
     Attributes:
       haystack: "noise" or "text".
-      keys: needles in the haystack, each with a key of its own (RULER's multikey_1 has 4).
+      keys: needles in the haystack, with different keys (RULER's multikey_1 has 4).
       cue: "ruler", "gkamradt" or "easy".
-      depths: number of depths, evenly spaced from the start of the haystack to its end; where
-        distances are asked for, evenly spaced over these.
+      depths: number of depths, evenly spaced from the start of the haystack to its end, or over
+        the distances of the context if it has them.
     """
 
     kind = "retrieval"
@@ -168,7 +169,7 @@ class Needle(prompts.PromptTask):
         return rows
 
     def _sizes(self, tokenizer: Tokenizer) -> tuple[list[int], int, int]:
-        """Ids before the haystack; and how many, at most and at least, all but the haystack has."""
+        """Return the ids before the haystack, and the most and fewest ids without a haystack."""
         if self.cue != "ruler":
             needle = self._dolores_park(tokenizer)
             size = len(needle.ids + needle.question + needle.value)
@@ -177,11 +178,11 @@ class Needle(prompts.PromptTask):
         constant = self.keys * (sum(map(len, wording.needle)) + 7)
         constant += sum(map(len, wording.question)) + 7
         sizes = wording.names.longest, wording.names.shortest
-        most, least = (constant + (self.keys + 2) * size for size in sizes)
-        return [tokenizer.bos_id, *wording.intro], most, least
+        largest, smallest = (constant + (self.keys + 2) * size for size in sizes)
+        return [tokenizer.bos_id, *wording.intro], largest, smallest
 
     def _needles(self, tokenizer: Tokenizer, random: np.random.Generator) -> list[_Needle]:
-        """The needle that is asked about, then the others."""
+        """Return the needle of the question, then the distractors."""
         if self.cue != "ruler":
             return [self._dolores_park(tokenizer)]
         wording = _wording(tokenizer, self.haystack)
@@ -203,37 +204,37 @@ class Needle(prompts.PromptTask):
         start = encode(" The best thing to do in San Francisco is")
         value = encode(" eat a sandwich and sit in Dolores Park on a sunny day.")
         line = encode("\n")
-        said = encode("The best thing to do in San Francisco is")
-        before = line + (question + start if self.cue == "easy" else said)
+        cue = encode("The best thing to do in San Francisco is")
+        before = line + (question + start if self.cue == "easy" else cue)
         return _Needle(before, value, line, line + question + start)
 
     def chance(self, tokenizer: Tokenizer) -> float:
-        """See `Task.chance`."""
+        """Return the accuracy of a guess, 0 if all documents have the same answer."""
         return 1 / (9 * 10**6) if self.cue == "ruler" else 0.0
 
     def grid(self, results: Results) -> Grid:
-        """By depth, 1 - distance / length: 0 is the start of the context and 1 its end."""
+        """Return accuracy by depth, 1 - distance / length: 0 is the start of the context."""
         depth = np.clip(1 - results["distance"] / results["length"], 0, 1)
-        place = np.rint(depth * (self.depths - 1)).astype(int)
-        counts = np.bincount(place, minlength=self.depths)
-        found = np.bincount(place, results["exact_match"], minlength=self.depths)
-        accuracy = np.where(counts, found / np.maximum(counts, 1), np.nan)
+        index = np.rint(depth * (self.depths - 1)).astype(int)
+        counts = np.bincount(index, minlength=self.depths)
+        right = np.bincount(index, results["exact_match"], minlength=self.depths)
+        accuracy = np.where(counts, right / np.maximum(counts, 1), np.nan)
         names = [f"depth {depth:.0%}" for depth in np.linspace(0, 1, self.depths)]
         edges = np.linspace(0, 1, self.depths + 1)
         return Grid(names, edges[:-1], edges[1:], accuracy, counts)
 
     @classmethod
     def suggestion(cls, length: int) -> Suggestion:
-        """See `Task.suggestion`."""
+        """Return needles at the trained length and twice that length."""
         call = ["--tasks", "needle", "--lengths", f"{length},{2 * length}"]
         return Suggestion("Needles by length and depth.", "places", [call], of_text=False)
 
 
-def _nearest(wished: np.ndarray, places: np.ndarray, within: float) -> np.ndarray:
-    """int `[n]`: the nearest of `places`, or the wished place where none is `within` reach."""
-    wished = np.rint(wished).astype(int)
+def _nearest(targets: np.ndarray, places: np.ndarray, within: float) -> np.ndarray:
+    """Return the nearest of `places`, int `[n]`, or the target where none is `within` reach."""
+    targets = np.rint(targets).astype(int)
     if not len(places):
-        return wished
-    gaps = np.abs(wished[:, None] - places)
+        return targets
+    gaps = np.abs(targets[:, None] - places)
     closest = places[gaps.argmin(axis=1)]
-    return np.where(gaps.min(axis=1) <= within, closest, wished)
+    return np.where(gaps.min(axis=1) <= within, closest, targets)

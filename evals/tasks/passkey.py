@@ -1,10 +1,10 @@
-"""Passkey: a number hidden in five sentences said over and over (Mohtashami & Jaggi, 2023).
+"""Passkey: a number hidden in five repeated sentences (Mohtashami & Jaggi, 2023).
 
-Landmark attention's text (arXiv 2305.16300), word for word, with two differences: the key has five
-digits always, so that no key is easier, and the sentences are cut between ids, so that every
-document is exactly as long as asked. The key is said twice; the distance is from its second
-saying, the nearer one. Its cue repeats the start of the needle, and the needle is the only text
-that does not repeat: read a pass as "can copy", nothing more.
+Landmark attention's text (arXiv 2305.16300), word for word, with two differences: the key always
+has five digits, so that all keys are equally hard, and the sentences are cut between ids, so that
+every document has exactly the length of the context. The key occurs twice; the distance is from the
+second, nearer occurrence. The cue repeats the start of the needle, and the needle is the only text
+that does not repeat, so passing shows only that a model can copy.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from evals import prompts
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Passkey(prompts.PromptTask):
-    """See the module."""
+    """Retrieval of a passkey; see the module."""
 
     kind = "retrieval"
     num_choices = 90_000
@@ -47,7 +47,7 @@ class Passkey(prompts.PromptTask):
 
 @functools.lru_cache(maxsize=8)
 def _parts(tokenizer: Tokenizer) -> tuple[list[int], ...]:
-    """Ids of all but noise and key: the introduction, around the key twice, the question."""
+    """Return the ids of the introduction, of the text around both keys, and of the question."""
     encode = prompts.encoder(tokenizer)
     intro = tokenizer.encode(
         "There is an important info hidden inside a lot of irrelevant text. Find it and "

@@ -1,10 +1,10 @@
-"""Perplexity by position: what more context is worth to the next token of real text.
+"""Perplexity by position: the gain of the next token of real text from more context.
 
-Crops of held-out documents, from random places, so that a position in context is not a position in
-the book; no packing, BOS in front. They are many: members differ by hundredths of a nat. An
-"answer" is all tokens whose position lies in one half-octave: its nll is their mean, its distance
-the bin's geometric centre. Expect little of it: perplexity hardly moves with the base where
-retrieval fails (Men et al., arXiv 2405.14591).
+Documents are crops of held-out text from random positions, so that the position in context is not
+the position in the text; they are not packed and begin with BOS. Many are needed, because members
+differ by hundredths of a nat. An "answer" is all tokens whose position lies in one half-octave: its
+nll is their mean, its distance the bin's geometric center. Perplexity hardly depends on the base
+even where retrieval fails (Men et al., arXiv 2405.14591).
 """
 
 import dataclasses
@@ -21,11 +21,11 @@ from settings.checks import Count
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Perplexity(Task):
-    """See the module.
+    """Perplexity by position; see the module.
 
     Attributes:
-      tokens: of text, at least, where there are as many: in documents of their own if those are
-        enough, or else in crops of one document that do not overlap.
+      tokens: minimum number of tokens, unless the text has fewer. Each crop comes from a different
+        document; if there are too few, documents give several crops that do not overlap.
     """
 
     kind = "likelihood"
@@ -39,7 +39,7 @@ class Perplexity(Task):
         "retrieval is not.",
         xlabel="position in the document (tokens, log scale)",
         ylabels=("perplexity of held-out text (log scale)",),
-        # Perplexity near the start of a text is that of single tokens: leave room for the rest.
+        # Perplexity is very high at the first positions, so a linear scale would hide the rest.
         y_scale="log2",
         trained=True,
     )
@@ -81,7 +81,7 @@ class Perplexity(Task):
 
 
 def binned(tokens: np.ndarray) -> Document:
-    """Ids with one answer for each half-octave of positions."""
+    """Make a document with one answer for each half-octave of positions."""
     edges = np.append(BIN_STARTS[len(tokens) > BIN_STARTS], len(tokens))
     low, high = edges[:-1], edges[1:]
     centre = np.rint(np.sqrt(low * (high - 1)))

@@ -1,7 +1,7 @@
 """PG-19's test books (Rae et al., arXiv 1911.05507), by sliding windows.
 
-Perplexities of books are comparable between tokenizers only by the word or by the byte; the mean
-over books of each book's perplexity is what Men et al. (arXiv 2405.14591, appendix B) report.
+Perplexities of books are comparable between tokenizers only per word or per byte. Men et al. (arXiv
+2405.14591, appendix B) report the mean over books of each book's perplexity.
 """
 
 import dataclasses
@@ -19,14 +19,14 @@ from settings.checks import Count
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pg19(Task):
-    """See the module. Documents are books, numbered in the order of their Gutenberg ids.
+    """PG-19 by sliding windows; documents are books, in the order of their Gutenberg ids.
 
-    One answer a window, as in `sliding_window`: BOS in every window, EOS is not scored.
+    Each window is one answer, as in `sliding_window`: every window has BOS, EOS is not scored.
 
     Attributes:
-      path: of the books, in one of the layouts of `data.pg19`; None: where tensorflow-datasets
-        keeps its data.
-      tokens: of each book, from its start, that are scored; None: all.
+      path: folder of the books, in one of the layouts of `data.pg19`; None: the data folder of
+        tensorflow-datasets.
+      tokens: tokens to score at the start of each book; None: all.
       stride: tokens from one window to the next.
     """
 
@@ -62,12 +62,12 @@ class Pg19(Task):
         return windows(sample.source, sizes_N2, context.length, self.stride)
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
-        """The mean over books of each one's perplexity: a few hard books weigh much."""
+        """Return the mean over books of each book's perplexity; hard books dominate it."""
         perplexities = list(book_perplexities(results).values())
         return {"book_perplexity": float(np.mean(perplexities))}
 
 
 def book_perplexities(rows: Results) -> dict[int, float]:
-    """Perplexity of each book, by its number; within a book every token counts the same."""
+    """Return the perplexity of each book, with equal weight for its tokens, by its number."""
     numbers = np.unique(rows["document"]).tolist()
     return {n: summaries.perplexity(select(rows, document=n)) for n in numbers}

@@ -1,9 +1,9 @@
 """Phone book: look up one of many names (Jelassi et al., arXiv 2402.01032).
 
-Anna Baker: 7204418365         as many as fit, every name once
+Anna Baker: 7204418365         as many entries as fit, with different names
 ...
 
-Paul Hill: 9215530172          two of them again, which show what is asked for
+Paul Hill: 9215530172          two entries again, as examples of the task
 Ruth Stone: 6331902754
 
 Anna Baker: [7204418365]
@@ -23,7 +23,7 @@ from evals import prompts
 
 @functools.lru_cache(maxsize=8)
 def _parts(tokenizer: Tokenizer) -> tuple[keys.Pairs, list[int], list[int]]:
-    """Names, and what stands between a name and its number and after it."""
+    """Return the names, and the ids between a name and its number and after the number."""
     encode = prompts.encoder(tokenizer)
     names = keys.pairs(tokenizer, FIRST_NAMES, LAST_NAMES, ("", " "))
     return names, encode(": "), encode("\n")
@@ -31,7 +31,7 @@ def _parts(tokenizer: Tokenizer) -> tuple[keys.Pairs, list[int], list[int]]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phonebook(prompts.PromptTask):
-    """See the module."""
+    """Phone book; see the module."""
 
     kind = "retrieval"
     num_choices = 4 * 10**9

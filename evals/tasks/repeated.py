@@ -1,13 +1,13 @@
-"""Su's table: share of next tokens that are right, at the trained length and beyond it.
+"""Su's table: share of right next tokens, at the trained length and beyond it.
 
-    repeated                at the trained length   what training gave
+    repeated                at the trained length   the reference
     repeated(lag=trained)   at a longer length      the first T tokens of a text, again and again
     repeated(lag=half)      at a longer length      its first T/2 tokens, again and again
     repeated                at a longer length      the text as it is
 
-with T the trained length (Su Jianlin, kexue.fm/archives/9706; he does not state the lag). Right
-beyond T in the text as it is: the variant extrapolates. Better still where it is repeated: the
-model also copies from `lag` tokens back, which a table of perplexities cannot show.
+with T the trained length (Su Jianlin, kexue.fm/archives/9706; he does not state the lag). A variant
+extrapolates if its share stays high beyond T in the text as it is. If it is higher still in
+repeated text, the model also copies from `lag` tokens back, which perplexities cannot show.
 """
 
 import dataclasses
@@ -28,26 +28,24 @@ COLUMNS = {"trained": "repeated, lag T", "half": "repeated, lag T/2", "none": "n
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Repeated(CropTask):
-    """See the module. Answers are single tokens.
+    """Su's table; see the module. Answers are single tokens.
 
-    A document asks at `tokens` positions, one at a random place of each of as many equal parts of
-    the length: a sample of all its tokens, the same places and the same crops for every lag and
-    every run. `distance` is the lag, 0 where nothing was said before: in text that is not
-    repeated, and in its first copy.
+    A document has answers at `tokens` positions, one at a random position of each of `tokens` equal
+    parts of the length. Positions and crops are the same for every lag and run. `distance` is the
+    lag; it is 0 in text without repetition and in the first copy.
 
     Attributes:
-      lag: "none", "trained" (the trained length) or "half" (half of it).
-      tokens: answers a document.
+      lag: "none", "trained" (the trained length) or "half" (half of the trained length).
+      tokens: answers per document.
     """
 
     kind = "accuracy"
 
     shares = Shares(
         section="Tokens guessed right",
-        caption="Per cent of next tokens that are the most likely one, ± 1.96 standard errors over "
-        "documents: at the trained length T; beyond it, where the first T (T/2) tokens are said "
-        "again and again; and beyond it in the text as it is (Su Jianlin, "
-        "kexue.fm/archives/9706).",
+        caption="Percentage of next tokens that are the most likely token, ± 1.96 standard errors "
+        "over documents: at the trained length T; beyond it, in the first T (T/2) tokens repeated; "
+        "and beyond it, in the text as it is (Su Jianlin, kexue.fm/archives/9706).",
         heads=("trained length", *COLUMNS.values()),
     )
 
@@ -73,7 +71,7 @@ class Repeated(CropTask):
         return Document.from_lists(sample.source.tokens[source], answers)
 
     def _places(self, length: int, number: int, seed: int) -> np.ndarray:
-        """Indices into BOS and `length` ids, ascending, none of them BOS."""
+        """Draw ascending indices into BOS and `length` ids; BOS is never drawn."""
         random = np.random.Generator(np.random.Philox(key=[seed, number]))
         parts = np.arange(self.tokens + 1) * length // self.tokens
         return random.integers(parts[:-1], parts[1:]) + 1
@@ -81,10 +79,10 @@ class Repeated(CropTask):
     def share_columns(
         self, results: Results, length: int
     ) -> dict[str, dict[str, summaries.MeanWithError]]:
-        """Su's columns, at a length beyond the trained one, as far as they were evaluated.
+        """Return Su's evaluated columns at a length beyond the trained length.
 
-        All tokens count, those of the first copy too. `summaries.difference` of two variants'
-        results, `column="first_token_correct"`, is paired.
+        All tokens count, including those of the first copy. For a paired difference of two
+        variants use `summaries.difference` with `column="first_token_correct"`.
         """
         table: dict[str, dict[str, summaries.MeanWithError]] = {}
         trained = max(results["trained_length"], default=0)
@@ -108,9 +106,9 @@ class Repeated(CropTask):
 
     @classmethod
     def suggestion(cls, length: int) -> Suggestion:
-        """See `Task.suggestion`."""
+        """Return all lags, at the trained length and four times that length."""
         lags = "repeated,repeated(lag=trained),repeated(lag=half)"
         within = ["--tasks", "repeated", "--lengths", length]
         beyond = ["--tasks", lags, "--lengths", 4 * length]
-        what = "Tokens guessed right where a text is said again."
+        what = "Tokens guessed right in repeated text."
         return Suggestion(what, "Tokens guessed right", [within, beyond])

@@ -1,11 +1,11 @@
 """Sliding window: perplexity of whole documents that are longer than the context.
 
-    BOS[a b c d e f g h]         length 8, stride 3: every window starts with BOS, and what is
-        BOS d e f g h[i j k]     new in it is scored [in brackets]. A token sees at least
-            BOS g h i j k[l m]   length - stride tokens, but for those of the first window.
+    BOS[a b c d e f g h]         length 8, stride 3: every window starts with BOS, and its new
+        BOS d e f g h[i j k]     tokens are scored [in brackets]. The context of a token is at
+            BOS g h i j k[l m]   least length - stride tokens, except in the first window.
 
-Every token of the text counts once (`summaries.mean_nll`). The mean over windows, which YaRN's
-evaluation and an older guide of Hugging Face take in its stead, has a name of its own here.
+Every token of the text counts once (`summaries.mean_nll`). YaRN's evaluation and an older guide of
+Hugging Face use the mean over windows instead, which is the column `window_mean_nll` here.
 """
 
 import dataclasses
@@ -20,13 +20,14 @@ from settings.checks import Count
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SlidingWindow(Task):
-    """See the module. One answer a window; its `distance` is the context of its first token.
+    """Perplexity by sliding windows; see the module.
 
-    Documents shorter than a window are scored whole, in one. EOS is not scored.
+    Each window is one answer, whose `distance` is the context of its first token. Documents shorter
+    than a window are one window. EOS is not scored.
 
     Attributes:
       stride: tokens from one window to the next.
-      tokens: of each document, from its start, that are scored; fewer where it ends.
+      tokens: tokens to score at the start of each document, or all of a shorter document.
       truncate: score the first window only, as YaRN's --truncate does.
     """
 
@@ -61,19 +62,19 @@ class SlidingWindow(Task):
         return windows(sample.source, sizes_N2, context.length, self.stride)
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
-        """YaRN's own number (its eval/perplexity.py): the mean over windows of their mean nats.
+        """Return YaRN's metric (its eval/perplexity.py): the mean over windows of their mean nats.
 
-        The first window, `length` tokens with little context, weighs as much as every later one of
-        `stride` tokens, and so does a last one of a few tokens.
+        All windows have equal weight: the first with `length` tokens and little context, later ones
+        with `stride` tokens, and a last one with few tokens.
         """
         return {"window_mean_nll": float(np.mean(results["nll"]))}
 
 
 def check_window(task: str, length: int, stride: int, tokens: int | None) -> None:
-    """Refuses windows that would leave tokens out or never slide."""
+    """Raise ValueError if windows would skip tokens or never move."""
     if stride > length:
         raise ValueError(
-            f"{task} with stride={stride} leaves tokens out between windows of length={length}; "
+            f"{task} with stride={stride} skips tokens between windows of length={length}; "
             f"write {task}(stride={max(1, length // 2)}) or less, or ask for --lengths {stride}"
         )
     if tokens is not None and tokens < length:
@@ -84,22 +85,22 @@ def check_window(task: str, length: int, stride: int, tokens: int | None) -> Non
 
 
 def windows(ids: np.ndarray, sizes_N2: np.ndarray, length: int, stride: int) -> list[Document]:
-    """One text's windows, of `length` ids; each id but the first is scored exactly once.
+    """Cut a text into windows of `length` ids; each id except the first is scored exactly once.
 
-    Windows begin every `stride` tokens, so the last may be short: the standard procedure (Hugging
-    Face's guide, YaRN), in which a token's context does not depend on where the text ends.
+    Windows begin every `stride` tokens, and the last may be short. This is the standard procedure
+    (Hugging Face's guide, YaRN): a token's context does not depend on the end of the text.
 
     Args:
-      ids: BOS and a text. The model reads BOS and all of a window's ids but the last.
-      sizes_N2: `text.sizes` of them.
+      ids: BOS and a text. The model reads BOS and a window's ids except the last.
+      sizes_N2: `text.sizes` of `ids`.
     """
     num_tokens = len(ids) - 1
-    found, scored = [], 0
+    documents, scored = [], 0
     for query, begin in enumerate(range(0, num_tokens, stride)):
         end = min(begin + length, num_tokens)
         window = slice(begin + 1, end + 1)
-        found.append(text.ending(ids, sizes_N2, window, end - scored, query))
+        documents.append(text.ending(ids, sizes_N2, window, end - scored, query))
         scored = end
         if end == num_tokens:
             break
-    return found
+    return documents

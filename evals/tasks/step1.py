@@ -1,10 +1,10 @@
 """Step 1: the loss of the first training rows before any update.
 
-What a variant and a context length cost the checkpoint at once, and so a cheap way to choose the
-base of continued training: Gradient compares bases by the perplexity of the first batch
-(gradient.ai, "Scaling rotational embeddings for long-context language models"). Rows are those
-that training on this data at this length would see first, packed as it packs them, so the mean is
-the loss it would report. That a lower first loss means a longer effective context is not said.
+The immediate cost of a variant and a context length is a cheap criterion for the base of continued
+training: Gradient compares bases by the perplexity of the first batch (gradient.ai, "Scaling
+rotational embeddings for long-context language models"). Rows are the first packed rows of training
+on this data at this length, so the mean is the loss that training would report. A lower first loss
+does not imply a longer effective context.
 """
 
 import dataclasses
@@ -27,10 +27,10 @@ TOKENS = 2**18  # of training rows by default: losses paired by token tell 0.001
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step1(Task):
-    """See the module. Document number r is row r of training (`data.pipeline.make_batches`).
+    """First loss; document number r is row r of training (`data.pipeline.make_batches`).
 
-    An answer is a chunk of up to 256 neighbouring targets that the loss counts; its `distance` is
-    the tokens of its own document before it in the row.
+    An answer is a chunk of up to 256 neighboring targets of the loss. Its `distance` is the number
+    of tokens of its document before it in the row.
     """
 
     kind = "likelihood"
@@ -41,8 +41,8 @@ class Step1(Task):
         section="Before the first update",
         alternative="First loss against candidate base, for every member.",
         caption="Nats per token of the first training rows above those under the trained variant, "
-        "before any update, paired by token; 95% intervals. The scale is linear below 0.01. That "
-        "the base with the lowest first loss is the best one to go on with is not said.",
+        "before any update, paired by token; 95% intervals. The scale is linear below 0.01. The "
+        "base with the lowest first loss need not be the best base for continued training.",
         xlabel="candidate base (log scale)",
         ylabels=("first loss above that of\nthe trained variant (nats per token)",),
         x_scale="log",
@@ -86,7 +86,7 @@ class Step1(Task):
         return text.sized(whole, text.sizes(context.tokenizer, tokens))
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
-        """Nats per token more than under the trained variant, and the standard error of that."""
+        """Return nats per token above the trained variant, and their standard error."""
         if trained is None:
             return {}
         change = first_loss(results, trained)
@@ -111,40 +111,40 @@ class Step1(Task):
 
     @classmethod
     def suggestion(cls, length: int) -> Suggestion:
-        """See `Task.suggestion`."""
+        """Return first losses for bases from 100 to a million."""
         what = "The first loss under other bases, before any update."
         call = ["--step1", "base=1e2,1e3,1e4,1e5,1e6", "--lengths", 2 * length]
         return Suggestion(what, "step1", [call])
 
 
 def chunks(loss_mask_T: np.ndarray, positions_T: np.ndarray, size: int) -> np.ndarray:
-    """Answers of up to `size` ids, int32 `[Q, 3]`, that hold every target counted, once."""
+    """Cut the targets of the loss into answers of up to `size` ids, int32 `[Q, 3]`."""
     edges = np.flatnonzero(np.diff(loss_mask_T > 0, prepend=False, append=False)).reshape(-1, 2)
-    found = [
+    answers = [
         (begin + 1, min(size, end - begin), positions_T[begin] + 1)
         for start, end in edges.tolist()
         for begin in range(start, end, size)
     ]
-    return np.array(found, np.int32).reshape(-1, 3)
+    return np.array(answers, np.int32).reshape(-1, 3)
 
 
 def first_loss(results: Results, trained: Results) -> summaries.MeanWithError:
-    """First loss under one variant less that under the trained one, nats per token.
+    """Return the first loss under one variant minus that of the trained one, nats per token.
 
-    Paired by chunk within each seed; the mean over seeds, with the error of that mean. The error
-    takes chunks for independent; rows of training number too few to be the unit.
+    Losses are paired by chunk within each seed, then averaged over seeds. The standard error treats
+    chunks as independent, because there are too few rows to be the unit.
     """
     pairs = []
     for seed in np.unique(trained["seed"]).tolist():
-        of_seed = [select(each, seed=seed) for each in (results, trained)]
-        # A scan of fewer rows may have gone before.
-        both = np.intersect1d(of_seed[0]["document"], of_seed[1]["document"])
-        of_seed = [
-            {name: column[np.isin(each["document"], both)] for name, column in each.items()}
-            for each in of_seed
+        seed_rows = [select(part, seed=seed) for part in (results, trained)]
+        # An earlier evaluation may have had fewer rows.
+        both = np.intersect1d(seed_rows[0]["document"], seed_rows[1]["document"])
+        seed_rows = [
+            {name: column[np.isin(part["document"], both)] for name, column in part.items()}
+            for part in seed_rows
         ]
         if len(both):
-            pairs.append(summaries.difference(*of_seed, unit=("document", "query")))
+            pairs.append(summaries.difference(*seed_rows, unit=("document", "query")))
     error = np.sqrt(sum(pair.standard_error**2 for pair in pairs)) / max(len(pairs), 1)
     mean = np.mean([pair.mean for pair in pairs]) if pairs else np.nan
     return summaries.MeanWithError(float(mean), float(error), sum(pair.num_units for pair in pairs))

@@ -4,11 +4,11 @@ Templates of Hsieh et al. (arXiv 2404.06654), word for word, with one example in
 letters a name and five lines of noise in the example (the fewest the official generator makes; it
 fills up to 500 tokens), five letters and as many lines as fit in the question.
 
-Every variable is one answer, teacher-forced in the order of the chain: a row says whether the
-model names variable i next, exactly, given the right ones before it. RULER decodes 30 tokens and
+Every variable is one answer, teacher-forced in the order of the chain: a row states whether the
+model names variable i next, exactly, after the right names before it. RULER decodes 30 tokens and
 counts the share of names that occur anywhere in them, in any order and any case. The mean of
-`exact_match` is that recall made stricter in order and form, and more lenient in that an error does
-not spoil what follows. `distance` is from the variable's own assignment.
+`exact_match` is stricter than RULER's recall in order and form, and more lenient because an error
+does not affect later answers. `distance` is measured from the variable's assignment.
 """
 
 import dataclasses
@@ -29,10 +29,10 @@ _EXAMPLE_LETTERS = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Vt(prompts.PromptTask):
-    """See the module.
+    """Variable tracking; see the module.
 
     Attributes:
-      hops: assignments of a variable to the next; hops + 1 variables are asked for.
+      hops: assignments of a variable to the next; the answers are hops + 1 variables.
     """
 
     kind = "score"
@@ -75,29 +75,29 @@ def _ask(
     tokenizer: Tokenizer,
     names: list[list[int]],
     value: int,
-    places: Sequence[int] | np.ndarray,
+    before: Sequence[int] | np.ndarray,
     num_lines: int,
 ) -> Document:
-    """`start`, then a prompt with its answers.
+    """Append a prompt with its answers to `start`.
 
     Args:
       names: ids of the variables, in the order of the chain.
-      value: that the first one is assigned.
-      places: lines of noise before each assignment.
-      num_lines: lines of noise.
+      value: value of the first variable.
+      places: number of lines of noise before each assignment.
+      num_lines: number of lines of noise.
     """
     encode = prompts.encoder(tokenizer)
     line, (digits,) = prompts.noise_line(tokenizer), keys.digits(tokenizer, [value], task="vt")
     tokens = start + encode(
         "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"
     )
-    said = []
+    starts = []
     values = [digits + encode("\n"), *(encode("VAR") + name + encode(" \n") for name in names)]
-    for name, assigned, lines in zip(names, values, np.diff(places, prepend=0), strict=False):
+    for name, assigned, lines in zip(names, values, np.diff(before, prepend=0), strict=False):
         tokens += line * lines + encode("VAR")
-        said.append(len(tokens))
+        starts.append(len(tokens))
         tokens += name + encode(" = ") + assigned
-    tokens += line * (num_lines - places[-1])
+    tokens += line * (num_lines - before[-1])
     tokens += encode("Question: Find all variables that are assigned the value ") + digits
     tokens += encode(" in the text above.")
     tokens += encode(
@@ -105,4 +105,6 @@ def _ask(
     )
     tokens += keys.digits(tokenizer, [len(names)], task="vt")[0]
     tokens += encode(" variables are assigned the value ") + digits + encode(", they are: ")
-    return prompts.ask(tokens, [([], name, place) for name, place in zip(names, said, strict=True)])
+    return prompts.ask(
+        tokens, [([], name, place) for name, place in zip(names, starts, strict=True)]
+    )

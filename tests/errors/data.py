@@ -191,20 +191,20 @@ ROWS = [
     *(
         Row(f"evaluate.py {options}", message, run=True, files=files)
         for options, message, files in (
-            ("run --out run", "--out run is what is evaluated; leave it out", {}),
+            ("run --out run", "--out run is the evaluated directory; leave --out away", {}),
             (
                 "run --out out",
-                "out/config.json is not that of run; give another --out DIR",
+                "out/config.json differs from run/config.json; give another --out DIR",
                 {"out/config.json": "{}"},
             ),
             (
                 "run --out out",
-                "out/sweep.json is not that of run; give another --out DIR",
+                "out/sweep.json differs from run/sweep.json; give another --out DIR",
                 {"out/sweep.json": "{}"},
             ),
             (
                 ". --out out",
-                "out/config.json is not that of .; give another --out DIR",
+                "out/config.json differs from config.json; give another --out DIR",
                 {
                     "out/config.json": "{}",
                     "sweep.json": '{"config": "tiny", "overrides": [], "members": ["run"]}',
@@ -212,7 +212,7 @@ ROWS = [
             ),
             (
                 "run run/../run --out out",
-                "two directories are called run; give each its own --out",
+                "two directories are called run; evaluate each with its own --out",
                 {},
             ),
         )

@@ -46,7 +46,7 @@ ROWS = [
         lambda: effective_context.estimate(
             SEEN | {"task": np.full(len(SEEN["task"]), "perplexity")}
         ),
-        "effective context is estimated from retrieval, and task perplexity measures likelihood",
+        "task perplexity measures likelihood; effective context needs a task of kind retrieval",
     ),
     Row(
         lambda: effective_context.estimate(rows_lib.columns([])),
@@ -74,16 +74,16 @@ ROWS = [
     ),
     Row(
         lambda: summaries.difference(TEXT, {n: x[:-1] for n, x in TEXT.items()}),
-        "rows to be compared must be about the same answers; evaluate both with the "
-        "same task, length and number of documents",
+        "rows to compare have different answers; evaluate both with the same task, length and "
+        "number of documents",
     ),
     Row(
         lambda: thresholds.effective_length({n: x[:0] for n, x in SEEN.items()}),
-        "no rows to find an effective length in; evaluate first",
+        "no rows to compute an effective length from; evaluate first",
     ),
     Row(
         lambda: thresholds.visual_edge({n: x[:0] for n, x in SEEN.items()}),
-        "no rows to find an edge in; evaluate first",
+        "no rows to compute an edge from; evaluate first",
     ),
     Row(
         lambda: thresholds.effective_length(

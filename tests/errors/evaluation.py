@@ -44,7 +44,10 @@ ROWS = [
                 "lines does not fit length=8; the shortest that works with this tokenizer is {}",
             ),
             ("--lengths=1", "lengths must be at least 2 tokens, got 1"),
-            ("--lengths=3", "no task of the config can be asked here; name others with --tasks"),
+            (
+                "--lengths=3",
+                "no task of the config can be evaluated here; choose others with --tasks",
+            ),
             ("--precision=0", "precision must be a finite number above 0, got 0.0"),
             (
                 "--lengths=64,1e9",
@@ -59,7 +62,7 @@ ROWS = [
             ("--step=7", "run has no checkpoint of step 7; it has [1, 2]"),
             (
                 "--step=new",
-                "--step new is neither numbers of checkpoints, like 500,900, nor `stages`",
+                "--step new is not allowed; write steps of checkpoints, such as 500,900, or stages",
             ),
             (
                 "--rotary='ropee(base=10)'",
@@ -69,7 +72,7 @@ ROWS = [
             ("--rotary=nope,yarn", "yarn needs factor: write yarn(factor=...)"),
             (
                 "--step1=base=10 --tasks=kv",
-                "--step1 chooses its own task and variants: no --tasks, no --rotary",
+                "--step1 sets the task and the variants; remove --tasks and --rotary",
             ),
         )
     ),
@@ -95,14 +98,18 @@ ROWS = [
             (
                 "lines(template=official,cases='other.jsonl')",
                 "",
-                "other.jsonl:1: its prompt does not hold its line, with its number, as one line",
+                "other.jsonl:1: the prompt does not contain the case's line with its number",
             ),
             (
                 "lines(template=official,cases='text.jsonl')",
                 "",
                 "text.jsonl:1: not JSON (Expecting value: line 1 column 1 (char 0))",
             ),
-            ("lines(template=official,cases='nowhere')", "", "lines: no file of cases at nowhere"),
+            (
+                "lines(template=official,cases='nowhere')",
+                "",
+                "lines: nowhere is not a file of cases",
+            ),
             (
                 "lines(template=official,cases='case.jsonl')",
                 "",
@@ -117,7 +124,7 @@ ROWS = [
             (
                 "lines(template=official,answers=2)",
                 "",
-                "lines(answers=...) is of completions: an official prompt asks once",
+                "lines(answers=...) needs template=completion: an official prompt has one answer",
             ),
             (
                 "lines(template=new)",
@@ -140,7 +147,7 @@ ROWS = [
             (
                 "lagcopy(text=natural,answers=4)",
                 "",
-                "lagcopy(answers=...) is of random ids: half of other texts is asked",
+                "lagcopy(answers=...) needs text=random: other texts have fixed answers",
             ),
             (
                 "lagcopy(text=natural)",
@@ -182,7 +189,7 @@ ROWS = [
             (
                 "sliding_window(stride=65)",
                 " --lengths 64",
-                "sliding_window with stride=65 leaves tokens out between windows of length=64; "
+                "sliding_window with stride=65 skips tokens between windows of length=64; "
                 "write sliding_window(stride=32) or less, or ask for --lengths 65",
             ),
             (

@@ -342,7 +342,7 @@ ROWS = [
     ),
     Row(
         "evaluate.py run --tasks \"lines(template=official,cases='none.jsonl')\"",
-        "lines(template=official,cases='none.jsonl') at length 64 has nothing to ask here",
+        "lines(template=official,cases='none.jsonl') has no documents at length 64",
         run=True,
         files={"none.jsonl": ""},
     ),

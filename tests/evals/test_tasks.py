@@ -42,10 +42,10 @@ def floor(task, config, tokenizer) -> int:
 
 
 def test_a_file_with_a_task_in_it_is_a_task():
-    found = evals.all_tasks()
-    assert {name.partition("(")[0] for name in ALL} <= set(found)
-    assert "perplexity" in found
-    assert not {"prompts", "score", "task", "text"} & set(found)
+    result = evals.all_tasks()
+    assert {name.partition("(")[0] for name in ALL} <= set(result)
+    assert "perplexity" in result
+    assert not {"prompts", "score", "task", "text"} & set(result)
 
 
 @pytest.mark.parametrize("task", ALL)
@@ -53,9 +53,9 @@ def test_questions_are_of_ids_inside_the_document(task, prose_config, prompt_tok
     config = prose_config
     shortest = floor(task, config, prompt_tokenizer)
     for length in (shortest, shortest + 1, shortest + 333):
-        found = make_documents(evals.parse(task), config, prompt_tokenizer, length, range(3, 13))
-        assert {each.number for each in found} == set(range(3, 13))
-        for each in found:
+        result = make_documents(evals.parse(task), config, prompt_tokenizer, length, range(3, 13))
+        assert {each.number for each in result} == set(range(3, 13))
+        for each in result:
             assert each.tokens.dtype == np.int32 and each.answers.dtype == np.int32
             assert len(each.tokens) <= length + 1
             assert (each.tokens == prompt_tokenizer.bos_id).nonzero()[0].tolist() == [0]
@@ -68,7 +68,7 @@ def test_questions_are_of_ids_inside_the_document(task, prose_config, prompt_tok
                 )
     # As long as possible: what is missing is less than one more piece of the haystack. The words
     # of fwe all grow in number together.
-    missing = [length + 1 - len(each.tokens) for each in found]
+    missing = [length + 1 - len(each.tokens) for each in result]
     assert max(missing) < (40 if not task.startswith("fwe") else 80)
     assert 0 <= evals.parse(task).chance(prompt_tokenizer) < 0.05
 
@@ -107,10 +107,10 @@ def test_the_shortest_length_is_the_longest_documents(prose_config, prompt_token
         "phonebook",
     ):
         shortest = floor(task, prose_config, prompt_tokenizer)
-        found = make_documents(
+        result = make_documents(
             evals.parse(task), prose_config, prompt_tokenizer, shortest, range(3)
         )
-        assert {len(each.tokens) for each in found} == {shortest + 1}, task
+        assert {len(each.tokens) for each in result} == {shortest + 1}, task
     for cache in caches:
         cache.cache_clear()
 
@@ -142,10 +142,10 @@ def test_documents_are_pure_functions_and_differ(task, prose_config, prompt_toke
 def test_questions_are_asked_at_the_distances_wished_for(task, prose_config, prompt_tokenizer):
     config = prose_config
     low, high = 150, 260
-    found = make_documents(
+    result = make_documents(
         evals.parse(task), config, prompt_tokenizer, 700, range(40), distances=(low, high)
     )
-    asked = np.concatenate([each.answers[:, 2] for each in found])
+    asked = np.concatenate([each.answers[:, 2] for each in result])
     assert np.mean((low <= asked) & (asked <= high)) > 0.7
     assert len(set(asked.tolist())) > 2
     with pytest.raises(ValueError, match="no question can be asked at distances 9000 to 9999"):
@@ -201,6 +201,6 @@ def test_a_tokenizer_that_puts_a_space_before_texts_gives_the_same_texts(
 def test_depths_are_real_on_a_sentencepiece_tokenizer(prose_config, prompt_tokenizer):
     """gkamradt's loop looks for the id of a full stop that nothing joins, and ends at depth 0."""
     task = evals.parse("needle(haystack=text,cue=gkamradt)")
-    found = make_documents(task, prose_config, prompt_tokenizer, 700, range(1))
-    depths = [1 - each.answers[0, 2] / 700 for each in found]
+    result = make_documents(task, prose_config, prompt_tokenizer, 700, range(1))
+    depths = [1 - each.answers[0, 2] / 700 for each in result]
     np.testing.assert_allclose(depths, np.linspace(0, 1, 8), atol=0.08)

@@ -51,14 +51,14 @@ def llama_like(tmp_path_factory) -> Tokenizer:
 def test_sizes_of_a_document_are_those_of_its_text(name, string, request):
     tokenizer = request.getfixturevalue(name)
     ids = np.array([tokenizer.bos_id, *tokenizer.encode(string), tokenizer.eos_id])
-    found = text.sizes(tokenizer, ids)
+    result = text.sizes(tokenizer, ids)
     encoded = string.encode()
-    assert found.sum(axis=0).tolist() == [len(encoded), len(encoded.split())]
+    assert result.sum(axis=0).tolist() == [len(encoded), len(encoded.split())]
     # Cut anywhere, a part has the words that start in it.
     decoded = b"".join(tokenizer.piece_bytes[i] for i in ids)[int(tokenizer.adds_space) :]
     assert decoded == encoded
     for cut in range(len(ids)):
-        num_bytes, num_words = found[:cut].sum(axis=0)
+        num_bytes, num_words = result[:cut].sum(axis=0)
         assert num_words == len(encoded[:num_bytes].split())
 
 

@@ -184,7 +184,7 @@ def test_a_run_that_keeps_no_text_is_asked_the_rest(runs, tmp_path, elsewhere):
     found = ask(old, "kv", "perplexity", said=said)
     assert set(found["task"]) == {"kv"}
     assert len(said) == 1
-    assert said[0].startswith("left out: perplexity needs the text the run was trained on, but ")
+    assert said[0].startswith("skipped: perplexity needs the text the run was trained on, but ")
     assert "data.source=local is not the same on this machine; evaluate the run where" in said[0]
     with pytest.raises(ValueError, match="perplexity needs the text the run was trained on"):
         ask(old, "perplexity")

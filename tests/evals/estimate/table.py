@@ -98,13 +98,13 @@ def line(
     """What `repeats` estimates of one truth say."""
     random = np.random.default_rng(20240523)
     truth = crossing(curve)
-    found = [estimate(simulated(curve, seeds, random), resamples=200) for _ in range(repeats)]
-    measured = [each for each in found if each.verdict == effective_context.MEASURED]
+    result = [estimate(simulated(curve, seeds, random), resamples=200) for _ in range(repeats)]
+    measured = [each for each in result if each.verdict == effective_context.MEASURED]
     off = np.log2([each.l50 / truth for each in measured]) if np.isfinite(truth) else np.array([])
     if np.isfinite(truth):
-        covered = [each.ci_low <= truth <= each.ci_high for each in found]
+        covered = [each.ci_low <= truth <= each.ci_high for each in result]
     else:
-        covered = [each.ci_high == np.inf for each in found]
+        covered = [each.ci_high == np.inf for each in result]
     widths = [each.octaves for each in measured]
     return {
         "truth": truth,
@@ -113,8 +113,8 @@ def line(
         "rmse": float(np.sqrt(np.mean(off**2))) if len(off) else np.nan,
         "covered": float(np.mean(covered)),
         "width": float(np.median(widths)) if widths else np.nan,
-        "dips": float(np.mean([getattr(each, "dips", False) for each in found])),
-        "learned": float(np.mean([each.verdict != "NOT_LEARNED" for each in found])),
+        "dips": float(np.mean([getattr(each, "dips", False) for each in result])),
+        "learned": float(np.mean([each.verdict != "NOT_LEARNED" for each in result])),
     }
 
 

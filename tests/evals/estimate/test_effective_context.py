@@ -67,9 +67,9 @@ def test_nine_in_ten_to_ninety_nine_intervals_cover(seeds, slope, kwargs, times)
         factors = 2 ** random.normal(0, spread, seeds)
         curves = [logistic(40 * factor, slope, ceiling=0.9) for factor in factors]
         data = simulate(curves, random, together=np.sqrt(0.2), **kwargs)
-        found = effective_context.estimate(data, resamples=200, seed=time)
+        result = effective_context.estimate(data, resamples=200, seed=time)
         covered.append(
-            (found.ci_low <= 40 <= found.ci_high, found.l85_low <= l85 <= found.l85_high)
+            (result.ci_low <= 40 <= result.ci_high, result.l85_low <= l85 <= result.l85_high)
         )
     of_l50, of_l85 = np.mean(covered, axis=0)
     assert 0.90 <= of_l50 <= 0.99
@@ -83,18 +83,18 @@ def test_l85_is_where_the_curve_has_fallen_by_fifteen_percent():
     l85 = 40 * (0.15 / 0.85) ** (np.log(2) / 3)
     assert curve(l85) == pytest.approx(1 / 64 + 0.85 * (0.9 - 1 / 64))
     data = simulate([curve], np.random.default_rng(21), documents=1000)
-    found = effective_context.estimate(data, resamples=100)
-    assert found.l85 == pytest.approx(l85, rel=0.06)
-    assert found.l85_low < found.l85 < found.l85_high < found.l50
-    assert found.l85_text == f"{found.l85:.3g} [{found.l85_low:.3g}, {found.l85_high:.3g}]"
+    result = effective_context.estimate(data, resamples=100)
+    assert result.l85 == pytest.approx(l85, rel=0.06)
+    assert result.l85_low < result.l85 < result.l85_high < result.l50
+    assert result.l85_text == f"{result.l85:.3g} [{result.l85_low:.3g}, {result.l85_high:.3g}]"
 
 
 def test_l85_may_be_measured_where_l50_is_not():
     random = np.random.default_rng(22)
-    found = effective_context.estimate(simulate([logistic(300, 2)], random, documents=500))
-    assert found.verdict == str(found) == "> 256"
-    assert found.l85 == pytest.approx(300 * (0.15 / 0.85) ** (np.log(2) / 2), rel=0.1)
-    assert found.l85_low > 0 and found.l85_text.startswith(f"{found.l85:.3g} [")
+    result = effective_context.estimate(simulate([logistic(300, 2)], random, documents=500))
+    assert result.verdict == str(result) == "> 256"
+    assert result.l85 == pytest.approx(300 * (0.15 / 0.85) ** (np.log(2) / 2), rel=0.1)
+    assert result.l85_low > 0 and result.l85_text.startswith(f"{result.l85:.3g} [")
 
 
 def test_a_shelf_below_half_way_does_not_move_the_fall():
@@ -103,9 +103,9 @@ def test_a_shelf_below_half_way_does_not_move_the_fall():
     def shelf(m):
         return np.where(m < 4, 1.0, np.where(m < 200, 0.45, CHANCE))
 
-    found = effective_context.estimate(simulate([shelf], np.random.default_rng(24), documents=400))
-    assert found.l50 == pytest.approx(4, rel=0.2)
-    assert not found.dips
+    result = effective_context.estimate(simulate([shelf], np.random.default_rng(24), documents=400))
+    assert result.l50 == pytest.approx(4, rel=0.2)
+    assert not result.dips
 
 
 def test_a_shelf_above_half_way_makes_no_crossing():
@@ -113,9 +113,9 @@ def test_a_shelf_above_half_way_makes_no_crossing():
     for draw in range(10):
         random = np.random.default_rng(draw)
         data = simulate([lambda m: np.where(m < 12, 1.0, 0.6)], random, queries=64)
-        found = effective_context.estimate(data, resamples=20)
-        assert (found.verdict, found.dips) == ("> 256", False)
-        assert found.worst.accuracy < 0.55 and found.worst.ci_high > 0.6
+        result = effective_context.estimate(data, resamples=20)
+        assert (result.verdict, result.dips) == ("> 256", False)
+        assert result.worst.accuracy < 0.55 and result.worst.ci_high > 0.6
 
 
 def test_what_comes_back_whole_does_not_move_the_fall():
@@ -123,9 +123,9 @@ def test_what_comes_back_whole_does_not_move_the_fall():
         return np.where((m < 12) | (m > 45), 0.95, CHANCE)
 
     data = simulate([revived_whole], np.random.default_rng(25), documents=256)
-    found = effective_context.estimate(data, resamples=100)
-    assert found.l50 == pytest.approx(12, rel=0.1)
-    assert str(found).endswith("], dips")
+    result = effective_context.estimate(data, resamples=100)
+    assert result.l50 == pytest.approx(12, rel=0.1)
+    assert str(result).endswith("], dips")
 
 
 @pytest.mark.parametrize(("bottom", "high", "verdict"), [(0.1, 33, "MEASURED"), (0.4, 35, "> 256")])
@@ -135,23 +135,23 @@ def test_a_known_hole_is_found_at_28(bottom, high, verdict):
     def hole(m):
         return np.where((m >= 28) & (m <= high), bottom, 1.0)
 
-    found = effective_context.estimate(simulate([hole], np.random.default_rng(31), queries=64))
-    assert (found.verdict, found.dips) == (verdict, True)
-    assert 25.9 < found.ci_low <= 28
-    assert 28 <= found.worst.low <= found.worst.high <= high
-    assert found.worst.ci_low < bottom < found.worst.ci_high
-    assert found.dip == pytest.approx(bottom, abs=0.1) and 28 <= found.dip_distance <= high
+    result = effective_context.estimate(simulate([hole], np.random.default_rng(31), queries=64))
+    assert (result.verdict, result.dips) == (verdict, True)
+    assert 25.9 < result.ci_low <= 28
+    assert 28 <= result.worst.low <= result.worst.high <= high
+    assert result.worst.ci_low < bottom < result.worst.ci_high
+    assert result.dip == pytest.approx(bottom, abs=0.1) and 28 <= result.dip_distance <= high
     if verdict == "MEASURED":
-        assert found.l50 == pytest.approx(27.5, rel=0.04)
+        assert result.l50 == pytest.approx(27.5, rel=0.04)
 
 
 def test_the_floor_is_estimated_and_does_not_move_the_fall():
     """.3 beyond the edge: half-way to chance is where the step is."""
     data = simulate([lambda m: np.where(m < 40, 1.0, 0.3)], np.random.default_rng(32), queries=64)
-    found = effective_context.estimate(data)
-    assert found.l50 == pytest.approx(40, rel=0.05)
-    assert found.floor == pytest.approx(0.3, abs=0.04)
-    assert not found.dips
+    result = effective_context.estimate(data)
+    assert result.l50 == pytest.approx(40, rel=0.05)
+    assert result.floor == pytest.approx(0.3, abs=0.04)
+    assert not result.dips
 
 
 def test_mean_accuracy_counts_every_distance_the_same():
@@ -160,24 +160,26 @@ def test_mean_accuracy_counts_every_distance_the_same():
     covered = []
     for _ in range(40):
         data = simulate([lambda m: np.where(m < 64, 0.8, 0.2)], random, together=0.4)
-        found = effective_context.estimate(data, resamples=200)
+        result = effective_context.estimate(data, resamples=200)
         covered.append(
-            found.mean_accuracy_low <= 0.8 * 62 / 255 + 0.2 * 193 / 255 <= found.mean_accuracy_high
+            result.mean_accuracy_low
+            <= 0.8 * 62 / 255 + 0.2 * 193 / 255
+            <= result.mean_accuracy_high
         )
     assert np.mean(covered) >= 0.85
-    assert found.mean_accuracy_high - found.mean_accuracy_low < 0.15
+    assert result.mean_accuracy_high - result.mean_accuracy_low < 0.15
 
 
 def test_the_interval_of_the_worst_bin_covers_the_least_of_many_equal_ones():
     random = np.random.default_rng(34)
-    found = [
+    result = [
         effective_context.estimate(
             simulate([lambda m: np.full(m.shape, 0.8)], random, queries=64), resamples=2
         ).worst
         for _ in range(40)
     ]
-    assert np.mean([each.accuracy for each in found]) < 0.72  # it is the least of forty
-    assert np.mean([each.ci_low <= 0.8 <= each.ci_high for each in found]) >= 0.9
+    assert np.mean([each.accuracy for each in result]) < 0.72  # it is the least of forty
+    assert np.mean([each.ci_low <= 0.8 <= each.ci_high for each in result]) >= 0.9
 
 
 def test_counts_say_the_same_as_rows():
@@ -185,22 +187,22 @@ def test_counts_say_the_same_as_rows():
     whole = Trials.of(data)
     ends = int(data["distance"].min()), int(data["distance"].max())
     counted = Trials.of_counts(whole.counts(), distances=ends, chance=CHANCE)
-    found = effective_context.estimate_trials(counted, task="kv", lengths=(256, 256))
-    assert repr(found) == repr(effective_context.estimate(data))
+    result = effective_context.estimate_trials(counted, task="kv", lengths=(256, 256))
+    assert repr(result) == repr(effective_context.estimate(data))
 
 
 def test_each_seed_keeps_its_own_numbers():
     curves = [logistic(20, 6), logistic(80, 6), np.ones_like, logistic(40, 4, CHANCE)]
     data = simulate(curves, np.random.default_rng(36))
-    found = effective_context.estimate(data, resamples=50)
-    for number, own in enumerate(found.seeds):
+    result = effective_context.estimate(data, resamples=50)
+    for number, own in enumerate(result.seeds):
         alone = effective_context.estimate(rows.select(data, seed=number), resamples=50)
         assert own.seed == number
         assert own.learned == (alone.verdict != effective_context.NOT_LEARNED) == (number < 3)
         np.testing.assert_allclose(own.l50, alone.l50)
         assert own.mean_accuracy == pytest.approx(alone.mean_accuracy)
         assert own.worst_accuracy == pytest.approx(alone.worst.accuracy)
-    assert [own.beyond for own in found.seeds] == [False, False, True, False]
+    assert [own.beyond for own in result.seeds] == [False, False, True, False]
 
 
 def test_a_dip_of_one_bin_ends_the_fit_too():
@@ -212,10 +214,10 @@ def test_a_dip_of_one_bin_ends_the_fit_too():
         return accuracy[np.searchsorted(starts, m, side="right") - 1]
 
     data = simulate([narrow], np.random.default_rng(30), longest=125)
-    found = effective_context.estimate(data, resamples=200)
-    assert 15 < found.ci_low < found.l50 < found.ci_high < 23
-    assert found.revival == pytest.approx(0.83, abs=0.08)
-    assert found.revival_distance == pytest.approx(54, rel=0.05)
+    result = effective_context.estimate(data, resamples=200)
+    assert 15 < result.ci_low < result.l50 < result.ci_high < 23
+    assert result.revival == pytest.approx(0.83, abs=0.08)
+    assert result.revival_distance == pytest.approx(54, rel=0.05)
 
 
 def test_a_revival_is_reported_and_does_not_move_the_edge():
@@ -322,18 +324,18 @@ def test_two_seeds_take_t_with_one_degree_of_freedom():
     """12.706 standard errors of log2 (30, 36), whatever 400 documents say of each."""
     random = np.random.default_rng(26)
     curves = [logistic(30, 20), logistic(36, 20)]
-    found = effective_context.estimate(simulate(curves, random, documents=400, longest=4096))
+    result = effective_context.estimate(simulate(curves, random, documents=400, longest=4096))
     half = 12.706 * np.std(np.log2([30, 36]), ddof=1) / np.sqrt(2)
-    assert np.log2(found.l50 / found.ci_low) == pytest.approx(half, rel=0.1)
-    assert np.log2(found.ci_high / found.l50) == pytest.approx(half, rel=0.1)
+    assert np.log2(result.l50 / result.ci_low) == pytest.approx(half, rel=0.1)
+    assert np.log2(result.ci_high / result.l50) == pytest.approx(half, rel=0.1)
 
 
 def test_many_seeds_with_one_far_off_give_a_lopsided_interval():
     """What the bootstrap over seeds knows and t does not: the far one lies on one side."""
     random = np.random.default_rng(27)
     curves = [logistic(l50, 20) for l50 in (20, 20, 20, 20, 20, 20, 20, 160)]
-    found = effective_context.estimate(simulate(curves, random, documents=200), resamples=1000)
-    below, above = np.log2(found.l50 / found.ci_low), np.log2(found.ci_high / found.l50)
+    result = effective_context.estimate(simulate(curves, random, documents=200), resamples=1000)
+    below, above = np.log2(result.l50 / result.ci_low), np.log2(result.ci_high / result.l50)
     assert above > 2 * below
 
 

@@ -61,9 +61,9 @@ def test_isotonic_crossing_may_lie_outside(right, expected):
 
 def test_runs_are_of_doubled_lengths_at_every_place():
     runs = Runs.doubling(5)
-    found = list(zip(runs.first.tolist(), runs.last.tolist(), strict=True))
+    result = list(zip(runs.first.tolist(), runs.last.tolist(), strict=True))
     ones, twos, fours = [(i, i) for i in range(5)], [(i, i + 1) for i in range(4)], [(0, 3), (1, 4)]
-    assert found == ones + twos + fours
+    assert result == ones + twos + fours
 
 
 def test_limits_are_wilson_s_for_independent_trials():
@@ -72,9 +72,9 @@ def test_limits_are_wilson_s_for_independent_trials():
     Which documents answer is the design's too: 50 / 49 of the variance.
     """
     right = np.repeat([1.0, 0.0], [40, 10])[:, None]
-    found = limits.limits(np.ones((50, 1)), right, 1.959964)
-    assert found.accuracy[0] == 0.8
-    assert (found.low[0], found.high[0]) == pytest.approx((0.6696, 0.8876), abs=2e-3)
+    result = limits.limits(np.ones((50, 1)), right, 1.959964)
+    assert result.accuracy[0] == 0.8
+    assert (result.low[0], result.high[0]) == pytest.approx((0.6696, 0.8876), abs=2e-3)
 
 
 def test_documents_that_answer_alike_are_worth_one_trial_each():
@@ -97,13 +97,13 @@ def test_documents_that_answer_alike_are_worth_one_trial_each():
 )
 def test_a_dip_is_accuracy_that_comes_back(accuracy, lowest, best):
     counted = documents(accuracy)
-    found = fall.dip(counted, fall.Ceiling(np.ones(1), 0.0, 1.0))
+    result = fall.dip(counted, fall.Ceiling(np.ones(1), 0.0, 1.0))
     if lowest is None:
-        assert found is None
+        assert result is None
     else:
-        assert found is not None
-        assert (found.accuracy, found.revival) == (lowest, best)
-        assert found.log_distance < found.log_revival_distance
+        assert result is not None
+        assert (result.accuracy, result.revival) == (lowest, best)
+        assert result.log_distance < result.log_revival_distance
 
 
 def test_few_trials_make_no_dip():
@@ -114,12 +114,12 @@ def test_few_trials_make_no_dip():
 def test_the_ceiling_is_of_many_bins_and_not_of_lucky_ones():
     """Twenty bins of 30 trials at .6: the best of them has .75 or so, the ceiling has .6."""
     random = np.random.default_rng(5)
-    found, best = [], []
+    result, best = [], []
     for _ in range(50):
         right = random.binomial(1, 0.6, (30, 20)).astype(float)
         counted = trials(np.ones((30, 20)), right, np.arange(20) / 4)
         summed = trials(np.full((1, 20), 30.0), right.sum(0)[None], counted.x)
-        found.append(fall.ceiling(counted, summed).accuracy[0])
+        result.append(fall.ceiling(counted, summed).accuracy[0])
         best.append(right.mean(0).max())
     assert np.mean(best) > 0.7
-    assert np.mean(found) == pytest.approx(0.6, abs=0.03)
+    assert np.mean(result) == pytest.approx(0.6, abs=0.03)

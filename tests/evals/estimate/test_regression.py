@@ -35,20 +35,20 @@ def noisy(random, slope=1.0, offset=1.0, spread=0.3, x=BASES):
 
 def test_the_line_and_its_intervals_are_those_of_scipy():
     y = noisy(np.random.default_rng(1))
-    found = regression.regress(points(BASES, y), "theory")
+    result = regression.regress(points(BASES, y), "theory")
     line = stats.linregress(np.log2(BASES), np.log2(y))
     t = stats.t.ppf(0.975, 3)
-    assert found.slope == pytest.approx(line.slope)
-    assert found.slope_high - found.slope == pytest.approx(t * line.stderr)
-    assert found.slope - found.slope_low == pytest.approx(t * line.stderr)
-    assert found.intercept == pytest.approx(line.intercept)
-    assert found.intercept_high - found.intercept == pytest.approx(t * line.intercept_stderr)
-    assert found.intercept - found.intercept_low == pytest.approx(t * line.intercept_stderr)
+    assert result.slope == pytest.approx(line.slope)
+    assert result.slope_high - result.slope == pytest.approx(t * line.stderr)
+    assert result.slope - result.slope_low == pytest.approx(t * line.stderr)
+    assert result.intercept == pytest.approx(line.intercept)
+    assert result.intercept_high - result.intercept == pytest.approx(t * line.intercept_stderr)
+    assert result.intercept - result.intercept_low == pytest.approx(t * line.intercept_stderr)
     octaves = np.log2(y / BASES)
     mean = stats.ttest_1samp(octaves, 0).confidence_interval()
-    assert found.offset == pytest.approx(octaves.mean())
-    assert (found.offset_low, found.offset_high) == pytest.approx((mean.low, mean.high))
-    assert (found.num_bases, found.num_censored) == (5, 0)
+    assert result.offset == pytest.approx(octaves.mean())
+    assert (result.offset_low, result.offset_high) == pytest.approx((mean.low, mean.high))
+    assert (result.num_bases, result.num_censored) == (5, 0)
 
 
 def test_the_left_out_error_is_that_of_five_refits():
@@ -58,15 +58,15 @@ def test_the_left_out_error_is_that_of_five_refits():
         kept = np.arange(5) != out
         line = np.polyfit(np.log2(BASES[kept]), np.log2(y[kept]), 1)
         missed.append(np.log2(y[out]) - np.polyval(line, np.log2(BASES[out])))
-    found = regression.regress(points(BASES, y), "theory")
-    assert found.error == pytest.approx(np.sqrt(np.mean(np.square(missed))))
+    result = regression.regress(points(BASES, y), "theory")
+    assert result.error == pytest.approx(np.sqrt(np.mean(np.square(missed))))
 
 
 def test_an_exact_line_is_found_with_its_slope_and_no_width():
-    found = regression.regress(points(BASES, 3 * BASES**0.5), "theory")
-    assert found.slope == pytest.approx(0.5)
-    assert found.intercept == pytest.approx(np.log2(3))
-    assert found.slope_high - found.slope_low < 1e-9 and found.error < 1e-9
+    result = regression.regress(points(BASES, 3 * BASES**0.5), "theory")
+    assert result.slope == pytest.approx(0.5)
+    assert result.intercept == pytest.approx(np.log2(3))
+    assert result.slope_high - result.slope_low < 1e-9 and result.error < 1e-9
 
 
 def test_a_base_is_one_point_however_many_seeds_it_has():
@@ -74,9 +74,9 @@ def test_a_base_is_one_point_however_many_seeds_it_has():
     seeds = np.array([[8, 30, 90, 200, 900], [32, 30, 40, 300, 700.0]])
     rows = [point for y in seeds for point in points(BASES, y)]
     means = points(BASES, np.exp(np.log(seeds).mean(0)))
-    found = dataclasses.astuple(regression.regress(rows, "theory"))[1:]
+    result = dataclasses.astuple(regression.regress(rows, "theory"))[1:]
     expected = dataclasses.astuple(regression.regress(means, "theory"))[1:]
-    assert found == pytest.approx(expected)
+    assert result == pytest.approx(expected)
     # A base is no heavier for a third seed.
     more = rows + points(BASES[:1], [16])
     assert dataclasses.astuple(regression.regress(more, "theory"))[1:] == pytest.approx(expected)
@@ -85,13 +85,13 @@ def test_a_base_is_one_point_however_many_seeds_it_has():
 def test_bases_beyond_what_was_asked_are_counted_and_not_fitted():
     y = noisy(np.random.default_rng(5))
     kept = regression.regress(points(BASES[:4], y[:4]), "theory")
-    found = regression.regress(points(BASES, y, limit=y[4]), "theory")
-    assert (found.num_bases, found.num_censored) == (4, 1)
-    assert found == dataclasses.replace(kept, num_censored=1)
+    result = regression.regress(points(BASES, y, limit=y[4]), "theory")
+    assert (result.num_bases, result.num_censored) == (4, 1)
+    assert result == dataclasses.replace(kept, num_censored=1)
     # One seed of two suffices: their mean is not known.
     half = points(BASES, y) + points(BASES, y, limit=y[4])
     again = dataclasses.astuple(regression.regress(half, "theory"))[1:]
-    assert again == pytest.approx(dataclasses.astuple(found)[1:])
+    assert again == pytest.approx(dataclasses.astuple(result)[1:])
 
 
 def test_points_that_say_nothing_are_left_out():
@@ -117,12 +117,12 @@ def test_the_best_predictor_comes_first_and_unmeasured_ones_are_left_out():
         for length, l50, wrong in zip(BASES, y, [1, 5, 0.3, 4, 1], strict=True)
     ]
     rows.append(Point(base="one", l50=9, predictors={"right": 9.0}))
-    found = regression.compare(rows)
-    assert [each.predictor for each in found] == ["right", "other"]
-    assert [each.num_bases for each in found] == [5, 5]
-    assert found[0].error < 0.3 < found[1].error
-    assert found[0].slope_low < 1 < found[0].slope_high
-    assert found[0].offset_low < 0 < found[0].offset_high
+    result = regression.compare(rows)
+    assert [each.predictor for each in result] == ["right", "other"]
+    assert [each.num_bases for each in result] == [5, 5]
+    assert result[0].error < 0.3 < result[1].error
+    assert result[0].slope_low < 1 < result[0].slope_high
+    assert result[0].offset_low < 0 < result[0].offset_high
 
 
 @pytest.mark.parametrize(
@@ -134,25 +134,25 @@ def test_the_best_predictor_comes_first_and_unmeasured_ones_are_left_out():
     ],
 )
 def test_an_estimate_that_is_no_measurement_is_a_point_without_l50(curve):
-    found = effective_context.estimate(simulate([curve], np.random.default_rng(9)), resamples=50)
-    point = Point.of(found, base="rope(base=10)", predictors={"first_violation": 5})
+    result = effective_context.estimate(simulate([curve], np.random.default_rng(9)), resamples=50)
+    point = Point.of(result, base="rope(base=10)", predictors={"first_violation": 5})
     assert np.isnan(point.l50)
 
 
 def test_the_point_of_a_measured_estimate_is_its_l50():
     rows = simulate([logistic(40, 5)], np.random.default_rng(10))
-    found = effective_context.estimate(rows, resamples=50)
-    assert Point.of(found, base="rope(base=10)", predictors={}).l50 == found.l50
+    result = effective_context.estimate(rows, resamples=50)
+    assert Point.of(result, base="rope(base=10)", predictors={}).l50 == result.l50
 
 
 def test_a_predictor_that_says_the_same_of_most_takes_no_line_from_the_others():
     """Forecasts beyond what was asked are alike; as it is, one misses by its octaves."""
-    found = [
+    result = [
         Point(base=str(length), l50=2 * length, predictors={"right": length, "alike": 8})
         for length in (1, 2, 4, 8)
     ]
-    (line,) = regression.compare(found)
+    (line,) = regression.compare(result)
     assert line.predictor == "right"
     assert line.as_is == pytest.approx(1)
     with pytest.raises(ValueError, match="three bases that differ in it"):
-        regression.compare([dataclasses.replace(each, predictors={"alike": 8}) for each in found])
+        regression.compare([dataclasses.replace(each, predictors={"alike": 8}) for each in result])

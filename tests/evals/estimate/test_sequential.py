@@ -58,8 +58,8 @@ def test_members_that_need_nothing_do_not_ask():
 
 def test_a_member_that_may_or_may_not_fall_before_the_end_asks_at_the_end():
     rows = rounds(logistic(240, 3), documents=16, seed=1)
-    found = effective_context.estimate(rows)
-    assert found.ci_high == np.inf and found.octaves > 0.15
+    result = effective_context.estimate(rows)
+    assert result.ci_high == np.inf and result.octaves > 0.15
     (asked,) = ask(rows)
     assert asked.low > 90 and asked.high == rows["distance"].max()
 
@@ -74,14 +74,14 @@ def test_ranges_that_overlap_merge_and_others_stay():
     assert merged[0].low <= 3 and merged[0].high > 200
 
 
-def test_merged_ranges_take_the_most_documents():
+def test_merge_ranges_take_the_most_documents():
     ranges = [
         DistanceRange(low=40, high=90, num_documents=7),
         DistanceRange(low=10, high=40, num_documents=9),
         DistanceRange(low=50, high=60, num_documents=1),
         DistanceRange(low=91, high=99, num_documents=5),
     ]
-    assert sequential._merged(ranges) == [
+    assert sequential._merge(ranges) == [
         DistanceRange(low=10, high=90, num_documents=9),
         DistanceRange(low=91, high=99, num_documents=5),
     ]
@@ -107,7 +107,7 @@ def test_seeds_are_members_of_their_own():
 def test_intervals_of_all_rounds_together_cover():
     """Rounds until .35 octaves: the ceiling, seen by the first round alone, stays right."""
     random = np.random.default_rng(4)
-    curve, found = logistic(40, 3, ceiling=0.9), []
+    curve, result = logistic(40, 3, ceiling=0.9), []
     for _ in range(80):
         rows = simulate([curve], random, documents=16, together=np.sqrt(0.2))
         while ranges := ask(rows, octaves=0.35, max_documents=128):
@@ -116,9 +116,9 @@ def test_intervals_of_all_rounds_together_cover():
                 first = rows["document"].max() + 1
                 more = simulate([curve], random, documents=asked.num_documents, first=first, **near)
                 rows = concatenate([rows, more])
-        found.append(effective_context.estimate(rows, resamples=200))
-    covered = [each.ci_low <= 40 <= each.ci_high for each in found]
+        result.append(effective_context.estimate(rows, resamples=200))
+    covered = [each.ci_low <= 40 <= each.ci_high for each in result]
     assert np.mean(covered) >= 0.90
-    assert np.mean([each.ceiling for each in found]) == pytest.approx(0.9, abs=0.02)
-    assert np.median([each.octaves for each in found]) < 0.37
-    assert np.mean([each.num_documents for each in found]) < 100
+    assert np.mean([each.ceiling for each in result]) == pytest.approx(0.9, abs=0.02)
+    assert np.median([each.octaves for each in result]) < 0.37
+    assert np.mean([each.num_documents for each in result]) < 100

@@ -9,19 +9,19 @@ from tests.evals.helpers import rows
 
 def test_means_by_token_byte_and_word():
     # 8 tokens of 2 nats and 2 tokens of 4: 24 nats in 40 bytes and 6 words.
-    found = rows(nll=[2.0, 4.0], num_tokens=[8, 2], num_bytes=[33, 7], num_words=[5, 1])
-    assert summaries.mean_nll(found) == pytest.approx(2.4)
-    assert summaries.perplexity(found) == pytest.approx(11.023176)
-    assert summaries.bits_per_byte(found) == pytest.approx(24 / 40 / 0.69314718)
-    assert summaries.nats_per_word(found) == pytest.approx(4.0)
-    assert summaries.word_perplexity(found) == pytest.approx(54.59815)
+    result = rows(nll=[2.0, 4.0], num_tokens=[8, 2], num_bytes=[33, 7], num_words=[5, 1])
+    assert summaries.mean_nll(result) == pytest.approx(2.4)
+    assert summaries.perplexity(result) == pytest.approx(11.023176)
+    assert summaries.bits_per_byte(result) == pytest.approx(24 / 40 / 0.69314718)
+    assert summaries.nats_per_word(result) == pytest.approx(4.0)
+    assert summaries.word_perplexity(result) == pytest.approx(54.59815)
 
 
 def test_a_share_has_the_error_of_documents_not_of_answers():
     # Documents all right or all wrong: 3 of 4 right, sd .5, error .5 / sqrt(4) = .25.
     right = np.repeat([True, True, False, True], 10)
-    found = rows(document=np.repeat([3, 5, 7, 9], 10), first_token_correct=right)
-    assert summaries.share(found) == pytest.approx((0.75, 0.25, 4))
+    result = rows(document=np.repeat([3, 5, 7, 9], 10), first_token_correct=right)
+    assert summaries.share(result) == pytest.approx((0.75, 0.25, 4))
 
 
 def test_a_paired_difference():
@@ -56,24 +56,24 @@ def test_members_are_held_against_the_best_by_the_texts_they_share():
     worse = best | {"nll": best["nll"] + [0, 1, 0, 1, 0, 1, 1, 2]}
     other = worse | {"num_bytes": np.arange(8)}
     fewer = {name: column[:6] for name, column in worse.items()} | {"nll": np.full(6, 99.0)}
-    found = summaries.above_best([worse, best, other, fewer])
-    assert found[0] == pytest.approx((0.5, 0.25, 4))
-    assert found[1] == (0, 0, 4)
-    assert np.isnan([found[2].mean, found[3].mean]).all()
+    result = summaries.above_best([worse, best, other, fewer])
+    assert result[0] == pytest.approx((0.5, 0.25, 4))
+    assert result[1] == (0, 0, 4)
+    assert np.isnan([result[2].mean, result[3].mean]).all()
 
 
 def test_the_error_of_a_difference_is_that_of_resampling_documents():
     random = np.random.default_rng(1)
     document = np.sort(random.integers(0, 60, 400))
-    found = rows(
+    result = rows(
         document=document,
         query=np.arange(400),
         num_tokens=random.integers(1, 50, 400),
         nll=random.normal(size=400) + random.normal(size=60)[document],
     )
-    zero = found | {"nll": np.zeros(400)}
-    error = summaries.difference(found, zero).standard_error
-    nats = np.bincount(document, found["nll"] * found["num_tokens"], 60)
-    tokens = np.bincount(document, found["num_tokens"], 60)
+    zero = result | {"nll": np.zeros(400)}
+    error = summaries.difference(result, zero).standard_error
+    nats = np.bincount(document, result["nll"] * result["num_tokens"], 60)
+    tokens = np.bincount(document, result["num_tokens"], 60)
     drawn = random.multinomial(60, np.full(60, 1 / 60), 4000)
     assert error == pytest.approx(np.std(drawn @ nats / (drawn @ tokens)), rel=0.06)

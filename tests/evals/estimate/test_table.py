@@ -35,7 +35,7 @@ def test_ceilings_below_the_gate_do_not_pass(name):
 
 def test_the_crossing_of_a_curve_is_where_it_is_half_way():
     """(1 + cos x) / 2 is 1/2 + 1/128 at x = 1.555; the ceiling is read at 1 token, not at 0."""
-    found = table.crossing(table.cosine(0.0))
-    assert found == pytest.approx(58 * 1.555 / (2 * np.pi), rel=5e-3)
+    result = table.crossing(table.cosine(0.0))
+    assert result == pytest.approx(58 * 1.555 / (2 * np.pi), rel=5e-3)
     assert table.crossing(table.hole(28, 33, 0.1)) == pytest.approx(28, abs=0.01)
     assert table.crossing(table.hole(28, 33, 0.6)) == np.inf

@@ -41,18 +41,18 @@ def step(m):
 @pytest.mark.parametrize(("threshold", "length"), [(thresholds.RULER_CHAT, 74), (0.5, 127)])
 def test_a_step_at_m_has_an_effective_length_of_m_over_tau(threshold, length):
     """A model that sees 64 tokens: 64 / .856 = 74.8 and, strictly longer, 64 / .5 = 128."""
-    found = thresholds.effective_length(table(step, range(60, 140)), threshold=threshold)
-    assert found.value == length
-    assert found.accuracy[found.lengths.index(100)] == pytest.approx(0.64)
+    result = thresholds.effective_length(table(step, range(60, 140)), threshold=threshold)
+    assert result.value == length
+    assert result.accuracy[result.lengths.index(100)] == pytest.approx(0.64)
 
 
 def test_the_relative_threshold_is_085_of_the_shortest_length():
     """.8 at the shortest: the threshold is .68."""
     rows = by_length(L64=0.8, L128=0.75, L256=0.7, L512=0.65, L1024=0.1)
-    found = thresholds.effective_length(rows)
-    assert found.threshold == pytest.approx(0.68)
-    assert found.accuracy == pytest.approx((0.8, 0.75, 0.7, 0.65, 0.1))
-    assert (found.value, str(found)) == (256, "256")
+    result = thresholds.effective_length(rows)
+    assert result.threshold == pytest.approx(0.68)
+    assert result.accuracy == pytest.approx((0.8, 0.75, 0.7, 0.65, 0.1))
+    assert (result.value, str(result)) == (256, "256")
 
 
 def test_what_passes_again_beyond_a_failure_does_not_count():
@@ -78,8 +78,8 @@ def test_a_model_that_gets_nothing_right_has_no_effective_length():
 
 def test_a_relative_threshold_needs_a_score_to_begin_with():
     """Otherwise .04 at every length would be effective at all of them."""
-    found = thresholds.effective_length(by_length(L64=0.05, L128=0.05))
-    assert (found.value, str(found)) == (None, "< 64")
+    result = thresholds.effective_length(by_length(L64=0.05, L128=0.05))
+    assert (result.value, str(result)) == (None, "< 64")
 
 
 def test_tasks_count_equally():
@@ -87,9 +87,9 @@ def test_tasks_count_equally():
     few = by_length(L64=1.0, L128=0.5)
     many = concatenate([table(lambda m: 0.5, [64], task="kv", trials=80, distances=[10])])
     more = table(lambda m: 0.1, [128], task="kv", trials=80, distances=[10])
-    found = thresholds.effective_length(concatenate([few, many, more]), threshold=0.5)
-    assert found.accuracy == pytest.approx((0.75, 0.3))
-    assert found.value == 64
+    result = thresholds.effective_length(concatenate([few, many, more]), threshold=0.5)
+    assert result.accuracy == pytest.approx((0.75, 0.3))
+    assert result.value == 64
 
 
 def test_distances_asked_more_often_do_not_count_more():

@@ -43,9 +43,9 @@ def test_words_occur_as_often_as_officially(length, example, asked, prose_config
     for document, halves in made(prose_config, prompt_tokenizer, length, range(6)):
         for (words, answer), expected in zip(halves, (example, asked), strict=True):
             counts = Counter(words)
-            found = Counter(counts.values())
-            assert set(found) == set(expected)
-            assert all(found[often] == words for often, words in expected.items() if words)
+            result = Counter(counts.values())
+            assert set(result) == set(expected)
+            assert all(result[often] == words for often, words in expected.items() if words)
             often = max(expected)
             assert {word for word in counts if counts[word] == often} == set(answer)
             # The only order that a model can know: that of first occurrence.

@@ -8,28 +8,28 @@ from tests.evals.helpers import make_documents, rows
 
 
 def test_the_same_target_after_more_and_more_of_what_came_before(text_config, text_tokenizer):
-    found = make_documents(FixedTarget(target=10), text_config, text_tokenizer, 150, range(2))
-    assert [each.number for each in found] == [0] * 4 + [1] * 4
-    assert [each.first_query for each in found] == [0, 1, 2, 3] * 2
+    result = make_documents(FixedTarget(target=10), text_config, text_tokenizer, 150, range(2))
+    assert [each.number for each in result] == [0] * 4 + [1] * 4
+    assert [each.first_query for each in result] == [0, 1, 2, 3] * 2
     # Context 32, 64, 128 and all there is, 150 - 10.
-    assert [each.answers.tolist() for each in found[:4]] == [
+    assert [each.answers.tolist() for each in result[:4]] == [
         [[33, 10, 32]],
         [[65, 10, 64]],
         [[129, 10, 128]],
         [[141, 10, 140]],
     ]
-    assert [len(each.tokens) for each in found[:4]] == [43, 75, 139, 151]
+    assert [len(each.tokens) for each in result[:4]] == [43, 75, 139, 151]
     crops = make_documents(Perplexity(), text_config, text_tokenizer, 150, range(2))
     longest = crops[0].tokens.tolist()
-    assert found[3].tokens.tolist() == longest
-    for each in found[:4]:
+    assert result[3].tokens.tolist() == longest
+    for each in result[:4]:
         # BOS, then the end of the one text, and the target is the last thing in it.
         assert each.tokens[0] == text_tokenizer.bos_id
         assert each.tokens[1:].tolist() == longest[-len(each.tokens) + 1 :]
         assert each.answers[0, :2].sum() == len(each.tokens)
-        assert (each.num_bytes, each.num_words) == (found[3].num_bytes, found[3].num_words)
+        assert (each.num_bytes, each.num_words) == (result[3].num_bytes, result[3].num_words)
     string = text_tokenizer.decode(longest[-10:])
-    assert found[0].num_bytes is not None and found[0].num_bytes.tolist() == [len(string)]
+    assert result[0].num_bytes is not None and result[0].num_bytes.tolist() == [len(string)]
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def made(nll_by_document):
 
 
 def test_gain_and_its_paired_error():
-    found = context_gain(made([[5.0, 4.5, 4.2, 4.2], [3.0, 2.7, 2.0, 1.98], [7.0, 6.7, 6.6, 6.4]]))
-    assert found.contexts == [32, 64, 128, 256]
+    result = context_gain(made([[5.0, 4.5, 4.2, 4.2], [3.0, 2.7, 2.0, 1.98], [7.0, 6.7, 6.6, 6.4]]))
+    assert result.contexts == [32, 64, 128, 256]
     # Gains at 64: .5 .3 .3; at 128: .8 1.0 .4; at 256: .8 1.02 .6. Texts differ by nats, gains not.
-    assert [gain.mean for gain in found.gains] == pytest.approx([0, 1.1 / 3, 2.2 / 3, 2.42 / 3])
-    errors = [gain.standard_error for gain in found.gains]
+    assert [gain.mean for gain in result.gains] == pytest.approx([0, 1.1 / 3, 2.2 / 3, 2.42 / 3])
+    errors = [gain.standard_error for gain in result.gains]
     assert errors == pytest.approx([0, 0.0666667, 0.1763834, 0.1212893], abs=1e-6)
-    assert found.length == 256  # 2.2 / 2.42 = .91
+    assert result.length == 256  # 2.2 / 2.42 = .91
 
 
 def test_where_gain_ends():
@@ -79,6 +79,6 @@ def test_where_gain_ends():
 
 
 def test_a_document_that_was_not_asked_everywhere_is_refused():
-    found = {name: column[:-1] for name, column in made([[5.0, 4.5, 4.2, 4.2]] * 2).items()}
+    result = {name: column[:-1] for name, column in made([[5.0, 4.5, 4.2, 4.2]] * 2).items()}
     with pytest.raises(ValueError, match="same answers"):
-        context_gain(found)
+        context_gain(result)

@@ -63,8 +63,10 @@ def test_natural_text_is_of_two_documents(prose_config, prompt_tokenizer, tmp_pa
 
 def test_lags_are_chosen_by_distance(prose_config, prompt_tokenizer):
     task = evals.parse("lagcopy(text=natural)")
-    found = make_documents(task, prose_config, prompt_tokenizer, 300, range(12), distances=(40, 60))
-    assert all(40 <= each.answers[0, 2] <= 60 for each in found)
+    result = make_documents(
+        task, prose_config, prompt_tokenizer, 300, range(12), distances=(40, 60)
+    )
+    assert all(40 <= each.answers[0, 2] <= 60 for each in result)
 
 
 def test_what_cannot_be_asked_is_refused(prose_config, prompt_tokenizer):

@@ -47,8 +47,8 @@ def check(tokenizer, document, digits):
 
 def test_the_official_wording(prose_config, prompt_tokenizer):
     task = Lines(template="official")
-    found = make_documents(task, prose_config, prompt_tokenizer, 900, range(40))
-    depths = [check(prompt_tokenizer, each, "{5}") for each in found]
+    result = make_documents(task, prose_config, prompt_tokenizer, 900, range(40))
+    depths = [check(prompt_tokenizer, each, "{5}") for each in result]
     assert min(depths) < 0.2 and max(depths) > 0.8
 
 
@@ -83,13 +83,13 @@ def cases(tmp_path):
 
 def test_official_cases_are_asked_as_they_are(cases, prose_config, prompt_tokenizer):
     task = evals.parse(f"lines(template=official,cases='{cases}')")
-    found = make_documents(task, prose_config, prompt_tokenizer, 400, range(9))
-    assert [each.number for each in found] == [0, 1, 2]
-    assert [check(prompt_tokenizer, each, "{1,5}") for each in found] == [0, 1 / 3, 2 / 3]
+    result = make_documents(task, prose_config, prompt_tokenizer, 400, range(9))
+    assert [each.number for each in result] == [0, 1, 2]
+    assert [check(prompt_tokenizer, each, "{1,5}") for each in result] == [0, 1 / 3, 2 / 3]
     (last,) = make_documents(task, prose_config, prompt_tokenizer, 400, range(2, 3))
-    np.testing.assert_array_equal(last.tokens, found[2].tokens)
+    np.testing.assert_array_equal(last.tokens, result[2].tokens)
     # The file decides how long they are.
-    longest = max(len(each.tokens) for each in found)
+    longest = max(len(each.tokens) for each in result)
     make_documents(task, prose_config, prompt_tokenizer, longest - 1, range(9))
     with pytest.raises(ValueError, match=rf"do not fit length=\d+; .* --lengths {longest - 1} or"):
         make_documents(task, prose_config, prompt_tokenizer, longest - 2, range(9))
@@ -98,7 +98,7 @@ def test_official_cases_are_asked_as_they_are(cases, prose_config, prompt_tokeni
 @pytest.mark.skipif(not OFFICIAL.exists(), reason="LongEval's test cases are not here")
 def test_the_released_cases(prose_config, prompt_tokenizer):
     task = Lines(template="official", cases=str(OFFICIAL))
-    found = make_documents(task, prose_config, prompt_tokenizer, 9000, range(99))
-    assert len(found) == 50
-    depths = [check(prompt_tokenizer, each, "{1,5}") for each in found]
+    result = make_documents(task, prose_config, prompt_tokenizer, 9000, range(99))
+    assert len(result) == 50
+    depths = [check(prompt_tokenizer, each, "{1,5}") for each in result]
     assert 0.3 < np.mean(depths) < 0.6

@@ -31,9 +31,9 @@ def documents(task, config, tokenizer, length, numbers, **options):
 
 def test_one_needle_in_noise_is_rulers_prompt(prose_config, prompt_tokenizer):
     pattern = f"{START}({NOISE})*{NEEDLE.format(KEY, VALUE)}\n({NOISE})*{END.format('(?P=key)')}"
-    found = documents("needle", prose_config, prompt_tokenizer, 600, range(30))
+    result = documents("needle", prose_config, prompt_tokenizer, 600, range(30))
     values = Counter()
-    for each in found:
+    for each in result:
         match = re.fullmatch(pattern, prompt_tokenizer.decode(each.tokens))
         assert match
         values[match["value"]] += 1
@@ -45,9 +45,9 @@ def test_one_needle_in_noise_is_rulers_prompt(prose_config, prompt_tokenizer):
 
 
 def test_several_needles_have_keys_of_their_own(prose_config, prompt_tokenizer):
-    found = documents("needle(keys=4)", prose_config, prompt_tokenizer, 700, range(20))
+    result = documents("needle(keys=4)", prose_config, prompt_tokenizer, 700, range(20))
     asked_is_last = 0
-    for each in found:
+    for each in result:
         text = prompt_tokenizer.decode(each.tokens)
         needles = dict(re.findall(NEEDLE.format(r"([a-z-]+)", r"([1-9]\d{6})") + "\n", text))
         assert len(needles) == 4
@@ -59,14 +59,14 @@ def test_several_needles_have_keys_of_their_own(prose_config, prompt_tokenizer):
             text,
         )
         asked_is_last += list(needles)[-1] == key
-    assert 0.1 < asked_is_last / len(found) < 0.6
+    assert 0.1 < asked_is_last / len(result) < 0.6
 
 
 def test_depths_differ_in_nothing_else(prose_config, prompt_tokenizer):
     for task in ("needle(keys=3)", "needle(haystack=text,keys=3)", "needle(haystack=text)"):
-        found = documents(task, prose_config, prompt_tokenizer, 800, range(6))
+        result = documents(task, prose_config, prompt_tokenizer, 800, range(6))
         for number in range(6):
-            mine = [each for each in found if each.number == number]
+            mine = [each for each in result if each.number == number]
             assert [each.first_query for each in mine] == list(range(8))
             asked = re.search(
                 NEEDLE.format(r"\S+", prompt_tokenizer.decode(mine[0].tokens[-7:])),
@@ -85,9 +85,9 @@ def test_a_text_haystack_is_held_out_text_with_needles_between_sentences(
     prose_config, prompt_tokenizer
 ):
     held_out = (Path(prose_config.data.path) / "validation.jsonl").read_text()
-    found = documents("needle(haystack=text)", prose_config, prompt_tokenizer, 500, range(8))
+    result = documents("needle(haystack=text)", prose_config, prompt_tokenizer, 500, range(8))
     haystacks = set()
-    for each in found:
+    for each in result:
         text = prompt_tokenizer.decode(each.tokens)
         match = re.fullmatch(
             f"{START}(?P<before>.*?) {NEEDLE.format(KEY, VALUE)}(?P<after>.*)\n"
@@ -131,12 +131,12 @@ def test_accuracy_by_depth_by_hand():
 
 def test_a_rows_depth_is_the_grids(prose_config, prompt_tokenizer):
     """Distance and length tell depths apart where the context is longer than the question."""
-    found = documents("needle", prose_config, prompt_tokenizer, 3000, range(2))
+    result = documents("needle", prose_config, prompt_tokenizer, 3000, range(2))
     grid = Needle().grid(
         rows(
-            length=np.full(len(found), 3000),
-            distance=[each.answers[0, 2] for each in found],
-            exact_match=[each.first_query < 3 for each in found],
+            length=np.full(len(result), 3000),
+            distance=[each.answers[0, 2] for each in result],
+            exact_match=[each.first_query < 3 for each in result],
         )
     )
     assert grid.counts.tolist() == [2] * 8

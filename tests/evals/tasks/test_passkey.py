@@ -34,7 +34,7 @@ def test_the_prompt_is_landmark_attentions(prose_config, prompt_tokenizer):
 
 
 def test_depths_cover_the_context(prose_config, prompt_tokenizer):
-    found = make_documents(evals.parse("passkey"), prose_config, prompt_tokenizer, 900, range(200))
-    distances = sorted(int(each.answers[0, 2]) for each in found)
+    result = make_documents(evals.parse("passkey"), prose_config, prompt_tokenizer, 900, range(200))
+    distances = sorted(int(each.answers[0, 2]) for each in result)
     assert distances[0] < 30 and distances[-1] > 780
     assert 100 < distances[100] < 500

@@ -25,9 +25,9 @@ def test_an_answer_a_window_and_books_in_the_order_of_their_ids(
     folder, text_config, text_tokenizer
 ):
     task = Pg19(path=str(folder), stride=16)
-    found = make_documents(task, text_config, text_tokenizer, 32, range(3))
+    result = make_documents(task, text_config, text_tokenizer, 32, range(3))
     for number, book_id in enumerate([860, 2544, 10146]):
-        mine = [each for each in found if each.number == number]
+        mine = [each for each in result if each.number == number]
         expected = text_tokenizer.encode(TEXTS[book_id].strip())
         scored = [t for e in mine for t in e.tokens[e.answers[0, 0] :][: e.answers[0, 1]].tolist()]
         assert scored == expected
@@ -39,7 +39,7 @@ def test_an_answer_a_window_and_books_in_the_order_of_their_ids(
     some = make_documents(task, text_config, text_tokenizer, 32, range(1, 2))
     assert {each.number for each in some} == {1}
     assert [each.tokens.tolist() for each in some] == [
-        each.tokens.tolist() for each in found if each.number == 1
+        each.tokens.tolist() for each in result if each.number == 1
     ]
     last = make_documents(task, text_config, text_tokenizer, 32, range(2, 9))
     assert {each.number for each in last} == {2}
@@ -50,9 +50,9 @@ def test_an_answer_a_window_and_books_in_the_order_of_their_ids(
 
 def test_three_means_of_two_books():
     # Book 0: 3 tokens of 1 nat and 1 of 3, mean 1.5; book 4: 4 tokens of .5 nats.
-    found = rows(document=[0, 0, 4], nll=[1.0, 3.0, 0.5], num_tokens=[3, 1, 4])
-    assert book_perplexities(found) == pytest.approx({0: 4.4816891, 4: 1.6487213})
-    assert Pg19().columns(found, None) == {
+    result = rows(document=[0, 0, 4], nll=[1.0, 3.0, 0.5], num_tokens=[3, 1, 4])
+    assert book_perplexities(result) == pytest.approx({0: 4.4816891, 4: 1.6487213})
+    assert Pg19().columns(result, None) == {
         "book_perplexity": pytest.approx(3.0652052)
     }  # exp of the mean is 2.718
 
@@ -66,10 +66,10 @@ def test_real_books(text_config, text_tokenizer: Tokenizer):
     ids = [book.id for book in books]
     assert ids == sorted(set(ids)) and {860, 10146, 2544} <= set(ids) and len(ids) <= 100
     task = Pg19(path=str(REAL / "pg19-test"), tokens=200, stride=64)
-    found = make_documents(task, text_config, text_tokenizer, 128, range(2))
-    assert [int(each.answers[0, 1]) for each in found] == [128, 64, 8] * 2
+    result = make_documents(task, text_config, text_tokenizer, 128, range(2))
+    assert [int(each.answers[0, 1]) for each in result] == [128, 64, 8] * 2
     for number in (0, 1):
-        mine = [each for each in found if each.number == number]
+        mine = [each for each in result if each.number == number]
         num_bytes = sum(int(n) for each in mine for n in each.num_bytes)
         start = books[number].text.encode()[:num_bytes]
         assert np.sum([each.num_words for each in mine]) == len(start.split())

@@ -14,8 +14,8 @@ def documents(text_config, text_tokenizer, length, **parameters):
 @pytest.mark.parametrize(("name", "lag"), [("trained", 64), ("half", 32)])
 def test_the_text_is_said_again_and_again(name, lag, text_config, text_tokenizer):
     plain = documents(text_config, text_tokenizer, 300)
-    found = documents(text_config, text_tokenizer, 300, lag=name)
-    for one, other in zip(found, plain, strict=True):
+    result = documents(text_config, text_tokenizer, 300, lag=name)
+    for one, other in zip(result, plain, strict=True):
         assert one.number == other.number and len(one.tokens) == 301
         assert one.tokens[: lag + 1].tolist() == other.tokens[: lag + 1].tolist()
         assert one.tokens[lag + 1 :].tolist() == one.tokens[1:-lag].tolist()
@@ -74,18 +74,18 @@ def test_su_table():
         for (task, length), right in accuracies.items()
         for rotary in ("rope(base=100)", "nope")
     ]
-    found = Repeated().share_columns(
+    result = Repeated().share_columns(
         {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}, 512
     )
     # Shares of right tokens; errors from two documents' shares, half of what they differ by.
-    assert found["rope(base=100)"] == {
+    assert result["rope(base=100)"] == {
         "trained length": pytest.approx((0.75, 0.25, 2)),
         "not repeated": pytest.approx((0.25, 0.25, 2)),
         "repeated, lag T": pytest.approx((1.0, 0.0, 2)),
         "repeated, lag T/2": pytest.approx((0.5, 0.5, 2)),
     }
-    assert list(found) == ["rope(base=100)", "nope"]
-    assert {each.mean for each in found["nope"].values()} == {0.0}
+    assert list(result) == ["rope(base=100)", "nope"]
+    assert {each.mean for each in result["nope"].values()} == {0.0}
 
 
 def test_a_table_at_the_trained_length_only_has_one_column():

@@ -17,38 +17,38 @@ from tests.model import test_llama_reference as llama
 def test_windows_of_a_text_of_eleven_tokens():
     """BOS is 1, the text is 10 ... 20."""
     sizes = np.stack([np.arange(12), np.arange(12) % 2], axis=1)
-    found = windows(np.array([1, *range(10, 21)]), sizes, length=6, stride=2)
-    assert [each.tokens.tolist() for each in found] == [
+    result = windows(np.array([1, *range(10, 21)]), sizes, length=6, stride=2)
+    assert [each.tokens.tolist() for each in result] == [
         [1, 10, 11, 12, 13, 14, 15],
         [1, 12, 13, 14, 15, 16, 17],
         [1, 14, 15, 16, 17, 18, 19],
         [1, 16, 17, 18, 19, 20],
     ]
     # First index, number of ids, context.
-    assert [each.answers.tolist() for each in found] == [
+    assert [each.answers.tolist() for each in result] == [
         [[1, 6, 0]],
         [[5, 2, 4]],
         [[5, 2, 4]],
         [[5, 1, 4]],
     ]
-    assert [each.first_query for each in found] == [0, 1, 2, 3]
+    assert [each.first_query for each in result] == [0, 1, 2, 3]
     # Sizes 1 + ... + 6 of the first window's ids, then 7 + 8, 9 + 10, 11.
-    assert [int(each.num_bytes[0]) for each in found] == [21, 15, 19, 11]
-    assert [int(each.num_words[0]) for each in found] == [3, 1, 1, 1]
+    assert [int(each.num_bytes[0]) for each in result] == [21, 15, 19, 11]
+    assert [int(each.num_words[0]) for each in result] == [3, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("length", "stride"), [(6, 6), (6, 1), (20, 3), (11, 2), (1, 1)])
 def test_every_token_is_scored_once(length, stride):
     ids = np.arange(12)
-    found = windows(ids, np.zeros((12, 2), np.int32), length, stride)
+    result = windows(ids, np.zeros((12, 2), np.int32), length, stride)
     scored = [
         each.tokens[first + place]
-        for each in found
+        for each in result
         for first, count, _ in each.answers.tolist()
         for place in range(count)
     ]
     assert scored == list(range(1, 12))
-    assert all(each.tokens[0] == 0 and len(each.tokens) <= length + 1 for each in found)
+    assert all(each.tokens[0] == 0 and len(each.tokens) <= length + 1 for each in result)
 
 
 SIZES = ("num_bytes", "num_words")
@@ -56,22 +56,22 @@ SIZES = ("num_bytes", "num_words")
 
 def test_bytes_and_words_are_those_of_the_held_out_text(text_config, text_tokenizer, store):
     task = SlidingWindow(stride=16, tokens=10**6)
-    found = make_documents(task, text_config, text_tokenizer, 64, range(99))
+    result = make_documents(task, text_config, text_tokenizer, 64, range(99))
     texts = [text_tokenizer.decode(store.document(i)) for i in range(store.num_documents)]
     totals = [
-        [sum(int(x) for e in found if e.number == n for x in getattr(e, name)) for name in SIZES]
+        [sum(int(x) for e in result if e.number == n for x in getattr(e, name)) for name in SIZES]
         for n in range(len(texts))
     ]
     assert sorted(totals) == sorted([len(t.encode()), len(t.split())] for t in texts)
     # All ids but each document's BOS and EOS.
-    num_tokens = sum(int(each.answers[0, 1]) for each in found)
+    num_tokens = sum(int(each.answers[0, 1]) for each in result)
     assert num_tokens == store.num_tokens - 2 * store.num_documents
 
 
 def test_tokens_limit_and_truncation(text_config, text_tokenizer):
     def counts(task, length=64):
-        found = make_documents(task, text_config, text_tokenizer, length, range(99))
-        return [[int(each.answers[0, 1]) for each in found if each.number == n] for n in range(5)]
+        result = make_documents(task, text_config, text_tokenizer, length, range(99))
+        return [[int(each.answers[0, 1]) for each in result if each.number == n] for n in range(5)]
 
     assert counts(SlidingWindow(stride=32, tokens=130)) == [[64, 32, 32, 2]] * 5
     beyond = make_documents(
@@ -99,9 +99,9 @@ def test_windows_that_do_not_fit_are_refused(text_config, text_tokenizer):
 
 def test_the_mean_over_tokens_is_not_the_mean_over_windows():
     """A first window of 6 tokens at 3 nats and two of 2 tokens at 1 nat: 2.2 and 1.667."""
-    found = rows(nll=[3.0, 1.0, 1.0], num_tokens=[6, 2, 2])
-    assert summaries.mean_nll(found) == pytest.approx(2.2)
-    assert SlidingWindow().columns(found, None)["window_mean_nll"] == pytest.approx(1.6666667)
+    result = rows(nll=[3.0, 1.0, 1.0], num_tokens=[6, 2, 2])
+    assert summaries.mean_nll(result) == pytest.approx(2.2)
+    assert SlidingWindow().columns(result, None)["window_mean_nll"] == pytest.approx(1.6666667)
 
 
 # Against transformers: the loop of its perplexity guide (docs/source/en/perplexity.md, after
@@ -133,8 +133,8 @@ def ours() -> tuple[float, float]:
     documents = windows(ids, np.zeros((len(ids), 2), np.int32), LENGTH, STRIDE)
     scores = score.score(config, [Candidate(params, lambda _: table)], documents, LENGTH)
     counts = [int(each.answers[0, 1]) for each in documents]
-    found = rows(nll=scores.nll[0], num_tokens=counts)
-    return summaries.mean_nll(found), SlidingWindow().columns(found, None)["window_mean_nll"]
+    result = rows(nll=scores.nll[0], num_tokens=counts)
+    return summaries.mean_nll(result), SlidingWindow().columns(result, None)["window_mean_nll"]
 
 
 def transformers_loop() -> tuple[float, float]:
@@ -172,7 +172,7 @@ def test_perplexity_is_the_recorded_one_of_transformers():
 def test_perplexity_is_that_of_transformers():
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    found, expected = ours(), transformers_loop()
-    np.testing.assert_allclose(found, expected, atol=1e-4)
-    np.testing.assert_allclose(np.exp(found), np.exp(expected), rtol=1e-4)
-    assert abs(found[0] - found[1]) > 0.01  # the two are told apart
+    result, expected = ours(), transformers_loop()
+    np.testing.assert_allclose(result, expected, atol=1e-4)
+    np.testing.assert_allclose(np.exp(result), np.exp(expected), rtol=1e-4)
+    assert abs(result[0] - result[1]) > 0.01  # the two are told apart

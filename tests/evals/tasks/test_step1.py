@@ -38,13 +38,13 @@ def first_batches(mixed):
 
 
 @pytest.fixture(scope="module")
-def found(mixed, text_tokenizer):
+def result(mixed, text_tokenizer):
     return make_documents(Step1(), mixed, text_tokenizer, LENGTH, range(4))
 
 
-def test_documents_are_the_rows_of_the_first_batches(found, first_batches):
+def test_documents_are_the_rows_of_the_first_batches(result, first_batches):
     kinds = set()
-    for row, document in enumerate(found):
+    for row, document in enumerate(result):
         expected = {name: column[row] for name, column in first_batches.items()}
         assert document.number == row
         assert document.tokens[:-1].tolist() == expected["tokens"].tolist()
@@ -75,7 +75,7 @@ def test_a_chunk_ends_where_a_document_does():
 
 
 @pytest.mark.slow
-def test_the_mean_is_the_loss_that_training_reports(found, first_batches, mixed):
+def test_the_mean_is_the_loss_that_training_reports(result, first_batches, mixed):
     """Shuffled positions or a leak between packed documents would show."""
     model = dataclasses.replace(mixed.model, embed_dim=16, head_dim=8, mlp_dim=16)
     params = jax.tree.map(lambda x: 3 * x, transformer.init(model, 0))
@@ -91,8 +91,8 @@ def test_the_mean_is_the_loss_that_training_reports(found, first_batches, mixed)
     mask_BT = first_batches["loss_mask"]
     expected = (nll_BT * mask_BT).sum() / mask_BT.sum()
 
-    scores = score.score(model, [Candidate(params, lambda _: table)], found, LENGTH)
-    counts = np.concatenate([document.answers[:, 1] for document in found])
+    scores = score.score(model, [Candidate(params, lambda _: table)], result, LENGTH)
+    counts = np.concatenate([document.answers[:, 1] for document in result])
     mean = summaries.mean_nll(rows(nll=scores.nll[0], num_tokens=counts))
     assert mean == pytest.approx(expected, abs=1e-5)
 
@@ -114,6 +114,6 @@ def test_variants_are_compared_by_chunk():
     # One row of three chunks, 256, 256 and 100 tokens, differences .1, .3 and .2 nats.
     one = rows(document=[0] * 3, query=range(3), num_tokens=[256, 256, 100], nll=[2.1, 3.3, 4.2])
     two = one | {"nll": np.array([2.0, 3.0, 4.0])}
-    found = step1.first_loss(one | {"seed": np.zeros(3)}, two | {"seed": np.zeros(3)})
-    assert found.mean == pytest.approx(0.2)
-    assert found.standard_error == pytest.approx((3 / 2 * 2 * 25.6**2) ** 0.5 / 612)
+    result = step1.first_loss(one | {"seed": np.zeros(3)}, two | {"seed": np.zeros(3)})
+    assert result.mean == pytest.approx(0.2)
+    assert result.standard_error == pytest.approx((3 / 2 * 2 * 25.6**2) ** 0.5 / 612)
