@@ -41,7 +41,7 @@ def main(rounds: int) -> None:
 
         def looked(run=run, tokens_BT=tokens_BT):
             inside = capture(run, tokens_BT)
-            return inside.inside, inside.hidden_BTD
+            return inside.activations, inside.hidden_BTD
 
         print(name)
         compare(alternate({"capture": looked, "forward": plain}, rounds, time.process_time))

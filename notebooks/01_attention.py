@@ -60,7 +60,7 @@ from probes import Subject
 
 subjects = {name: Subject(run=run, documents=DOCUMENTS) for name, run in runs.items()}
 for name, subject in subjects.items():
-    _, questions = subject.asked
+    _, questions = (subject.capture, subject.questions)
     right_Q, distance_Q = subject.is_right, questions.distances
     near, far = right_Q[distance_Q <= 16].mean(), right_Q[distance_Q > 64].mean()
     print(f"{name:22} answers {near:4.0%} up to 16 tokens back, {far:4.0%} beyond 64")
@@ -88,7 +88,7 @@ print(*words[key - 1 : query + 1], "?", f"\n{words[key]} stands {query - key} to
 
 figure, axes = plt.subplots(len(runs), figsize=(9, 5), sharey=True, layout="constrained")
 for ax, (name, subject) in zip(axes, subjects.items(), strict=True):
-    inside, _ = subject.asked
+    inside, _ = (subject.capture, subject.questions)
     weights_NS = inside.weights(0, slice(query, query + 1))[row, :, 0]
     for head, weight_S in enumerate(weights_NS):
         ax.plot(weight_S[: query + 1], color=COLORS[head], lw=1.4, label=f"head {head}")
@@ -137,7 +137,7 @@ def table(rows):
 
 def look(probe):
     """What a probe finds in each model: its figure, and a table of heads."""
-    found = {name: [probe.look(subject)] for name, subject in subjects.items()}
+    found = {name: [probe.measure(subject)] for name, subject in subjects.items()}
     display(probe.plot(found))
     table([{"model": name} | line for name, (one,) in found.items() for line in one.lines()])
     return found

@@ -139,7 +139,7 @@ subjects = {name: Subject(run=load(run.path)) for name, run in zip(VARIANTS, fou
 for name in ("matching_keys", "frequency_use"):
     probe = all_probes()[name]
     with rc_context(STYLE):
-        display(probe.plot({label: [probe.look(each)] for label, each in subjects.items()}))
+        display(probe.plot({label: [probe.measure(each)] for label, each in subjects.items()}))
     print(" ".join(probe.caption.split()))
 
 # %% [markdown]

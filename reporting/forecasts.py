@@ -30,7 +30,7 @@ def forecast(
       masked_heads: (layer, query head), from 0, of heads that contribute nothing.
     """
     inv_freq_LKR = model.rotary_table(context_length).inv_freq
-    inv_freq_LNR = capability.of_heads(inv_freq_LKR, model.num_heads)
+    inv_freq_LNR = capability.query_head_frequencies(inv_freq_LKR, model.num_heads)
     windows = rotary_lib.repeated(model.window, model.num_layers, "num_layers")
     layers = {}  # equal ones are computed once
     for layer, (inv_freq_NR, window) in enumerate(zip(inv_freq_LNR, windows, strict=True)):
@@ -46,5 +46,5 @@ def forecast(
     l50 = max((each.l50 for each in made), default=0)
     if model.blind:
         l50 = min(l50, model.blind[0] - 1)
-    needed = capability.needed(num_others)
+    needed = capability.required_capability(num_others)
     return Forecast(l50=l50, beyond=l50 == longest, needed=needed)

@@ -217,8 +217,8 @@ def test_lengths_by_layer_and_head():
     """Local and global heads, and one that is unrotated; the farthest of them counts."""
     local, far = (rotary.parse(f"rope(base={base})").inv_freq(64) for base in (100, 10_000))
     layers = np.array([[local, local], [local, far], [np.zeros(32), far]])
-    assert predictions.by_layer(layers, 2**20) == [[46, 46], [46, 725], [None, 725]]
-    assert predictions.by_layer(layers[1:2], 725) == [[46, None]]
+    assert predictions.violations(layers, 2**20) == [[46, 46], [46, 725], [None, 725]]
+    assert predictions.violations(layers[1:2], 725) == [[46, None]]
     assert predictions.predict(layers[:2]).first_violation == 725
     assert predictions.predict(layers[:2]).full_period == pytest.approx(47_117, abs=1)
     assert predictions.predict(layers).first_violation is None
@@ -300,8 +300,8 @@ def test_a_point_just_below_the_answer_is_not_feasible(smallest):
     """B_m is -1e-3 or so there, at one distance only."""
     (piece,) = family.rope_base(128)
     for length, answer in smallest.items():
-        assert bound.surely_feasible((piece,), answer.high, length)
-        assert not bound.surely_feasible((piece,), answer.low * (1 - 1e-7), length)
+        assert bound.is_certainly_feasible((piece,), answer.high, length)
+        assert not bound.is_certainly_feasible((piece,), answer.low * (1 - 1e-7), length)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,14 @@ from scipy import optimize
 from configs import find_config
 from experiment.overrides import apply
 from model.rotary.rope import Rope
-from theory.capability import accuracy, capability, farthest, forecast, needed, of_heads
+from theory.capability import (
+    accuracy,
+    capability,
+    forecast,
+    forecast_layers,
+    query_head_frequencies,
+    required_capability,
+)
 
 
 def rope(base: float, head_dim: int = 64, num_heads: int = 1) -> np.ndarray:
@@ -89,8 +96,8 @@ def test_the_accuracy_needed_is_that_of_the_largest_of_normal_draws():
     scores = rng.normal(size=(20_000, 32))
     share = np.mean(scores[:, 1:].max(axis=1) < 2.5)
     assert accuracy(2.5, 31) == pytest.approx(share, abs=0.01)
-    assert accuracy(needed(31), 31) == pytest.approx(0.5)
-    assert needed(1) == pytest.approx(0)
+    assert accuracy(required_capability(31), 31) == pytest.approx(0.5)
+    assert required_capability(1) == pytest.approx(0)
 
 
 @pytest.mark.parametrize("num_others", [3, 31])
@@ -157,16 +164,16 @@ def test_a_slow_head_among_fast_ones_takes_what_is_far():
 def test_the_layer_that_sees_farthest_counts():
     layers = np.stack([rope(10), rope(30), rope(10)])
     alone = forecast(rope(30), num_others=31, longest=300)
-    assert farthest(layers, num_others=31, longest=300) == alone
+    assert forecast_layers(layers, num_others=31, longest=300) == alone
     assert alone.l50 > forecast(rope(10), num_others=31, longest=300).l50
 
 
 def test_heads_of_a_model_in_groups_and_with_a_part_unrotated():
     """Query heads of one key rotate alike; MLA's pairs that never rotate count as zeros."""
     inv_freq_LKR = np.arange(12.0).reshape(2, 2, 3)
-    assert of_heads(inv_freq_LKR, 4)[:, :, 0].tolist() == [[0, 0, 3, 3], [6, 6, 9, 9]]
+    assert query_head_frequencies(inv_freq_LKR, 4)[:, :, 0].tolist() == [[0, 0, 3, 3], [6, 6, 9, 9]]
     config = apply(find_config("mla_tiny"), ["model.rotary.base=10"]).model
-    inv_freq_LNR = of_heads(config.rotary_table(64).inv_freq, config.num_heads)
+    inv_freq_LNR = query_head_frequencies(config.rotary_table(64).inv_freq, config.num_heads)
     assert inv_freq_LNR.shape == (config.num_layers, config.num_heads, config.head_dim // 2)
     num_unrotated = (config.head_dim - config.rope_head_dim) // 2
     value = capability(inv_freq_LNR[0, :1], 2000).value

@@ -121,9 +121,9 @@ def test_bound_in_words_never_rounds_out_of_an_interval(theory):
         assert int(theory("length", "--base", published)[1]) < int(length)
         assert int(theory("length", "--base", typed)[1]) >= int(length)
         out = theory("bound", "--length", length)[1]
-        assert f"to type: {typed.replace('e4', 'e+04')} " in out
+        assert f"rounded up: {typed.replace('e4', 'e+04')} " in out
     # Rounding up stays within five percent: 1.1 would be another base than 1 and a bit.
-    assert "to type: 1.01 " in theory("bound", "--length", "2k", "--rotary-fraction", "0.5")[1]
+    assert "rounded up: 1.01 " in theory("bound", "--length", "2k", "--rotary-fraction", "0.5")[1]
 
 
 def test_bound_of_another_variant(theory):
@@ -200,7 +200,7 @@ def test_capability_says_what_it_forecasts_and_draws_it(theory, tmp_path):
     figure = tmp_path / "capability.svg"
     arguments = ("capability", "--rotary", "rope(base=10)", "--head-dim", "64", "--length", "30")
     code, out, _ = theory(*arguments, "--others", "31", "--heads", "2", "--out", str(figure))
-    assert code == 0 and "31 other keys takes 2.012: L50 > 30 tokens" in out
+    assert code == 0 and "31 other keys needs 2.012: L50 > 30 tokens" in out
     assert "  head 1: " in out
     assert "</svg>" in figure.read_text()
     found = json.loads(theory(*arguments, "--others", "31", "--json")[1])

@@ -50,7 +50,7 @@ FORMULAS = {
     "yarn(base=?,factor=8,original_context_length=4096)": lambda b: yarn(b, 8, 4096),
 }
 FAMILIES = {
-    text: family.opened(
+    text: family.free_number(
         rotary.parse(text.replace("?", "2")),
         text.split("=?")[0].split("(")[-1].split(",")[-1],
         HEAD_DIM,
