@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from reporting.style import folded, handle
+from reporting.style import folded, handle, token_axis
 
 # Colors of heads, which color-blind readers can distinguish (Okabe and Ito).
 COLORS = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"
@@ -77,6 +78,13 @@ def head_handles(members: Iterable[np.ndarray]) -> list[Line2D]:
 def head_name(x_LN: np.ndarray, layer: int, head: int) -> str:
     """Return "layer.head", or "head" if there is a single layer."""
     return f"{layer}.{head}" if len(x_LN) > 1 else str(head)
+
+
+def log_axis(axis: Axis, **options: Any) -> None:
+    """Give an axis a log2 scale with token counts; `options` as of `token_axis`."""
+    set_scale = axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale
+    set_scale("log", base=2)
+    token_axis(axis, **options)
 
 
 def draw_band(ax: Axes, x: np.ndarray, y_3: np.ndarray, color: str, **style: Any) -> None:

@@ -23,6 +23,7 @@ from model.config import ModelConfig
 from model.positions import PositionTable, cos_sin, for_heads, position_table, rotate
 from model.rotary import Pattern, RotaryTable
 from model.transformer import Inside, Params
+from theory import capability
 
 # Maximal number of logits of a chunk: 64 MiB in float32.
 _CHUNK = 2**24
@@ -55,6 +56,11 @@ class Capture:
     def table(self, rotary: Pattern | None = None) -> RotaryTable:
         """Return the float64 frequencies of every layer and head, by default the model's."""
         return _replace_rotary(self.config, rotary).rotary_table(self.context_length, self.length)
+
+    @property
+    def inv_freq(self) -> np.ndarray:
+        """Frequencies of every query head, float64 `[L, N, R]`, radians per token."""
+        return capability.query_head_frequencies(self.table().inv_freq, self.config.num_heads)
 
     def rotated(self, layer: int, rotary: Pattern | None = None) -> tuple[jax.Array, jax.Array]:
         """Return the rotated queries `[B, T, N, H]` and keys `[B, S, K, H]` of a layer.

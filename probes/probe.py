@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import io
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -13,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from data.files import write_atomically
-from probes.figures import first_column, panels
+from probes.figures import COLORS, first_column, panels
 from probes.subject import Subject
 from settings.folders import name_of
 
@@ -46,6 +47,8 @@ class Probe(abc.ABC):
       y_labels: labels of the panels of a member, from top to bottom.
       x_label: label below the figure; "" if the panels have labels of their own.
       sharex, sharey: options of `Figure.subplots`.
+      draws_all_seeds: whether the figure shows all seeds. Probes of heads show the first only,
+        because heads of different seeds have no common order.
     """
 
     title: ClassVar[str]
@@ -56,6 +59,7 @@ class Probe(abc.ABC):
     x_label: ClassVar[str] = ""
     sharex: ClassVar[bool] = False
     sharey: ClassVar[bool | str] = False
+    draws_all_seeds: ClassVar[bool] = False
 
     @classmethod
     @abc.abstractmethod
@@ -70,14 +74,9 @@ class Probe(abc.ABC):
         """Return the lines of a table, for example one per head: cells by column heading."""
         return []
 
-    @classmethod
     @abc.abstractmethod
-    def draw(cls: type[P], axes: Sequence[Axes], seeds: Sequence[P]) -> None:
-        """Draw the measurements of one member, one per seed, into its panels.
-
-        Probes of heads draw the first seed only, because heads of different seeds have no common
-        order.
-        """
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw the measurements into the panels of a member; `color` is the seed's."""
 
     @classmethod
     def legend(cls: type[P], members: Sequence[P]) -> list[Line2D]:
@@ -95,7 +94,9 @@ class Probe(abc.ABC):
         options = {"legend": bool(handles), "sharex": cls.sharex, "sharey": cls.sharey}
         figure, axes = panels(list(results), rows=rows, **options)
         for member_axes, seeds in zip(axes, results.values(), strict=True):
-            cls.draw(member_axes, seeds)
+            drawn = seeds if cls.draws_all_seeds else seeds[:1]
+            for seed, color in zip(drawn, itertools.cycle(COLORS), strict=False):
+                seed.draw(member_axes, color)
         for column in first_column(axes):
             for ax, label in zip(column, cls.y_labels, strict=True):
                 ax.set_ylabel(label)

@@ -39,22 +39,19 @@ class Questions(NamedTuple):
 
 
 def capture_recall(
-    run: LoadedRun, *, task: str = "kv", documents: int = 64, length: int | None = None
+    run: LoadedRun, *, documents: int = 64, length: int | None = None
 ) -> tuple[Capture, Questions]:
     """Capture documents of key-value recall.
 
     Args:
       run: the result of `experiment.load`.
-      task: "kv", optionally with parameters.
       documents: number of documents; each is a row.
       length: tokens of a row; None: the trained context.
 
     Raises:
-      ValueError: for another task, whose documents have no known keys, for no documents, for a
-        length that the task does not fit, or for more than the memory holds.
+      ValueError: for no documents, a length that the task kv does not fit, or more than the memory
+        holds.
     """
-    if task.partition("(")[0].strip() != "kv":
-        raise ValueError(f"probes need the task kv, whose keys have known positions, not {task}")
     if documents < 1:
         raise ValueError(f"documents must be at least 1, got {documents}")
     length = length or run.config.data.context_length
@@ -62,7 +59,7 @@ def capture_recall(
     # Version 2 alone marks each answer's first mention, at even distances too.
     config = dataclasses.replace(run.config, data=dataclasses.replace(run.config.data, documents=2))
     context = evals.asked(config, run.tokenizer, length)
-    generated = evals.parse(task).documents(context, range(documents))
+    generated = evals.parse("kv").documents(context, range(documents))
     tokens_BT = np.stack([document.tokens[:length] for document in generated])
     answers = [document.answers[document.answers[:, 0] <= length] for document in generated]
     row_Q = np.repeat(np.arange(len(generated)), [len(rows) for rows in answers])

@@ -36,14 +36,12 @@ class Subject:
       documents: number of captured documents; None: 256, or as many as fit one GiB.
       eval_documents: number of documents that effective context is measured on; None: as many as
         the run's own evaluation has.
-      task: "kv", optionally with parameters.
     """
 
     run: LoadedRun
     length: int | None = None
     documents: int | None = None
     eval_documents: int | None = None
-    task: str = "kv"
 
     @property
     def capture(self) -> Capture:
@@ -61,7 +59,7 @@ class Subject:
         if documents is None:
             size = bytes_per_document(self.run.config.model, self._length)
             documents = max(1, min(_DOCUMENTS, _MEMORY // size))
-        return capture_recall(self.run, task=self.task, documents=documents, length=self.length)
+        return capture_recall(self.run, documents=documents, length=self.length)
 
     @functools.cached_property
     def is_right(self) -> np.ndarray:
@@ -89,7 +87,7 @@ class Subject:
         """
         network, documents = runner.network(self.run.config.model), self._eval_documents
         scores = score(network, candidates, documents, self._length)
-        questions = runner.Questions(evals.parse(self.task), self._length, documents)
+        questions = runner.Questions(evals.parse("kv"), self._length, documents)
         rotary = self.run.config.model.rotary
         return [
             runner.to_rows(self._loaded, rotary, questions, AnswerScores(*fields))
@@ -106,7 +104,7 @@ class Subject:
 
     @functools.cached_property
     def _eval_documents(self) -> Sequence[Document]:
-        config, task = self.run.config, evals.parse(self.task)
+        config, task = self.run.config, evals.parse("kv")
         context = evals.asked(config, self.run.tokenizer, self._length)
         count = self.eval_documents or task.num_documents(context, config.evals.documents)
         return task.documents(context, range(count))

@@ -19,11 +19,11 @@ from model.config import ModelConfig
 from model.positions import frozen
 from model.transformer import without_pairs
 from probes.effects import measure_effects
-from probes.figures import DASHES
+from probes.figures import DASHES, log_axis
 from probes.probe import Number, Probe
 from probes.subject import Subject
 from reporting.looks import FAINT, INK
-from reporting.style import handle, token_axis
+from reporting.style import handle
 from theory import capability
 
 METHODS = "zeroed", "frozen"
@@ -93,8 +93,8 @@ class BandAblation(Probe):
             for method, cost_G in zip(METHODS, cost_WG, strict=True)
         }
         intact = {
-            "L50, unchanged (tokens)": Number(*self.intact_l50_3.tolist()),
-            "loss of answers, unchanged (nats)": Number(*self.intact_loss_3.tolist()),
+            "L50, unchanged (tokens)": Number(*self.intact_l50_3),
+            "loss of answers, unchanged (nats)": Number(*self.intact_loss_3),
         }
         return intact | costliest
 
@@ -114,22 +114,19 @@ class BandAblation(Probe):
             for method, name in enumerate(METHODS)
         ]
 
-    @classmethod
-    def draw(cls, axes: Sequence[Axes], seeds: Sequence["BandAblation"]) -> None:
-        """Draw L50 above and loss below, of the first seed."""
-        (above, below), first = axes, seeds[0]
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw L50 above and loss below."""
+        above, below = axes
         # An interval may be open: the axis ends above the longest distance tested.
-        top = 1.3 * first.longest
-        l50_3WG = np.clip(first.l50_3WG, 1, top)
-        first._draw_bands(above, first.intact_l50_3, l50_3WG, first.random_l50_WGC)
-        first._draw_bands(below, first.intact_loss_3, first.loss_3WG, first.random_loss_WGC)
-        above.set_yscale("log", base=2)
+        top = 1.3 * self.longest
+        l50_3WG = np.clip(self.l50_3WG, 1, top)
+        self._draw_bands(above, self.intact_l50_3, l50_3WG, self.random_l50_WGC)
+        self._draw_bands(below, self.intact_loss_3, self.loss_3WG, self.random_loss_WGC)
+        log_axis(above.yaxis)
         above.set_ylim(0.9, top)
-        token_axis(above.yaxis)
-        below.set_xscale("log", base=2)
-        token_axis(below.xaxis, num_ticks=5)
-        if math.isinf(first.start_G[-1]):
-            x, transform = first._x_of_bands()[-1] * 2**0.5, above.get_xaxis_transform()
+        log_axis(below.xaxis, num_ticks=5)
+        if math.isinf(self.start_G[-1]):
+            x, transform = self._x_of_bands()[-1] * 2**0.5, above.get_xaxis_transform()
             above.text(x, 0.5, "unrotated", rotation=90, va="center", fontsize=7,
                        ha="center", transform=transform)  # fmt: skip
 

@@ -17,14 +17,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from probes.analyses.matching_keys import sum_by_document
-from probes.figures import DASHES, draw_band, head_colors, head_handles, head_name
+from probes.figures import DASHES, draw_band, head_colors, head_handles, head_name, log_axis
 from probes.inside import Capture
 from probes.probe import INTERVAL, Number, Probe, complex_pairs, counts_with_original, list_heads
 from probes.questions import Questions
 from probes.subject import Subject
 from reporting.looks import FAINT, INK, PAPER
-from reporting.style import handle, token_axis
-from theory import capability
+from reporting.style import handle
 
 _MASSIVE = 5  # times the mean
 _MAX_HEADS = 8  # heads in the lower panel
@@ -88,12 +87,8 @@ class FrequencyUse(Probe):
         """Return numbers over all heads together."""
         massive = self.massive_query_LNH.sum() + self.massive_key_LNH.sum()
         return {
-            "half of the norms' product in pairs of periods up to (tokens)": Number(
-                *self.half_norm_3.tolist()
-            ),
-            "half of the matching key's gap in pairs of periods up to (tokens)": Number(
-                *self.half_gain_3.tolist()
-            ),
+            "period up to which pairs have half of the norms (tokens)": Number(*self.half_norm_3),
+            "period up to which pairs have half of the gap (tokens)": Number(*self.half_gain_3),
             "massive features of queries and keys": Number(float(massive)),
         }
 
@@ -116,11 +111,10 @@ class FrequencyUse(Probe):
             f"{self.massive_key_LNH[head].sum()} of keys",
         }
 
-    @classmethod
-    def draw(cls, axes: Sequence[Axes], seeds: Sequence["FrequencyUse"]) -> None:
-        """Draw norms above and shares below, of the first seed."""
-        seeds[0]._draw_norms(axes[0])
-        seeds[0]._draw_shares(axes[1])
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw norms above and shares below."""
+        self._draw_norms(axes[0])
+        self._draw_shares(axes[1])
 
     @classmethod
     def legend(cls, members: Sequence["FrequencyUse"]) -> list[Line2D]:
@@ -162,9 +156,8 @@ class FrequencyUse(Probe):
         names = [prefix + head_name(amplitude_LN, *head) for head in drawn]
         ax.set_yticks(R * (np.arange(len(drawn)) + 0.5), names, fontsize=7)
         ax.invert_yaxis()
-        ax.set_xscale("log", base=2)
+        log_axis(ax.xaxis, num_ticks=8)
         ax.set_xlim(left=1)
-        token_axis(ax.xaxis, num_ticks=8)
         ax.set_xlabel("distance to the matching key (tokens)", fontsize=8)
 
 
@@ -188,7 +181,7 @@ def frequency_use(inside: Capture, questions: Questions) -> FrequencyUse:
       ValueError: if there is no question with a distractor.
     """
     config = inside.config
-    inv_freq_LNR = capability.query_head_frequencies(inside.table().inv_freq, config.num_heads)
+    inv_freq_LNR = inside.inv_freq
     sums = [sum_by_document(inside, questions, *item) for item in enumerate(inv_freq_LNR)]
     weights_CB = counts_with_original(len(inside.tokens_BT))
     group = config.num_heads // inside.activations.k_LBSKH.shape[3]

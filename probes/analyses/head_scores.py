@@ -26,14 +26,14 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from data.tokenizer import Tokenizer
-from probes.figures import head_colors, head_handles
+from probes.figures import head_colors, head_handles, log_axis
 from probes.inside import Capture, capture
 from probes.page import format_number
 from probes.probe import Number, Probe, bootstrap_mean, list_heads
 from probes.questions import Questions
 from probes.subject import Subject, untrained
 from reporting.looks import FAINT, INK
-from reporting.style import handle, token_axis
+from reporting.style import handle
 
 _SINK = 0.3  # mean weight on the first token
 _REPEATED = 50  # distinct ids of a row of repeated ids
@@ -129,11 +129,10 @@ class HeadScores(Probe):
             for layer, head in list_heads(self.random_LN)
         ]
 
-    @classmethod
-    def draw(cls, axes: Sequence[Axes], seeds: Sequence["HeadScores"]) -> None:
-        """Draw shares above and spread below, of the first seed."""
-        seeds[0]._draw_shares(axes[0])
-        seeds[0]._draw_spread(axes[1])
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw shares above and spread below."""
+        self._draw_shares(axes[0])
+        self._draw_spread(axes[1])
 
     @classmethod
     def legend(cls, members: Sequence["HeadScores"]) -> list[Line2D]:
@@ -169,15 +168,14 @@ class HeadScores(Probe):
         ax.plot(distance, math.exp(entropy), "_", color=FAINT, ms=12, mew=1.5)
         ax.set_xlabel("mean distance (tokens)", fontsize=9)
         ax.set_xlim(0, 1.15 * max(distance, self.distance_3LN[0].max()))
-        ax.set_yscale("log", base=2)
-        token_axis(ax.yaxis)
+        log_axis(ax.yaxis)
 
 
 def _highest(score_3LN: np.ndarray) -> Number:
     if np.isnan(score_3LN[0]).all():
         return Number(math.nan)
     head = np.unravel_index(np.nanargmax(score_3LN[0]), score_3LN[0].shape)
-    return Number(*score_3LN[:, *head].tolist())
+    return Number(*score_3LN[:, *head])
 
 
 def repeated_ids(tokenizer: Tokenizer, length: int) -> np.ndarray:

@@ -18,12 +18,12 @@ from evals.score import Candidate
 from model.transformer import without_heads
 from probes.analyses.head_scores import retrieval
 from probes.effects import measure_effects
-from probes.figures import DASHES, head_colors, head_handles
+from probes.figures import DASHES, head_colors, head_handles, log_axis
 from probes.page import format_number
 from probes.probe import Number, Probe, format_runs, list_heads
 from probes.subject import Subject
 from reporting.looks import FAINT, INK
-from reporting.style import handle, token_axis
+from reporting.style import handle
 from theory import capability
 
 _NUM_DRAWS = 4  # random orders of heads
@@ -97,10 +97,8 @@ class KnockOut(Probe):
             return Number(float((octaves_X * selected_X).sum() / octaves_X.sum()))
 
         return {
-            "L50, unchanged (tokens)": Number(*self.intact_l50_3.tolist()),
-            "L50 without the head of the highest retrieval score (tokens)": Number(
-                *self.by_score_l50_3C[:, 0].tolist()
-            ),
+            "L50, unchanged (tokens)": Number(*self.intact_l50_3),
+            "L50 without the head of highest score (tokens)": Number(*self.by_score_l50_3C[:, 0]),
             "share of octaves that the model answers": share(self.right_X >= 0.5),
             "that exactly one head answers alone": share(num_heads_X == 1),
             "that several heads answer, each alone": share(num_heads_X > 1),
@@ -125,11 +123,10 @@ class KnockOut(Probe):
             for layer, head in list_heads(self.retrieval_LN)
         ]
 
-    @classmethod
-    def draw(cls, axes: Sequence[Axes], seeds: Sequence["KnockOut"]) -> None:
-        """Draw windows above and masked heads below, of the first seed."""
-        seeds[0]._draw_windows(axes[0])
-        seeds[0]._draw_masked(axes[1])
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw windows above and masked heads below."""
+        self._draw_windows(axes[0])
+        self._draw_masked(axes[1])
 
     @classmethod
     def legend(cls, members: Sequence["KnockOut"]) -> list[Line2D]:
@@ -149,8 +146,7 @@ class KnockOut(Probe):
         ax.plot(middle_X, self.right_X, ".", color=INK, ms=4, zorder=4)
         ax.axhline(0.5, color=FAINT, lw=0.8, ls=DASHES)
         ax.set_ylim(-0.03, 1.03)
-        ax.set_xscale("log", base=2)
-        token_axis(ax.xaxis, num_ticks=8)
+        log_axis(ax.xaxis, num_ticks=8)
         ax.set_xlabel("distance (tokens)", fontsize=8)
 
     def _draw_masked(self, ax: Axes) -> None:
@@ -168,9 +164,8 @@ class KnockOut(Probe):
             ax.plot(lost_x, np.full_like(lost_x, 0.03), "x", color=FAINT, ms=3, transform=bottom)
             if np.isnan(value):
                 ax.plot(masked, 0.03, "x", color=INK, transform=bottom)
-        ax.set_yscale("log", base=2)
+        log_axis(ax.yaxis)
         ax.set_ylim(0.9, top)
-        token_axis(ax.yaxis)
         ax.set_xticks(self.masked_C)
         ax.set_xlim(0.5, self.masked_C[-1] + 0.5)
         ax.set_xlabel("heads masked", fontsize=8)

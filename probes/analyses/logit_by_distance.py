@@ -18,13 +18,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from probes.figures import head_colors, head_handles
+from probes.figures import head_colors, head_handles, log_axis
 from probes.inside import Capture
 from probes.probe import INTERVAL, Number, Probe, bootstrap_counts, complex_pairs, list_heads
 from probes.subject import Subject
 from reporting.looks import FAINT, INK
-from reporting.style import handle, token_axis
-from theory import capability
+from reporting.style import handle
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -97,23 +96,21 @@ class LogitByDistance(Probe):
             for mean_M in [self.mean_LNM[layer, head]]
         ]
 
-    @classmethod
-    def draw(cls, axes: Sequence[Axes], seeds: Sequence["LogitByDistance"]) -> None:
-        """Draw the mean logit of the first seed."""
-        (ax,), first = axes, seeds[0]
-        colors = head_colors(first.explained)
-        distances_M = first.distances_M[1:]  # a log axis has no 0
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw the mean logit."""
+        (ax,) = axes
+        colors = head_colors(self.explained)
+        distances_M = self.distances_M[1:]  # a log axis has no 0
         for head, color in colors:
-            mean_M, spread_M = first.mean_LNM[head][1:], first.spread_LNM[head][1:]
-            series_M = np.where(np.isnan(mean_M), np.nan, first.series_LNM[head][1:])
+            mean_M, spread_M = self.mean_LNM[head][1:], self.spread_LNM[head][1:]
+            series_M = np.where(np.isnan(mean_M), np.nan, self.series_LNM[head][1:])
             ax.plot(distances_M, series_M, color=color, lw=1.4)
             ax.plot(distances_M, mean_M, ".", color=color, ms=2, alpha=0.7)
             if len(colors) == 1:
                 low_M, high_M = mean_M - spread_M, mean_M + spread_M
                 ax.fill_between(distances_M, low_M, high_M, color=color, alpha=0.12, lw=0)
         ax.axhline(0, color=FAINT, lw=0.8)
-        ax.set_xscale("log", base=2)
-        token_axis(ax.xaxis, num_ticks=8)
+        log_axis(ax.xaxis, num_ticks=8)
 
     @classmethod
     def legend(cls, members: Sequence["LogitByDistance"]) -> list[Line2D]:
@@ -124,8 +121,7 @@ class LogitByDistance(Probe):
 
 def logit_by_distance(inside: Capture) -> LogitByDistance:
     """Measure all queries and their visible keys; rows weigh as much as they have of these."""
-    num_heads = inside.config.num_heads
-    inv_freq_LNR = capability.query_head_frequencies(inside.table().inv_freq, num_heads)
+    inv_freq_LNR = inside.inv_freq
     layers = [_layer_fields(inside, *item) for item in enumerate(inv_freq_LNR)]
     return LogitByDistance(
         inv_freq_LNR=inv_freq_LNR,

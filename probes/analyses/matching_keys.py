@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from evals.estimate.bins import fine_bin_number
-from probes.figures import DASHES, head_colors, head_handles
+from probes.figures import DASHES, head_colors, head_handles, log_axis
 from probes.inside import Capture
 from probes.probe import (
     INTERVAL,
@@ -35,7 +35,7 @@ from probes.probe import (
 from probes.questions import Questions
 from probes.subject import Subject
 from reporting.looks import FAINT, INK
-from reporting.style import handle, token_axis
+from reporting.style import handle
 from theory import capability
 
 ZERO = "zero of the empirical B(m), largest over heads (tokens)"
@@ -162,11 +162,6 @@ class MatchingKeys(Probe):
         return f"> {self.distances_M[-1]}" if math.isinf(distance) else f"{distance:.3g}"
 
     @classmethod
-    def draw(cls, axes: Sequence[Axes], seeds: Sequence["MatchingKeys"]) -> None:
-        """Draw d′ above and accuracy below, of the first seed."""
-        seeds[0]._draw(*axes)
-
-    @classmethod
     def legend(cls, members: Sequence["MatchingKeys"]) -> list[Line2D]:
         """Return entries of heads and references."""
         return [
@@ -176,7 +171,9 @@ class MatchingKeys(Probe):
             handle("model", marker=".", color=INK, ls="none"),
         ]
 
-    def _draw(self, above: Axes, below: Axes) -> None:
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw d′ above and accuracy below."""
+        above, below = axes
         for head, color in head_colors(self.zero_LN):
             above.plot(self.distances_M, self.d_prime[head], color=color, lw=1.4)
             zero = self.zero_LN[head]
@@ -187,8 +184,7 @@ class MatchingKeys(Probe):
         above.axhline(required, color=INK, lw=1, ls=DASHES)
         above.axhline(0, color=FAINT, lw=0.8)
         self._draw_model(below)
-        below.set_xscale("log", base=2)
-        token_axis(below.xaxis, num_ticks=8)
+        log_axis(below.xaxis, num_ticks=8)
         below.set_ylim(-0.03, 1.03)
 
     def _draw_model(self, ax: Axes) -> None:
@@ -214,8 +210,7 @@ def matching_keys(inside: Capture, questions: Questions, right_Q: np.ndarray) ->
     Raises:
       ValueError: if there is no question with a distractor.
     """
-    num_heads = inside.config.num_heads
-    inv_freq_LNR = capability.query_head_frequencies(inside.table().inv_freq, num_heads)
+    inv_freq_LNR = inside.inv_freq
     distances_M = np.arange(1, inside.length)
     layers = []
     for layer, inv_freq_NR in enumerate(inv_freq_LNR):

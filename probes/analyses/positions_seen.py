@@ -17,11 +17,11 @@ from data.pipeline import open_data
 from experiment import stages
 from experiment.items import read_items
 from experiment.loaded import LoadedRun
-from probes.figures import COLORS, DASHES, draw_band
+from probes.figures import DASHES, draw_band, log_axis
 from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
 from probes.subject import Subject
 from reporting.looks import INK
-from reporting.style import handle, token_axis
+from reporting.style import handle
 
 # Limits of the sample of training rows; it is large enough for an interval.
 _MAX_TOKENS = 2**21
@@ -52,6 +52,7 @@ class PositionsSeen(Probe):
     x_label = "distance (tokens, log scale)"
     sharex = True
     sharey = "row"
+    draws_all_seeds = True
 
     seen_3M: np.ndarray
     half_3: np.ndarray
@@ -84,23 +85,20 @@ class PositionsSeen(Probe):
     def numbers(self) -> dict[str, Number]:
         """Return the median distance, L50, and the share of pairs at L50."""
         return {
-            "half of the pairs within (tokens)": Number(*self.half_3.tolist()),
-            "L50 (tokens)": Number(*self.l50_3.tolist()),
+            "half of the pairs within (tokens)": Number(*self.half_3),
+            "L50 (tokens)": Number(*self.l50_3),
             "pairs at L50 (share of those at 1 token)": Number(self.share_at_l50),
         }
 
-    @classmethod
-    def draw(cls, axes: Sequence[Axes], seeds: Sequence["PositionsSeen"]) -> None:
-        """Draw a line per seed."""
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw a line."""
         (ax,) = axes
-        for seed, color in zip(seeds, COLORS * len(seeds), strict=False):
-            distances_M = np.arange(1, seed.seen_3M.shape[1])  # a log axis has no 0
-            draw_band(ax, distances_M, seed.seen_3M[:, 1:], color)
-            if math.isfinite(seed.l50_3[0]):
-                ax.axvline(seed.l50_3[0], color=color, lw=1, ls=DASHES)
-        ax.set_xscale("log", base=2)
+        distances_M = np.arange(1, self.seen_3M.shape[1])  # a log axis has no 0
+        draw_band(ax, distances_M, self.seen_3M[:, 1:], color)
+        if math.isfinite(self.l50_3[0]):
+            ax.axvline(self.l50_3[0], color=color, lw=1, ls=DASHES)
+        log_axis(ax.xaxis, num_ticks=6)
         ax.set_ylim(0)
-        token_axis(ax.xaxis, num_ticks=6)
 
     @classmethod
     def legend(cls, members: Sequence["PositionsSeen"]) -> list[Line2D]:

@@ -22,13 +22,13 @@ from model import transformer
 from model.config import ModelConfig
 from model.positions import NO_WINDOW, PositionTable, position_table
 from model.transformer import Params
-from probes.figures import COLORS, DASHES, draw_band
+from probes.figures import DASHES, draw_band, log_axis
 from probes.inside import Capture
 from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
 from probes.questions import Questions
 from probes.subject import Subject
 from reporting.looks import INK
-from reporting.style import handle, token_axis
+from reporting.style import handle
 
 # Maximal number of attention weights in memory: a quarter of a GiB in float32.
 _MAX_WEIGHTS = 2**26
@@ -47,7 +47,7 @@ class ReceptiveField(Probe):
       gradient_3X: the gradient's norm with respect to one token of the bin; 1 is the mean over all
         tokens up to the question.
       within_3P: distance in tokens within which .5 and .9 of the gradient lie.
-      kept_K: tokens, including the query's, to which a document is truncated.
+      context_K: tokens, including the query's, to which a document is truncated.
       kl_3K: nats, from the prediction with the full document to the truncated one.
       limit: tokens; the windows let no gradient through beyond it. inf without windows.
     """
@@ -63,11 +63,12 @@ class ReceptiveField(Probe):
     x_label = "distance; tokens of context (log scale)"
     sharex = True
     sharey = "row"
+    draws_all_seeds = True
 
     distance_X: np.ndarray
     gradient_3X: np.ndarray
     within_3P: np.ndarray
-    kept_K: np.ndarray
+    context_K: np.ndarray
     kl_3K: np.ndarray
     limit: float
 
@@ -81,30 +82,26 @@ class ReceptiveField(Probe):
         """Shortest tested context from which on the prediction changes by less than 0.1 nats."""
         # The divergence may rise again with more context; with the full document it is 0.
         is_small_K = np.minimum.accumulate((self.kl_3K[0] < _SMALL_KL)[::-1])[::-1]
-        return float(self.kept_K[is_small_K.argmax()])
+        return float(self.context_K[is_small_K.argmax()])
 
     def numbers(self) -> dict[str, Number]:
         """Return the distances that hold most of the gradient, and the sufficient context."""
         within = {
-            f"{share:.0%} of the gradient within (tokens)": Number(*within_3.tolist())
+            f"{share:.0%} of the gradient within (tokens)": Number(*within_3)
             for share, within_3 in zip(_SHARES, self.within_3P.T, strict=True)
         }
         name = f"context that changes the prediction by less than {_SMALL_KL} nats (tokens)"
         return within | {name: Number(self.sufficient_context)}
 
-    @classmethod
-    def draw(cls, axes: Sequence[Axes], seeds: Sequence["ReceptiveField"]) -> None:
-        """Draw the gradient above and the divergence below, a line per seed."""
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw the gradient above and the divergence below."""
         above, below = axes
-        for seed, color in zip(seeds, COLORS * len(seeds), strict=False):
-            draw_band(above, seed.distance_X, seed.gradient_3X, color)
-            draw_band(below, seed.kept_K, seed.kl_3K, color)
-            if math.isfinite(seed.limit):
-                above.axvline(seed.limit, color=INK, lw=1, ls=DASHES)
-        above.set_xscale("log", base=2)
-        above.set_yscale("log", base=2)
-        token_axis(above.yaxis, num_ticks=8)
-        token_axis(below.xaxis, num_ticks=5)
+        draw_band(above, self.distance_X, self.gradient_3X, color)
+        draw_band(below, self.context_K, self.kl_3K, color)
+        if math.isfinite(self.limit):
+            above.axvline(self.limit, color=INK, lw=1, ls=DASHES)
+        log_axis(above.yaxis, num_ticks=8)
+        log_axis(below.xaxis, num_ticks=5)
 
     @classmethod
     def legend(cls, members: Sequence["ReceptiveField"]) -> list[Line2D]:
@@ -136,14 +133,14 @@ def receptive_field(inside: Capture, questions: Questions) -> ReceptiveField:
     )
     sizes_X = np.diff(np.append(starts_X, len(distances_M)))
     full_BV = answers.log_probs(query_B + 1)
-    kept_K = np.unique((2 ** np.arange(0, math.log2(inside.length) + 0.5, 0.5)).astype(int))
-    kept_K = np.append(kept_K[kept_K < inside.length], inside.length)
-    kl_BK = np.stack([_kl(full_BV, answers.log_probs(kept)) for kept in kept_K], axis=1)
+    context_K = np.unique((2 ** np.arange(0, math.log2(inside.length) + 0.5, 0.5)).astype(int))
+    context_K = np.append(context_K[context_K < inside.length], inside.length)
+    kl_BK = np.stack([_kl(full_BV, answers.log_probs(context)) for context in context_K], axis=1)
     return ReceptiveField(
         distance_X=np.add.reduceat(distances_M, starts_X) / sizes_X,
         gradient_3X=bootstrap_mean(gradient_BX, count_BX),
         within_3P=quantile_distances(share_BM, _SHARES),
-        kept_K=kept_K,
+        context_K=context_K,
         kl_3K=bootstrap_mean(kl_BK, np.ones(len(rows))),
         limit=_limit(inside),
     )
@@ -166,9 +163,9 @@ class _Answers:
         """Return the gradient's norm with respect to the embedding of every token, `[B, T]`."""
         return self._in_chunks(_gradients, self.tokens_BT, self.query_B, self.answer_B)
 
-    def log_probs(self, kept_B: np.ndarray | int) -> np.ndarray:
-        """Return log-probabilities `[B, V]` after the last `kept_B` tokens of each document."""
-        start_B1 = np.maximum(self.query_B + 1 - kept_B, 0)[:, None]
+    def log_probs(self, context_B: np.ndarray | int) -> np.ndarray:
+        """Return log-probabilities `[B, V]` after the last `context_B` tokens of each document."""
+        start_B1 = np.maximum(self.query_B + 1 - context_B, 0)[:, None]
         indices_T = np.arange(self.tokens_BT.shape[1], dtype=np.int32)
         positions_BT = np.maximum(indices_T - start_B1, 0).astype(np.int32)
         segment_ids_BT = 1 + (indices_T >= start_B1).astype(np.int32)

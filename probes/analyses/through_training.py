@@ -15,11 +15,11 @@ from experiment import load
 from experiment.loaded import LoadedRun
 from probes import all_probes
 from probes.analyses import matching_keys
-from probes.figures import COLORS, draw_band
+from probes.figures import COLORS, draw_band, log_axis
 from probes.page import format_number
 from probes.probe import Number, Probe
 from probes.subject import Subject, untrained
-from reporting.style import handle, token_axis
+from reporting.style import handle
 
 _L50 = "L50 (tokens)"
 # The numbers that are drawn: shares in the upper panel, distances in the lower one.
@@ -97,17 +97,15 @@ class ThroughTraining(Probe):
             for index, step in enumerate(self.step_C)
         ]
 
-    @classmethod
-    def draw(cls, axes: Sequence[Axes], seeds: Sequence["ThroughTraining"]) -> None:
-        """Draw the first seed."""
-        (above, below), first = axes, seeds[0]
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw shares above and distances below."""
+        above, below = axes
         for name, color in _COLORS.items():
-            value_3C = np.where(np.isfinite(first.values(name)), first.values(name), np.nan)
+            value_3C = np.where(np.isfinite(self.values(name)), self.values(name), np.nan)
             ax = above if name in _SHARES else below
-            draw_band(ax, first.step_C, value_3C, color, marker=".")
+            draw_band(ax, self.step_C, value_3C, color, marker=".")
         above.set_ylim(-0.03, 1.03)
-        below.set_yscale("log", base=2)
-        token_axis(below.yaxis, num_ticks=8)
+        log_axis(below.yaxis, num_ticks=8)
 
     @classmethod
     def legend(cls, members: Sequence["ThroughTraining"]) -> list[Line2D]:

@@ -19,7 +19,6 @@ from model import rotary as rotary_lib
 from probes.inside import Capture
 from probes.viewer import arrays
 from settings.places import place
-from theory import capability
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
@@ -160,8 +159,7 @@ def _heads(
 
 def _member(name: str, inside: Capture, heads: Sequence[tuple[int, int]]) -> dict[str, Any]:
     """Return the page's facts about a model."""
-    num_heads = inside.config.num_heads
-    inv_freq_LNR = capability.query_head_frequencies(inside.table().inv_freq, num_heads)
+    inv_freq_LNR = inside.inv_freq
     return {
         "name": name,
         "rotary": rotary_lib.label(inside.config.rotary),

@@ -16,7 +16,7 @@ from probes import Subject, view
 from probes.analyses.band_ablation import band_ablation, freeze_candidate, zero_candidate
 from probes.analyses.matching_keys import matching_keys
 from probes.inside import Capture, Inside
-from probes.questions import Questions, capture_recall
+from probes.questions import Questions
 from reporting import inside, members
 from tests.errors.table import Row
 
@@ -93,11 +93,6 @@ ROWS = [
     Row(
         "-m probes run --length 3",
         "kv does not fit length=3; the shortest that works with this tokenizer is 4",
-        run=True,
-    ),
-    Row(
-        lambda: capture_recall(load("run"), task="lines"),
-        "probes need the task kv, whose keys have known positions, not lines",
         run=True,
     ),
     Row(lambda: make_capture().logits(2), "no layer 2: layers are 0 to 1"),

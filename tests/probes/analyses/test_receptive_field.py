@@ -58,8 +58,8 @@ def test_gradients_end_at_the_limit_of_all_windows(model, farthest):
     assert (gradient_12[farthest:] == 0).all() and (result.gradient_3X[0, 12:] == 0).all()
     assert result.within_3P.max() <= farthest
     kl_K = result.kl_3K[0]
-    assert np.abs(kl_K[result.kept_K > farthest]).max() < 1e-5
-    assert (kl_K[result.kept_K <= farthest] > 1e-3).all()
+    assert np.abs(kl_K[result.context_K > farthest]).max() < 1e-5
+    assert (kl_K[result.context_K <= farthest] > 1e-3).all()
 
 
 def test_without_windows_every_token_has_a_gradient():
@@ -81,7 +81,7 @@ def test_a_truncated_context_is_a_shorter_document():
             for tokens in (tokens_1T, tokens_1T[:, -8:])
         )
         kl.append((np.exp(full_V) * (full_V - cut_V)).sum())
-    assert result.kl_3K[0, result.kept_K == 8] == pytest.approx(np.mean(kl), rel=1e-3)
+    assert result.kl_3K[0, result.context_K == 8] == pytest.approx(np.mean(kl), rel=1e-3)
 
 
 def test_without_attention_outputs_only_the_query_has_a_gradient():
