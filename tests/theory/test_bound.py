@@ -23,7 +23,7 @@ def exact(x, m, head_dim, rotary_fraction=1.0):
 
 
 def direct(bases, length, head_dim):
-    """Return the smallest B_m over m < length for each base, in float64 (to 1e-9 at these sizes)."""
+    """Return the smallest B_m over m < length for each base in float64, exact to 1e-9 here."""
     powers = -np.arange(0, head_dim, 2) / head_dim
     return np.array(
         [np.cos(np.outer(np.arange(length), b**powers)).sum(axis=1).min() for b in bases]

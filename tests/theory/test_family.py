@@ -92,7 +92,7 @@ def test_ntk_raises_the_base_by_its_formula():
     assert ntk.high * 4 ** (64 / 62) == pytest.approx(bound.smallest_base(700, 64).high, rel=1e-8)
 
 
-# --- proofs, checked independently ------------------------------------------------------------------
+# --- proofs, checked independently ---------------------------------------------------------------
 
 
 def exact(text, x, m):

@@ -83,7 +83,7 @@ def test_pointing_at_a_token_shows_its_weights(page, inside):
     weights_TS = np.asarray(inside.weights(layer))[0, head]
     for position in (1000, 20, 517):
         token(page, position).hover()
-        assert f" at {position} looks at" in readout(page)
+        assert f" at {position} attends to" in readout(page)
         chip = page.locator(".chip").first
         best = int(chip.get_attribute("data-other"))
         # Nearly equal weights have the same byte.
@@ -96,7 +96,7 @@ def test_pointing_at_a_token_shows_its_weights(page, inside):
         assert not any(shades[position + 1 :]) and any(shades[: position + 1])
         assert shades[best] == min(filter(None, shades), key=lambda rgb: sum(eval(rgb[3:])))
         # The other model shows the same token.
-        assert f" at {position} looks at" in readout(page, 1)
+        assert f" at {position} attends to" in readout(page, 1)
 
 
 def test_a_click_holds_the_query(page, inside):
@@ -111,7 +111,7 @@ def test_a_click_holds_the_query(page, inside):
     assert float(score) == pytest.approx(logit, abs=0.15)
     page.keyboard.press("Escape")
     token(page, 890).hover()
-    assert " at 890 looks at" in readout(page)
+    assert " at 890 attends to" in readout(page)
 
 
 def test_buttons_select_heads_texts_and_directions(page, inside):
@@ -119,9 +119,9 @@ def test_buttons_select_heads_texts_and_directions(page, inside):
     thumbs.nth(2).click()
     assert head_shown(page, 1) == (1, 0) and "layer 1, head 0" in readout(page, 1)
     page.get_by_role("button", name="second").click()
-    page.get_by_role("button", name="is seen by").click()
+    page.get_by_role("button", name="is attended by").click()
     token(page, 500).hover()
-    assert " at 500 is seen by" in readout(page)
+    assert " at 500 is attended by" in readout(page)
     layer, head = head_shown(page)
     weights_TS = np.asarray(inside.weights(layer))[1, head]
     best = int(page.locator(".chip").first.get_attribute("data-other"))
@@ -131,13 +131,13 @@ def test_buttons_select_heads_texts_and_directions(page, inside):
 def test_keyboard_shortcuts(page):
     token(page, 700).click()
     page.keyboard.press("ArrowLeft")
-    assert " at 699 looks at" in readout(page)
+    assert " at 699 attends to" in readout(page)
     before = head_shown(page)
     page.keyboard.press("h")
     assert head_shown(page) != before
     page.keyboard.press("H")
     assert head_shown(page) == before
-    for key, name in (("d", "by distance"), ("x", "linear"), ("f", "is seen by"), ("t", "second")):
+    for key, name in (("d", "by distance"), ("x", "linear"), ("f", "is attended by"), ("t", "second")):
         page.keyboard.press(key)
         button = page.get_by_role("button", name=name, exact=True)
         assert button.get_attribute("aria-pressed") == "true"
@@ -150,16 +150,16 @@ def test_scrolling_below_a_resting_pointer_does_not_select(page):
     x, y = int(box["x"] + box["width"] / 2), int(box["y"] + box["height"] / 2)
     page.mouse.move(x, y)
     token(page, 60).dispatch_event("pointerover", dict(clientX=x, clientY=y))
-    assert " at 30 looks at" in readout(page)
+    assert " at 30 attends to" in readout(page)
     token(page, 60).dispatch_event("pointerover", dict(clientX=x + 1, clientY=y))
-    assert " at 60 looks at" in readout(page)
+    assert " at 60 attends to" in readout(page)
 
 
 def test_the_map_zooms_and_points(page):
     canvas = page.locator('.map [data-member="0"] canvas').nth(1)
     box = canvas.bounding_box()
     canvas.hover(position=dict(x=60, y=box["height"] * 0.7))
-    position = int(re.search(r" at (\d+) looks at", readout(page))[1])
+    position = int(re.search(r" at (\d+) attends to", readout(page))[1])
     assert position == pytest.approx(LENGTH * 0.7, abs=40)
     page.get_by_role("button", name="Zoom in").first.click()
     for _ in range(5):
