@@ -82,7 +82,7 @@ def head_name(x_LN: np.ndarray, layer: int, head: int) -> str:
 
 def log_axis(axis: Axis, **options: Any) -> None:
     """Give an axis a log2 scale with token counts; `options` as of `token_axis`."""
-    set_scale = axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale
+    set_scale = axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale
     set_scale("log", base=2)
     token_axis(axis, **options)
 

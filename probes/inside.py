@@ -140,7 +140,7 @@ class Capture:
         return _masked_logits(q_BTNH[:, queries], k_BSKH, mask_BTS)
 
     def _window(self, layer: int) -> np.ndarray:
-        return position_table(self.config, self.context_length).window[layer]
+        return np.asarray(position_table(self.config, self.context_length).window[layer])
 
     @property
     def length(self) -> int:

@@ -281,11 +281,11 @@ def _table_line(row: dict) -> list[str]:
 
 def models_command(args: argparse.Namespace) -> tuple[dict, str]:
     """Predict the context of published open models."""
-    names = list(dict.fromkeys(model.name for model in published.FREE_MODELS))
+    names = list(dict.fromkeys(model.name for model in published.OPEN_MODELS))
     for name in args.names:
         if name not in names:
             raise ValueError(f"unknown model {name!r}; {nearest(name, names)}")
-    rows = [_facts(m) for m in published.FREE_MODELS if m.name in (args.names or names)]
+    rows = [_facts(m) for m in published.OPEN_MODELS if m.name in (args.names or names)]
     return {"models": rows}, _format_table(
         ["model", "layers", "rotary"],
         ["context", "first\nB_m < 0", "covers", "quarter\nperiod"],

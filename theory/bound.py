@@ -224,7 +224,7 @@ def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
                 raise ValueError(f"no number below e^{_LAST_X:g} covers {length} tokens")
             if x == piece.possible_range[1]:
                 index += 1
-                x = family[index].possibly[0]
+                x = family[index].possible_range[0]
         certificate = Certificate(np.array(left), np.array(right), np.array(witnesses, np.int64))
         answers.append(
             SmallestBase(

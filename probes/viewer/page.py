@@ -11,22 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 
 from data.tokenizer import Tokenizer
 from model import rotary as rotary_lib
 from probes.inside import Capture
 from probes.viewer import arrays
+from reporting.page import load_templates
 from settings.places import place
 
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_TEMPLATES = load_templates(Path(__file__).with_name("templates"))
 _FRAME = '<iframe srcdoc="{}" style="width: 100%; height: 56rem; border: 0"></iframe>'
 
 
