@@ -105,7 +105,7 @@ def length_command(args: argparse.Namespace) -> tuple[dict, str]:
     """Compute the first distance (tokens) with B_m = sum_i cos(m inv_freq_i) < 0."""
     if args.limit < 1:
         raise ValueError(f"--limit must be at least 1 token, got {args.limit}")
-    result, heads = _violations_of_run(args) if args.run else _violation_of_variant(args)
+    result, heads = _find_violations(args)
     layers = [predictions.latest(layer) for layer in heads]
     first = predictions.latest(layers)
     result |= {"first_violation": first}
@@ -125,7 +125,11 @@ def length_command(args: argparse.Namespace) -> tuple[dict, str]:
     return result, "\n".join(name + _format_first(m, args.limit) for name, m in lines.items())
 
 
-def _violation_of_variant(args: argparse.Namespace) -> tuple[dict, list[list[int | None]]]:
+def _find_violations(args: argparse.Namespace) -> tuple[dict, list[list[int | None]]]:
+    """Return the facts of a run or variant, and the first violation of each layer and head."""
+    if args.run:
+        result, inv_freq_LKR, _ = _read_run(args.run)
+        return result, predictions.violations(inv_freq_LKR, args.limit)
     _check_fraction(args)
     if args.rotary:
         variant = rotary.parse(args.rotary)
@@ -133,11 +137,6 @@ def _violation_of_variant(args: argparse.Namespace) -> tuple[dict, list[list[int
         variant = Rope(base=args.base, rotary_fraction=args.rotary_fraction)
     first = decay.first_violation(variant.inv_freq(args.head_dim), args.limit)
     return {"rotary": rotary.expression(variant), "head_dim": args.head_dim}, [[first]]
-
-
-def _violations_of_run(args: argparse.Namespace) -> tuple[dict, list[list[int | None]]]:
-    result, inv_freq_LKR, _ = _read_run(args.run)
-    return result, predictions.violations(inv_freq_LKR, args.limit)
 
 
 def _read_run(path: Path) -> tuple[dict, np.ndarray, int]:
@@ -166,7 +165,7 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
     value that a partition of the distances attains. If layers differ, the best layer counts. See
     docs/theory.md.
     """
-    result, inv_freq_LNR = _heads_of_run(args) if args.run else _heads_of_pattern(args)
+    result, inv_freq_LNR = _read_heads(args)
     unique_LNR, index_L = np.unique(inv_freq_LNR, axis=0, return_inverse=True)
     capabilities = [capability.capability(heads_NR, args.length) for heads_NR in unique_LNR]
     layers = [capabilities[index] for index in index_L.ravel()]
@@ -197,8 +196,15 @@ def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
     return result, "\n".join(lines)
 
 
-def _heads_of_pattern(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
-    """Return the pattern's name, and the frequencies of its heads, `[L, N, R]`."""
+def _read_heads(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
+    """Return the facts of a run or pattern, and the frequencies of its heads, `[L, N, R]`."""
+    if args.run and args.heads is not None:
+        raise ValueError(
+            "--heads is not allowed with a run, which has its own number of heads: omit it"
+        )
+    if args.run:
+        result, inv_freq_LKR, num_heads = _read_run(args.run)
+        return result, capability.query_head_frequencies(inv_freq_LKR, num_heads)
     heads = 1 if args.heads is None else args.heads
     if heads < 1:
         raise ValueError(f"--heads must be at least 1, got {heads}")
@@ -208,15 +214,6 @@ def _heads_of_pattern(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
     table = rotary.table(pattern, sizes, max(args.length, 2))
     result = {"rotary": rotary.expression(pattern), "head_dim": args.head_dim}
     return result, capability.query_head_frequencies(table.inv_freq, heads)
-
-
-def _heads_of_run(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
-    if args.heads is not None:
-        raise ValueError(
-            "--heads is not allowed with a run, which has its own number of heads: omit it"
-        )
-    result, inv_freq_LKR, num_heads = _read_run(args.run)
-    return result, capability.query_head_frequencies(inv_freq_LKR, num_heads)
 
 
 def _format_capability(result: capability.Capability) -> str:
@@ -379,6 +376,8 @@ def _parser() -> argparse.ArgumentParser:
     text = "share of the head that is rotated"
     share.add_argument("--rotary-fraction", type=float, default=1.0, help=text)
 
+    variant = {"type": expression, "metavar": "EXPR"}
+
     def add(function, *parents):
         """Add the command of a function, with its name and docstring."""
         name, text = function.__name__.removesuffix("_command"), function.__doc__
@@ -390,10 +389,8 @@ def _parser() -> argparse.ArgumentParser:
 
     option = add(bound_command, head, share).add_argument
     option("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
-    text = "another variant, with ? for the number to compute: 'yarn(base=1e4,factor=?,"
-    option(
-        "--rotary", type=expression, metavar="EXPR", help=f"{text}original_context_length=4096)'"
-    )
+    text = "another variant, with ? for the number to compute: 'ntk_aware(base=1e4,factor=?)'"
+    option("--rotary", **variant, help=text)
     option("--stable", action="store_true", help="also the base above which every base is feasible")
     option("--intervals", action="store_true", help="also every feasible interval")
 
@@ -402,18 +399,13 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--limit", type=tokens, default=2**31, help=text)
     option = command.add_mutually_exclusive_group(required=True).add_argument
     option("--base", type=float, help="plain RoPE with this base")
-    option(
-        "--rotary",
-        type=expression,
-        metavar="EXPR",
-        help="any variant: 'ntk_aware(base=1e4,factor=8)'",
-    )
+    option("--rotary", **variant, help="any variant: 'ntk_aware(base=1e4,factor=8)'")
     option("run", nargs="?", type=Path, help="a run directory: the frequencies of each layer")
 
     command = add(capability_command, head)
     option = command.add_mutually_exclusive_group(required=True).add_argument
     text = "a variant, or a pattern over layers and heads: '[[rope(base=10),nope]]'"
-    option("--rotary", type=expression, metavar="EXPR", help=text)
+    option("--rotary", **variant, help=text)
     option("run", nargs="?", type=Path, help="a run directory: the heads of each layer")
     option = command.add_argument
     option("--heads", type=int, help="query heads of a layer (default: 1)")
@@ -433,14 +425,7 @@ def _parser() -> argparse.ArgumentParser:
 
     option = add(curve_command, head).add_argument
     option("--base", type=_bases, default=[], help="comma list of bases of plain RoPE")
-    option(
-        "--rotary",
-        type=expression,
-        metavar="EXPR",
-        action="append",
-        default=[],
-        help="any variant; repeat",
-    )
+    option("--rotary", **variant, action="append", default=[], help="any variant; repeatable")
     option("--length", type=tokens, default=4096, help="tokens (default: 4096)")
     option("--out", type=Path, default=Path("curve.png"), help="FILE.png, .svg or .pdf")
     return parser
