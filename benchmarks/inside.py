@@ -54,6 +54,6 @@ def _time(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
 
     def look():
         inside = capture(run, batch["tokens"])
-        return inside.inside, inside.hidden_BTD
+        return inside.activations, inside.hidden_BTD
 
     return alternate({"capture": look, "forward": forward}, rounds, time.process_time)

@@ -29,7 +29,7 @@ from experiment.config import ExperimentConfig
 from experiment.memory import free_device_memory, free_host_memory
 from experiment.metrics import flops_per_token
 from model import axes, loss
-from model.config import ModelConfig
+from model.config import Architecture
 from model.positions import PositionTable
 from model.transformer import count_params
 
@@ -61,7 +61,7 @@ class Readers(NamedTuple):
     candidates: int
 
 
-def pass_bytes(config: ModelConfig, table: PositionTable, B: int, T: int) -> int:
+def pass_bytes(config: Architecture, table: PositionTable, B: int, T: int) -> int:
     """Estimate the device memory of a forward pass of one candidate; see the module."""
     V, D, L, N, H = (
         config.vocab_size,
@@ -80,7 +80,7 @@ def pass_bytes(config: ModelConfig, table: PositionTable, B: int, T: int) -> int
     return 4 * (count_params(config)["total"] + max(tokens, logits) + weights)
 
 
-def check_length(config: ModelConfig, table: PositionTable, length: int) -> None:
+def check_length(config: Architecture, table: PositionTable, length: int) -> None:
     """Reject a length of which one row cannot fit the device.
 
     Raises:

@@ -2,20 +2,19 @@
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/YOUR_ACCOUNT/ropewalk/blob/main/notebooks/01_attention.ipynb)
 
 # %% [markdown]
-# # Attention, from inside
+# # Attention analysis
 #
-# Three small models that differ in one thing each: in the base of their rotary frequencies, or in
-# how many heads they have. All were trained on 128 tokens to recall what stands behind a key.
-# Here they are loaded and looked into; nothing is trained. *Run all* takes about a minute on a
-# CPU.
+# Three small models that differ in the base of their rotary frequencies or in their number of
+# heads. All were trained on 128 tokens of key-value recall. This notebook loads them and analyzes
+# their attention; it trains nothing. *Run all* takes about a minute on a CPU.
 
 # %%
-# In Colab this fetches the code; elsewhere the code is here already.
+# In Colab this clones the code; elsewhere the code is already present.
 import os
 import subprocess
 
 REPOSITORY = "https://github.com/YOUR_ACCOUNT/ropewalk"
-if os.path.exists("../experiment"):  # opened in the folder of notebooks
+if os.path.exists("../experiment"):  # opened in the folder notebooks
     os.chdir("..")
 elif not os.path.exists("experiment"):
     if not os.path.exists("ropewalk"):
@@ -26,13 +25,13 @@ elif not os.path.exists("experiment"):
 # %matplotlib inline
 
 # %% tags=["parameters"]
-DOCUMENTS = 256  # of key-value recall, that the probes look at
+DOCUMENTS = 256  # documents of key-value recall for the probes
 
 # %% [markdown]
 # ## Three models
 #
-# The checkpoints lie in the repository: parameters alone, in bfloat16 (`commands.jsonl` beside
-# each says what made it). A run carries all it takes: configuration, tokenizer, frequencies.
+# The repository contains the checkpoints: parameters only, in bfloat16 (`commands.jsonl` next to
+# each has its commands). A run directory is complete: configuration, tokenizer, frequencies.
 
 # %%
 import math
@@ -49,27 +48,26 @@ for run in runs.values():
     print(f"{run}\n    periods of its pairs: {periods.min():.3g} to {periods.max():.3g} tokens")
 
 # %% [markdown]
-# ## What is asked of them
+# ## The task
 #
-# Key-value recall: a text of keys and values, some of which come again. After a key that was seen
-# before, the model has to say its value, so some head must find the place where it stands. Every
-# question has a known distance, which makes it a ruler: how far does each model see?
+# Key-value recall: a text of keys and values, some of which repeat. After a repeated key, the
+# model must predict its value, so some head must attend to the position of the value. Every
+# question has a known distance, so the answers measure the effective context of each model.
 
 # %%
 from probes import Subject
 
 subjects = {name: Subject(run=run, documents=DOCUMENTS) for name, run in runs.items()}
 for name, subject in subjects.items():
-    _, questions = subject.asked
-    right_Q, distance_Q = subject.is_right, questions.distances
+    right_Q, distance_Q = subject.is_right, subject.questions.distances
     near, far = right_Q[distance_Q <= 16].mean(), right_Q[distance_Q > 64].mean()
     print(f"{name:22} answers {near:4.0%} up to 16 tokens back, {far:4.0%} beyond 64")
 
 # %% [markdown]
-# ## Where attention goes
+# ## Attention weights of one question
 #
-# One question whose answer stands some 30 tokens back. Each line is a head: the weight that it
-# gives to every token before. The dotted line marks the value to be found.
+# One question at a distance of about 30 tokens. Each line is a head: its weight on every token
+# before the query. The dotted line marks the value.
 
 # %%
 from matplotlib import pyplot as plt
@@ -79,45 +77,44 @@ from reporting.looks import STYLE
 
 plt.rcParams.update(STYLE)
 
-inside, questions = subjects["base 10, one head"].asked
+subject = subjects["base 10, one head"]
+inside, questions = subject.capture, subject.questions
 question = abs(questions.distances - 30).argmin()
 row, query, key = questions.row_Q[question], questions.query_Q[question], questions.key_Q[question]
 tokenizer = runs["base 10, one head"].tokenizer
-words = [tokenizer.decode([int(i)]) for i in inside.tokens_BT[row]]
-print(*words[key - 1 : query + 1], "?", f"\n{words[key]} stands {query - key} tokens back")
+pieces = [tokenizer.decode([int(i)]) for i in inside.tokens_BT[row]]
+print(*pieces[key - 1 : query + 1], "?", f"\n{pieces[key]} is {query - key} tokens back")
 
 figure, axes = plt.subplots(len(runs), figsize=(9, 5), sharey=True, layout="constrained")
 for ax, (name, subject) in zip(axes, subjects.items(), strict=True):
-    inside, _ = subject.asked
-    weights_NS = inside.weights(0, slice(query, query + 1))[row, :, 0]
+    weights_NS = subject.capture.weights(0, slice(query, query + 1))[row, :, 0]
     for head, weight_S in enumerate(weights_NS):
         ax.plot(weight_S[: query + 1], color=COLORS[head], lw=1.4, label=f"head {head}")
     ax.axvline(key, ls=":", color="0.4")
     ax.set(title=name, ylabel="weight")
     ax.legend(loc="upper left")
-axes[-1].set_xlabel("place of the token")
+axes[-1].set_xlabel("position of the token")
 plt.show()
 
 # %% [markdown]
-# ## Hover, zoom, compare
+# ## The interactive viewer
 #
-# The same for any text: point at a token to see what a head looks at, choose a head by its
-# thumbnail, see its profile over distances with the periods of its pairs.
+# The same for any text: point at a token to see a head's weights, select a head by its thumbnail,
+# and compare its profile over distances with the periods of its pairs.
 
 # %%
 from probes import capture, view
 
-TEXT = "".join(words[1:96])
+TEXT = "".join(pieces[1:96])
 view({name: capture(run, TEXT) for name, run in runs.items()}, tokenizer)
 
 # %% [markdown]
-# ## How far a matching key stands out
+# ## Logit gap of the matching key
 #
-# Averaged over questions, queries and keys *before* rotation give, for every head, by how much a
-# key that matches scores above the others at every distance: the bound B(m) of Men et al. with
-# the weights that the model has learned. Where it comes to nothing, the head is blind. One head
-# of base 10 is, from some 20 tokens on; four heads of the same base share the distances among
-# them.
+# Averaged over questions, queries and keys *before* rotation give each head's logit gap between a
+# matching key and the others at every distance: the bound B(m) of Men et al. with the model's
+# weights. Beyond the zero of this empirical B(m), a head has no recall. The zero of the single
+# head of base 10 is near 20 tokens; four heads of the same base share the distances.
 
 # %%
 from IPython.display import display
@@ -127,62 +124,64 @@ from rich.table import Table
 from probes import all_probes
 
 
-def table(rows):
-    """A line a row."""
-    made = Table(*rows[0])
-    for each in rows:
-        made.add_row(*each.values())
-    show(made)
+def print_table(rows):
+    """Print a line per row."""
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*row.values())
+    show(table)
 
 
-def look(probe):
-    """What a probe finds in each model: its figure, and a table of heads."""
-    found = {name: [probe.look(subject)] for name, subject in subjects.items()}
-    display(probe.plot(found))
-    table([{"model": name} | line for name, (one,) in found.items() for line in one.lines()])
-    return found
+def run_probe(probe):
+    """Run a probe on each model, and show its figure and a table of heads."""
+    results = {name: probe.measure(subject) for name, subject in subjects.items()}
+    display(probe.plot({name: [result] for name, result in results.items()}))
+    lines = [{"model": name} | line for name, result in results.items() for line in result.lines()]
+    print_table(lines)
+    return results
 
 
-matching = look(all_probes()["matching_keys"])
+matching = run_probe(all_probes()["matching_keys"])
 
 # %% [markdown]
-# ## The same queries and keys, turned otherwise
+# ## The same queries and keys with other frequencies
 #
-# What was captured is not rotated yet, so that other frequencies can be put in their place
-# without computing anything anew: here the queries and keys of base 10. How often does the
-# heaviest weight fall on the value that is asked for? Not turned at all, they find it at most
-# distances: what they say of content is right, and it is the rotation they were trained with that
-# takes it away.
+# The capture has queries and keys before rotation, so other frequencies need no forward pass.
+# Here: the queries and keys of base 10. How often is the largest weight on the answer? Without
+# rotation, it is at most distances: the content of queries and keys is right, and the rotation
+# they were trained with limits the distance.
 
 # %%
 from model import rotary
 
-inside, questions = subjects["base 10, one head"].asked
+subject = subjects["base 10, one head"]
+inside, questions = subject.capture, subject.questions
 for name, variant in (
     ("as trained", None),
     ("base 30", rotary.parse("rope(base=30)")),
     ("base 10,000", rotary.parse("rope(base=1e4)")),
-    ("not turned", rotary.parse("nope")),
+    ("unrotated", rotary.parse("nope")),
 ):
-    heaviest_BT = inside.weights(0, rotary=variant)[:, 0].argmax(axis=-1)
-    found_Q = heaviest_BT[questions.row_Q, questions.query_Q] == questions.key_Q
+    largest_BT = inside.weights(0, rotary=variant)[:, 0].argmax(axis=-1)
+    hit_Q = largest_BT[questions.row_Q, questions.query_Q] == questions.key_Q
     near = questions.distances <= 16
-    near, far = found_Q[near].mean(), found_Q[~near].mean()
+    near, far = hit_Q[near].mean(), hit_Q[~near].mean()
     print(f"{name:12} {near:4.0%} up to 16 tokens back, {far:4.0%} beyond")
 
 # %% [markdown]
-# ## What each head does
+# ## Head scores
 #
-# By the scores that papers give heads: whether it looks at the token before, at the first one, at
-# what came after the same token earlier (induction), at what is then said (retrieval).
+# Scores of the literature: attention to the previous token, to the first token, to the token
+# after an earlier occurrence of the same token (induction), and to the answer (retrieval).
 
 # %%
-scores = look(all_probes()["head_scores"])
+scores = run_probe(all_probes()["head_scores"])
 
 # %% [markdown]
-# ## Further
+# ## Next steps
 #
-# - `02_effective_context.ipynb` trains models of several bases and measures how far each sees.
-# - `03_own_frequencies.ipynb` does it for frequencies of your own.
-# - Any run of your own: `load("runs/...")` above, or `python -m probes RUN` for one page of all
-#   this.
+# - `02_effective_context.ipynb` trains models of several bases and measures their effective
+#   context.
+# - `03_own_frequencies.ipynb` does the same with your own frequencies.
+# - For your own runs: `load("runs/...")` above, or `python -m probes RUN` for a page with all of
+#   these figures.

@@ -2,20 +2,20 @@
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/YOUR_ACCOUNT/ropewalk/blob/main/notebooks/02_effective_context.ipynb)
 
 # %% [markdown]
-# # How far does a model see?
+# # Effective context of models of three bases
 #
-# Three small models are trained side by side, alike in all but the base of their rotary
-# frequencies. How far each can recall is measured and drawn beside what theory says; then each is
-# given other frequencies than it was trained with; then it is looked into, to see why. Training
-# takes about a minute on two CPU cores.
+# This notebook trains three small models that differ only in the base of their rotary
+# frequencies. It measures how far each can recall, compares that with the theory, evaluates each
+# model with other frequencies, and analyzes its attention. Training takes about a minute on two
+# CPU cores.
 
 # %%
-# In Colab this fetches the code; elsewhere the code is here already.
+# In Colab this clones the code; elsewhere the code is already present.
 import os
 import subprocess
 
 REPOSITORY = "https://github.com/YOUR_ACCOUNT/ropewalk"
-if os.path.exists("../experiment"):  # opened in the folder of notebooks
+if os.path.exists("../experiment"):  # opened in the folder notebooks
     os.chdir("..")
 elif not os.path.exists("experiment"):
     if not os.path.exists("ropewalk"):
@@ -26,9 +26,9 @@ elif not os.path.exists("experiment"):
 # %matplotlib inline
 
 # %% tags=["parameters"]
-# In Colab, "/content/drive/MyDrive/ropewalk" outlasts the session: Run all goes on there.
+# In Colab, "/content/drive/MyDrive/ropewalk" outlasts the session, and Run all continues there.
 WORKDIR = "runs/effective_context"
-SETTINGS = ""  # further fields, as seed=0,1 or train.num_steps=2000
+SETTINGS = ""  # further fields, for example seed=0,1 or train.num_steps=2000
 
 # %%
 import os
@@ -42,8 +42,8 @@ os.makedirs(WORKDIR, exist_ok=True)
 # %% [markdown]
 # ## Train
 #
-# One command, one member for each base: they read the same rows and start from the same weights.
-# Run again, it goes on from the last checkpoint, or has nothing to do.
+# One command trains one member per base. Members read the same rows and start from the same
+# weights. If you run it again, it continues from the last checkpoint.
 
 # %%
 SWEEP = f"{WORKDIR}/bases"
@@ -53,9 +53,9 @@ MEMBERS = "model.rotary.base=10,30,10000 model.num_heads=1"
 # %% [markdown]
 # ## Measure
 #
-# Key-value recall at every distance. *Effective context* is the distance at which accuracy has
-# first fallen half-way. Below it, accuracy over all distances, and in the worst bin of them. The
-# report page beside the figure, `report.html` in `WORKDIR`, has all the numbers.
+# Key-value recall at every distance. *Effective context* is the distance at which accuracy first
+# falls half-way. The lower panels show accuracy over all distances, and in the worst bin. The
+# report page, `report.html` in `WORKDIR`, has all numbers.
 
 # %%
 from IPython.display import Image, display
@@ -65,10 +65,11 @@ from IPython.display import Image, display
 display(Image(f"{SWEEP}/effective_context.png", width=800))
 
 # %% [markdown]
-# ## Other frequencies than it was trained with
+# ## Evaluation with other frequencies
 #
-# A matrix: trained with one base, evaluated at twice the length with its own frequencies, and
-# with two variants that stretch them. Nothing is trained for it: a variant is a vector.
+# A matrix: each model is trained with one base and evaluated at twice the length, with its
+# trained frequencies and with two variants that scale them. This needs no training, because a
+# variant is a vector.
 
 # %%
 # %run evaluate.py {SWEEP} --rotary trained,dynamic_yarn,dynamic_ntk_aware --lengths 256 --tasks kv
@@ -76,12 +77,12 @@ display(Image(f"{SWEEP}/effective_context.png", width=800))
 display(Image(f"{SWEEP}/matrix_kv_256.png", width=800))
 
 # %% [markdown]
-# ## Why
+# ## Attention analysis
 #
-# Queries and keys are captured before rotation. What a matching key gains over others at every
-# distance is the bound B(m) of Men et al. with the weights that the model has learned. Where it
-# comes to nothing stands in the first figure beside the effective context that was measured and
-# the periods of the slowest pair; the second has the whole curve; the third, which pairs make it.
+# The probes capture queries and keys before rotation. The logit gap of a matching key over the
+# others is the bound B(m) of Men et al. with the weights of the model. The first figure shows the
+# zero of this empirical B(m), the measured effective context, and the periods of the slowest
+# pair; the second the full curve; the third the contribution of each pair.
 
 # %%
 # %run -m probes {SWEEP}
@@ -90,10 +91,10 @@ for name in ("inside", "probes/matching_keys", "probes/frequency_use"):
     display(Image(f"{SWEEP}/{name}.png", width=800))
 
 # %% [markdown]
-# ## Further
+# ## Next steps
 #
-# - Four heads of base 10 see beyond the edge of one: `model.num_heads=1,4` in place of
-#   `model.num_heads=1` above, and another `WORKDIR`.
-# - Several seeds, shown as one with their spread: `SETTINGS = "seed=0,1,2"`.
-# - `01_attention.ipynb` shows where each head looks, token by token; `03_own_frequencies.ipynb`
-#   takes frequencies of your own.
+# - Four heads of base 10 recall farther than one: use `model.num_heads=1,4` above, and another
+#   `WORKDIR`.
+# - Several seeds, shown as one member with their spread: `SETTINGS = "seed=0,1,2"`.
+# - `01_attention.ipynb` shows the attention of each head, token by token;
+#   `03_own_frequencies.ipynb` uses your own frequencies.

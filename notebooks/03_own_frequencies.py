@@ -2,19 +2,20 @@
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/YOUR_ACCOUNT/ropewalk/blob/main/notebooks/03_own_frequencies.ipynb)
 
 # %% [markdown]
-# # Frequencies of your own
+# # Your own frequencies
 #
-# A rotary variant is a vector: how far each pair of a head's features turns per token. Here you
-# write one down, see what theory makes of it, train a small model with it beside an ordinary one,
-# measure how far each sees, and look inside. Training takes about a minute on two CPU cores.
+# A rotary variant is a vector: the rotation of each pair of a head's features per token. In this
+# notebook you define one, compare it with the theory, train a small model with it and one with
+# RoPE, measure the effective context of both, and analyze their attention. Training takes about a
+# minute on two CPU cores.
 
 # %%
-# In Colab this fetches the code; elsewhere the code is here already.
+# In Colab this clones the code; elsewhere the code is already present.
 import os
 import subprocess
 
 REPOSITORY = "https://github.com/YOUR_ACCOUNT/ropewalk"
-if os.path.exists("../experiment"):  # opened in the folder of notebooks
+if os.path.exists("../experiment"):  # opened in the folder notebooks
     os.chdir("..")
 elif not os.path.exists("experiment"):
     if not os.path.exists("ropewalk"):
@@ -25,9 +26,9 @@ elif not os.path.exists("experiment"):
 # %matplotlib inline
 
 # %% tags=["parameters"]
-# In Colab, "/content/drive/MyDrive/ropewalk" outlasts the session: Run all goes on there.
+# In Colab, "/content/drive/MyDrive/ropewalk" outlasts the session, and Run all continues there.
 WORKDIR = "runs/own_frequencies"
-SETTINGS = ""  # further fields, as train.num_steps=2000 (train.py --help-fields lists them)
+SETTINGS = ""  # further fields, for example train.num_steps=2000 (train.py --help-fields)
 
 # %%
 import os
@@ -39,16 +40,16 @@ if WORKDIR.startswith("/content/drive"):
 os.makedirs(WORKDIR, exist_ok=True)
 
 # %% [markdown]
-# ## Invent
+# ## Define a variant
 #
-# One class in a file: `frequencies` says how many radians each pair turns per token. RoPE's
-# periods are a geometric series from 2π tokens on. These are spread evenly between two lengths,
-# so that no pair is very slow and many are nearly as slow as the slowest. Change it as you like;
-# give it another name in `WORKDIR` too, since a run keeps the frequencies it was begun with.
+# A variant is one class in a file: `frequencies` returns the radians per token of each pair.
+# RoPE's periods are a geometric series from 2π tokens. These periods are evenly spaced between
+# two lengths, so no pair is very slow and many are nearly as slow as the slowest. If you change
+# the variant, also change `WORKDIR`, because a run keeps the frequencies it was started with.
 
 # %%
 # %%writefile {WORKDIR}/even.py
-"""Periods at equal steps."""
+"""Evenly spaced periods."""
 
 import dataclasses
 
@@ -59,24 +60,23 @@ from model.rotary import Rotary
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Even(Rotary):
-    """Pair i comes round after shortest + i / (R - 1) (longest - shortest) tokens."""
+    """The period of pair i is shortest + i / (R - 1) (longest - shortest) tokens."""
 
     shortest: float
     longest: float
 
     def frequencies(self, rotary_dim):
-        """float64 `[rotary_dim // 2]`, radians per token."""
+        """Return float64 `[rotary_dim // 2]`, radians per token."""
         return 2 * np.pi / np.linspace(self.shortest, self.longest, rotary_dim // 2)
 
 
 # %% [markdown]
-# ## What theory makes of it
+# ## Predictions
 #
-# The figure has the bound of Men et al.: if a model uses all pairs alike, a matching key stands
-# out at distance m by about B(m) = Σ cos(m ω), and sees no farther than where that is first
-# negative. Under it, how far one head could see with the best weights there are, whatever
-# training finds: at every distance up to there it could tell a matching key from 32 others every
-# other time.
+# The figure shows the bound of Men et al.: if a model uses all pairs equally, the logit gap of a
+# matching key at distance m is proportional to B(m) = Σ cos(m ω), and the first negative B(m)
+# bounds the effective context. The text below it shows the limit of one head with the best
+# possible weights: up to this distance, accuracy .5 among 32 other keys is possible.
 
 # %%
 from IPython.display import Image, display
@@ -89,7 +89,7 @@ from theory import capability, figures
 LENGTH = 128  # tokens that the models below are trained on
 OWN = f"{WORKDIR}/even.py:Even(shortest=8,longest=256)"
 allow(f"{WORKDIR}/even.py")
-VARIANTS = {"RoPE, base 10": "rope(base=10)", "own": OWN}
+VARIANTS = {"RoPE, base 10": "rope(base=10)", "even periods": OWN}
 
 vectors = {}
 for name, variant in VARIANTS.items():
@@ -97,23 +97,23 @@ for name, variant in VARIANTS.items():
     vectors[name] = config.model.rotary_table(LENGTH).inv_freq[0, 0]
 display(figures.decay_curves(vectors, 2 * LENGTH))
 for name, inv_freq in vectors.items():
-    seen = capability.forecast(inv_freq[None], num_others=32, longest=LENGTH)
-    print(f"{name}: one head could see {'beyond ' if seen.beyond else ''}{seen.l50} tokens")
+    forecast = capability.forecast(inv_freq[None], num_others=32, longest=LENGTH)
+    print(f"{name}: predicted L50 of one head: {forecast} tokens")
 
 # %% [markdown]
-# ## Train it
+# ## Train
 #
-# Beside RoPE of base 10, with the same rows, from the same weights. Run again, it goes on from
-# the last checkpoint, or has nothing to do.
+# The sweep trains the variant and RoPE of base 10 on the same rows, from the same weights. If you
+# run it again, it continues from the last checkpoint.
 
 # %%
 MEMBERS = ",".join(VARIANTS.values())
 # %run sweep.py demo --workdir {WORKDIR}/runs model.rotary={MEMBERS} model.num_heads=1 {SETTINGS}
 
 # %% [markdown]
-# ## Measure it
+# ## Measure
 #
-# Key-value recall at every distance: where does accuracy first fall half-way?
+# Key-value recall at every distance; L50 is the distance at which accuracy first falls half-way.
 
 # %%
 # %run evaluate.py {WORKDIR}/runs
@@ -121,10 +121,10 @@ MEMBERS = ",".join(VARIANTS.values())
 display(Image(f"{WORKDIR}/runs/accuracy_by_distance.png", width=800))
 
 # %% [markdown]
-# ## Look inside
+# ## Attention analysis
 #
-# By how much a matching key stands out at every distance, as the model has learned it, and which
-# of your pairs do it: the theory's picture above, with the weights that training found.
+# The logit gap of the matching key at every distance, and the contribution of each pair: the
+# bound above, with the trained weights in place of equal ones.
 
 # %%
 from matplotlib import rc_context
@@ -134,17 +134,17 @@ from experiment.run import find_runs
 from probes import Subject, all_probes
 from reporting.looks import STYLE
 
-found = find_runs([f"{WORKDIR}/runs"])
-subjects = {name: Subject(run=load(run.path)) for name, run in zip(VARIANTS, found, strict=True)}
+runs = find_runs([f"{WORKDIR}/runs"])
+subjects = {name: Subject(run=load(run.path)) for name, run in zip(VARIANTS, runs, strict=True)}
 for name in ("matching_keys", "frequency_use"):
     probe = all_probes()[name]
     with rc_context(STYLE):
-        display(probe.plot({label: [probe.look(each)] for label, each in subjects.items()}))
+        display(probe.plot({name: [probe.measure(subject)] for name, subject in subjects.items()}))
     print(" ".join(probe.caption.split()))
 
 # %% [markdown]
-# ## Further
+# ## Next steps
 #
-# - Several of them at once, as members of one sweep: `model.rotary=A,B,C`; different ones by
-#   layer or head: `model.rotary=[A,B]` (`docs/rotary.md`).
-# - A variant to stay: a file in `model/rotary/` (`CONTRIBUTING.md`).
+# - Several variants in one sweep: `model.rotary=A,B,C`; different variants by layer or head:
+#   `model.rotary=[A,B]` (`docs/rotary.md`).
+# - To add a variant to the repository, put its file in `model/rotary/` (`CONTRIBUTING.md`).

@@ -1,9 +1,9 @@
-"""Makes each notebook of its text: `make notebooks` after a change of NAME.py, or of the address.
+"""Generates the notebooks: run `make notebooks` after a change of NAME.py or of the repository URL.
 
-    NAME.py      what is written: cells as jupytext's percent format has them
-    NAME.ipynb   what Colab and Jupyter open, without outputs
+    NAME.py      source: cells in jupytext's percent format
+    NAME.ipynb   generated notebook for Colab and Jupyter, without outputs
 
-The badge and the first cell of code are made of `[project.urls] Repository` in pyproject.toml.
+The badge and the first code cell are generated from `[project.urls] Repository` in pyproject.toml.
 """
 
 import sys
@@ -19,12 +19,12 @@ BADGE = (
     "(https://colab.research.google.com/github/{repository}/blob/main/notebooks/{name}.ipynb)"
 )
 SETUP = """\
-# In Colab this fetches the code; elsewhere the code is here already.
+# In Colab this clones the code; elsewhere the code is already present.
 import os
 import subprocess
 
 REPOSITORY = "{url}"
-if os.path.exists("../experiment"):  # opened in the folder of notebooks
+if os.path.exists("../experiment"):  # opened in the folder notebooks
     os.chdir("..")
 elif not os.path.exists("experiment"):
     if not os.path.exists("ropewalk"):
@@ -36,13 +36,13 @@ elif not os.path.exists("experiment"):
 
 
 def repository() -> str:
-    """The address of the code."""
+    """Return the URL of the repository."""
     text = (HERE.parent / "pyproject.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)["project"]["urls"]["Repository"]
 
 
-def made(path: Path, url: str) -> dict[Path, str]:
-    """What `path`, the text of a notebook, and the notebook itself should hold."""
+def generate(path: Path, url: str) -> dict[Path, str]:
+    """Return the contents of a notebook's source `path` and of its notebook, by path."""
     notebook = jupytext.read(path)
     badge, setup = notebook.cells[0], notebook.cells[2]
     badge.source = BADGE.format(repository=url.partition("github.com/")[2], name=path.stem)
@@ -56,12 +56,12 @@ def made(path: Path, url: str) -> dict[Path, str]:
 
 
 def main() -> None:
-    """Writes what has changed."""
+    """Write the files that have changed."""
     for path in sorted(HERE.glob("[0-9]*.py")):
-        for file, text in made(path, repository()).items():
+        for file, text in generate(path, repository()).items():
             if not file.exists() or file.read_text(encoding="utf-8") != text:
                 file.write_text(text, encoding="utf-8")
-                print("made", file)
+                print("wrote", file)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Installs what is missing here and says what to do where versions do not fit; no more than that.
+"""Installs missing packages and rejects versions that do not fit.
 
-Run by the first cell of each notebook. Only what is missing, and without what it depends on: in
-Colab a newer JAX over the one that is there loses its CUDA plug-in or libtpu.
+The first cell of each notebook runs it. It installs missing packages only, without their
+dependencies: in Colab, a newer JAX would replace the installed one and lose its CUDA plug-in or
+libtpu.
 """
 
+import contextlib
 import importlib
 import importlib.metadata
 import subprocess
@@ -15,35 +17,33 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 
-def needed() -> list[Requirement]:
-    """What pyproject.toml asks for under this Python."""
+def required() -> list[Requirement]:
+    """Return the dependencies in pyproject.toml for this Python."""
     text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
-    found = map(Requirement, tomllib.loads(text)["project"]["dependencies"])
-    return [each for each in found if each.marker is None or each.marker.evaluate()]
+    requirements = map(Requirement, tomllib.loads(text)["project"]["dependencies"])
+    return [r for r in requirements if r.marker is None or r.marker.evaluate()]
 
 
 def installed(requirements: Iterable[Requirement]) -> dict[str, str]:
-    """The versions of those that are here."""
-    found = {}
-    for each in requirements:
-        try:
-            found[each.name] = importlib.metadata.version(each.name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    """Return the installed versions by name."""
+    versions = {}
+    for requirement in requirements:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[requirement.name] = importlib.metadata.version(requirement.name)
+    return versions
 
 
 def missing(requirements: Iterable[Requirement], versions: Mapping[str, str]) -> list[str]:
-    """What is to be installed, as pip takes it."""
-    return [f"{each.name}{each.specifier}" for each in requirements if each.name not in versions]
+    """Return the missing packages, as arguments of pip."""
+    return [f"{r.name}{r.specifier}" for r in requirements if r.name not in versions]
 
 
 def check(requirements: Iterable[Requirement], versions: Mapping[str, str]) -> None:
-    """Raises ImportError, with what to do, if a version does not fit."""
+    """Raise ImportError, with what to do, if a version does not fit."""
     unfit = [
-        f"{each.name} {versions[each.name]} (not {each.specifier})"
-        for each in requirements
-        if each.name in versions and not each.specifier.contains(versions[each.name], True)
+        f"{r.name} {versions[r.name]} (not {r.specifier})"
+        for r in requirements
+        if r.name in versions and not r.specifier.contains(versions[r.name], True)
     ]
     if unfit:
         raise ImportError(
@@ -53,10 +53,10 @@ def check(requirements: Iterable[Requirement], versions: Mapping[str, str]) -> N
 
 
 if __name__ == "__main__":
-    wanted = needed()
-    if absent := missing(wanted, installed(wanted)):
+    requirements = required()
+    if absent := missing(requirements, installed(requirements)):
         print("installing", *absent)
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", *absent]
         subprocess.run(command, check=True)
         importlib.invalidate_caches()
-    check(wanted, installed(wanted))
+    check(requirements, installed(requirements))

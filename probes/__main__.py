@@ -1,9 +1,8 @@
-"""Looks into trained models: python -m probes RUN_OR_SWEEP_DIR [RUN_OR_SWEEP_DIR ...]
+"""Analyzes the attention of trained models: python -m probes RUN_OR_SWEEP_DIR ...
 
-Asks every member the questions of key-value recall, captures its queries and keys before rotation,
-and puts the probes' questions to them. Writes arrays into each run (probes/NAME.npz), and one page
-with the figures (probes/inside.html in the first directory). Members that differ in their seed
-only are shown as one.
+Captures the queries and keys of key-value recall before rotation, and runs the probes on them.
+Writes arrays into each run (probes/NAME.npz), and one page with the figures (probes/inside.html in
+the first directory). Members that differ only in their seed share a column.
 
 probes:
 """
@@ -24,28 +23,28 @@ from settings.places import place
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = Parser(
         prog="python -m probes",
-        description=str(__doc__) + (_probes_said() if {"-h", "--help"} & set(arguments) else ""),
+        description=str(__doc__) + (_list_probes() if {"-h", "--help"} & set(arguments) else ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("dirs", nargs="+", metavar="RUN_OR_SWEEP_DIR")
     parser.add_argument(
-        "--probes", metavar="A,B,...", help="which; default: those marked *, which take seconds"
+        "--probes", metavar="A,B,...", help="default: the probes marked *, which take seconds"
     )
     parser.add_argument(
-        "--documents", type=int, metavar="N", help="default 256, or as many as a GiB holds"
+        "--documents", type=int, metavar="N", help="default: 256, or as many as fit one GiB"
     )
-    parser.add_argument("--length", type=int, metavar="TOKENS", help="default: as trained")
+    parser.add_argument("--length", type=int, metavar="TOKENS", help="default: the trained context")
     parser.add_argument("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
     parser.add_argument(
         "--out", metavar="FILE.html", help="default: probes/inside.html in the first DIR"
     )
     args = parser.parse_args(arguments)
     try:
-        look(args, shlex.join(["python", "-m", "probes", *arguments]))
+        run_probes(args, shlex.join(["python", "-m", "probes", *arguments]))
     except (ValueError, OSError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _probes_said() -> str:
+def _list_probes() -> str:
     from probes import all_probes
 
     return "".join(
@@ -62,9 +61,9 @@ def _probes_said() -> str:
     )
 
 
-def look(args: argparse.Namespace, command: str) -> None:
-    """Puts the questions, writes arrays and the page."""
-    # After parsing: --help needs none of JAX.
+def run_probes(args: argparse.Namespace, command: str) -> None:
+    """Run the probes, and write the arrays and the page."""
+    # Imported after parsing, because --help does not need JAX.
     from experiment import load
     from experiment.compiled import keep_programs
     from experiment.devices import check_platform
@@ -75,35 +74,31 @@ def look(args: argparse.Namespace, command: str) -> None:
 
     keep_programs()
     check_platform()
-    chosen = _chosen(args.probes, all_probes())
+    probes = _select(args.probes, all_probes())
     console = Console(stderr=True)
     notice = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
     members = members_lib.read(find_runs(args.dirs), notice)
     out = place(args.out) if args.out else place(args.dirs[0]) / "probes" / "inside.html"
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'inside.html'}")
-    found = {probe: collections.defaultdict(list) for probe in chosen}
+    results = {probe: collections.defaultdict(list) for probe in probes}
     for member in members:
         for run in member.runs:
             options = dict(length=args.length, documents=args.documents)
             subject = Subject(run=load(run.path, args.step), **options)
-            for probe in chosen:
+            for probe in probes:
                 with console.status(f"{run.name}: {probe.name()}"):
-                    result = probe.look(subject)
+                    result = probe.measure(subject)
                 result.save(run.path, step=subject.run.step)
-                found[probe][member.label].append(result)
+                results[probe][member.label].append(result)
                 if lines := result.lines():
                     Console().print(_table(f"{run.name}: {probe.title}", lines))
-    page.write(found, members, out, command)
+    page.write(results, members, out, command)
     print(out)
 
 
-def _chosen(names: str | None, known: dict[str, type]) -> list[type]:
-    """The probes that a command line names.
-
-    Raises:
-      ValueError: for one that does not exist.
-    """
+def _select(names: str | None, known: dict[str, type]) -> list[type]:
+    """Return the probes that a command line names. Raises ValueError for an unknown name."""
     if names is None:
         return [probe for probe in known.values() if probe.by_default]
     for name in names.split(","):

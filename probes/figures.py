@@ -1,36 +1,39 @@
-"""What figures of probes share: a column a member, a colour a head."""
+"""Panels, colors, and legends of the probes' figures: one column per member, one color per head."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from reporting.style import folded, handle
+from reporting.style import folded, handle, token_axis
 
-# Of heads: told apart by colour-blind readers too (Okabe and Ito), and by their numbers.
+# Colors of heads, which color-blind readers can distinguish (Okabe and Ito).
 COLORS = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"
 DASHES = (0, (4, 3))
 
-_MOST_COLUMNS = 4
+_MAX_COLUMNS = 4
 
 
 def panels(
     labels: Sequence[str], *, rows: int = 1, legend: bool = True, **options: Any
 ) -> tuple[Figure, np.ndarray]:
-    """A figure of a column a member, of several rows each; many members stand in several blocks.
+    """Return a figure with a column of panels per member; many members fill several blocks.
 
     Args:
-      labels: of the members, which are written above.
-      rows: panels of a member, one below the other.
-      legend: whether there will be one at the right.
-      **options: of `Figure.subplots`.
+      labels: titles of the columns, one per member.
+      rows: number of panels of a member, one below the other.
+      legend: whether to leave space for a legend at the right.
+      **options: options of `Figure.subplots`.
 
     Returns:
       The figure, and the panels `[members, rows]`.
     """
-    blocks = -(-len(labels) // _MOST_COLUMNS)
+    blocks = -(-len(labels) // _MAX_COLUMNS)
     columns = -(-len(labels) // blocks)
     size = (1.0 + legend * 1.2 + 2.1 * columns, 0.8 + (0.3 + 2.0 * rows) * blocks)
     figure = Figure(figsize=size, layout="constrained")
@@ -38,30 +41,53 @@ def panels(
     axes = axes.reshape(blocks, rows, columns).swapaxes(1, 2).reshape(-1, rows)
     for ax in axes[len(labels) :].ravel():
         ax.remove()
-    for (first, *_), label in zip(axes, labels, strict=False):
-        first.set_title(folded(label, 20), fontsize=9)
+    for (top, *_), label in zip(axes, labels, strict=False):
+        top.set_title(folded(label, 20), fontsize=9)
     return figure, axes[: len(labels)]
 
 
 def first_column(axes: np.ndarray) -> np.ndarray:
-    """Of `panels` those that stand at the left, `[blocks, rows]`: they name their axes."""
-    blocks = -(-len(axes) // _MOST_COLUMNS)
+    """Return the leftmost panels of each block, `[blocks, rows]`; only these have y labels."""
+    blocks = -(-len(axes) // _MAX_COLUMNS)
     return axes[:: -(-len(axes) // blocks)]
 
 
-def head_handles(found_LN: Iterable[np.ndarray]) -> list[Line2D]:
-    """Legend entries of heads in `COLORS`, `layer.head` where there are several layers.
+def head_colors(x_LN: np.ndarray) -> list[tuple[tuple[int, int], str]]:
+    """Return ((layer, head), color) of all heads of an array with a number for each."""
+    return list(zip(np.ndindex(x_LN.shape), itertools.cycle(COLORS), strict=False))
 
-    None where colours come twice. Members of other shapes have their heads in the same order.
+
+def head_handles(members: Iterable[np.ndarray]) -> list[Line2D]:
+    """Return legend entries of heads, named `layer.head` if there are several layers.
+
+    Without any entry if there are more heads than colors. Members of different shapes have their
+    heads in the same order.
 
     Args:
-      found_LN: of each member an array with a number for each head.
+      members: an array `[L, N]` with a number for each head, per member.
     """
-    largest_LN = max(found_LN, key=np.size)
+    largest_LN = max(members, key=np.size)
     if largest_LN.size > len(COLORS):
         return []
-    several = len(largest_LN) > 1
     return [
-        handle(f"head {layer}.{head}" if several else f"head {head}", color=color, lw=1.8)
-        for (layer, head), color in zip(np.ndindex(largest_LN.shape), COLORS, strict=False)
+        handle(f"head {head_name(largest_LN, *head)}", color=color, lw=1.8)
+        for head, color in head_colors(largest_LN)
     ]
+
+
+def head_name(x_LN: np.ndarray, layer: int, head: int) -> str:
+    """Return "layer.head", or "head" if there is a single layer."""
+    return f"{layer}.{head}" if len(x_LN) > 1 else str(head)
+
+
+def log_axis(axis: Axis, **options: Any) -> None:
+    """Give an axis a log2 scale with token counts; `options` as of `token_axis`."""
+    set_scale = axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale
+    set_scale("log", base=2)
+    token_axis(axis, **options)
+
+
+def draw_band(ax: Axes, x: np.ndarray, y_3: np.ndarray, color: str, **style: Any) -> None:
+    """Draw a line `y_3[0]` and a band between `y_3[1]` and `y_3[2]`."""
+    ax.plot(x, y_3[0], color=color, **{"lw": 1.4, **style})
+    ax.fill_between(x, y_3[1], y_3[2], color=color, alpha=0.2, lw=0)

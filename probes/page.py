@@ -1,13 +1,13 @@
-"""What probes found in some members, as one page: figures, numbers over seeds, a table of heads."""
+"""The page of the probes' results: figures, numbers over seeds, and tables of heads."""
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
-from scipy import special
+import numpy as np
 
+from evals.estimate.summaries import over_seeds
 from probes.probe import Number, Probe
 from reporting import overview
 from reporting.looks import STYLE
@@ -16,29 +16,34 @@ from reporting.page import Commands, Folded, Section, Table, render
 from reporting.pictures import Drawing, save
 from reporting.writing import provenance
 
-# By probe, then by member's label, what was found in each of its seeds.
-Found = Mapping[type[Probe], Mapping[str, Sequence[Probe]]]
+# Results of a probe: measurements of each member's seeds, by the member's label.
+ByLabel = Mapping[str, Sequence[Probe]]
 
 
-def write(found: Found, members: Sequence[Member], out: Path, command: str) -> None:
-    """Writes the page `out`, its figures beside it as PNG and SVG; `command` is what does it."""
+def write(
+    results: Mapping[type[Probe], ByLabel], members: Sequence[Member], out: Path, command: str
+) -> None:
+    """Write the page `out`, and its figures next to it as PNG and SVG.
+
+    `command` is the command line to show.
+    """
     matplotlib.use("Agg")  # a page needs no display
     out.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
-        sections = [_section(probe, by_label, members, out) for probe, by_label in found.items()]
+        sections = [_section(probe, by_label, members, out) for probe, by_label in results.items()]
     lead, *rest = sections[0].parts
     page = render(
         names=sorted({member.config.name for member in members}),
         facts=overview.facts(members),
-        questions=["What goes on inside"],
+        questions=["Attention analysis"],
         opening=sections[0].title + ".",
         findings=[],
         lead=lead,
         missing=Commands(lines=[]),
         sections=[
-            Section(title="In numbers", parts=rest),
+            Section(title="Numbers", parts=rest),
             *sections[1:],
-            Section(title="How to repeat it", parts=[Commands(lines=[("", command)])]),
+            Section(title="Command", parts=[Commands(lines=[("", command)])]),
         ],
         provenance=provenance(members),
         looks=[member.look for member in members],
@@ -47,57 +52,50 @@ def write(found: Found, members: Sequence[Member], out: Path, command: str) -> N
 
 
 def _section(
-    probe: type[Probe],
-    by_label: Mapping[str, Sequence[Probe]],
-    members: Sequence[Member],
-    out: Path,
+    probe: type[Probe], by_label: ByLabel, members: Sequence[Member], out: Path
 ) -> Section:
-    words = {"alternative": probe.title, "caption": " ".join(probe.caption.split())}
-    drawing = Drawing(probe.name(), probe.plot(by_label), words)
+    text = {"alternative": probe.title, "caption": " ".join(probe.caption.split())}
+    drawing = Drawing(probe.name(), probe.plot(by_label), text)
     index = {member.label: member.index for member in members}
     numbers = [
-        (index[label], {"member": label} | _over_seeds([each.numbers() for each in seeds]))
+        (index[label], {"member": label} | _format_numbers([seed.numbers() for seed in seeds]))
         for label, seeds in by_label.items()
     ]
     parts = [save(drawing, out, members), Table.from_cells(numbers)]
     lines = [
-        (index[label], {"member": label} | _seed(place, seeds) | line)
+        (index[label], {"member": label} | ({"seed": str(number)} if seeds[1:] else {}) | line)
         for label, seeds in by_label.items()
-        for place, each in enumerate(seeds)
-        for line in each.lines()
+        for number, seed in enumerate(seeds)
+        for line in seed.lines()
     ]
     if lines:
-        parts.append(Folded(summary=f"In detail: {len(lines)} lines", part=Table.from_cells(lines)))
+        parts.append(Folded(summary=f"Details: {len(lines)} lines", part=Table.from_cells(lines)))
     return Section(title=probe.title, parts=parts)
 
 
-def _seed(place: int, seeds: Sequence[Probe]) -> dict[str, str]:
-    return {"seed": str(place)} if len(seeds) > 1 else {}
+def _format_numbers(seeds: Sequence[Mapping[str, Number]]) -> dict[str, str]:
+    return {name: format_number([numbers[name] for numbers in seeds]) for name in seeds[0]}
 
 
-def _over_seeds(numbers: Sequence[Mapping[str, Number]]) -> dict[str, str]:
-    """Each with its interval: over documents of one seed, over the seeds of several."""
-    return {name: said([each[name] for each in numbers]) for name in numbers[0]}
+def format_number(seeds: Sequence[Number]) -> str:
+    """Return a number of one or several seeds as text, with its 95% interval.
 
-
-def said(seeds: Sequence[Number]) -> str:
-    """One number in words: of several seeds the mean, with Student's interval."""
-    values = [each.value for each in seeds]
-    if len(values) == 1:
+    The interval of one seed is the one over documents; of several seeds, Student's over seeds.
+    """
+    values = [number.value for number in seeds]
+    if len(seeds) == 1:
         ((value, low, high),) = seeds
-    elif all(map(math.isfinite, values)):
-        num = len(values)
-        value = math.fsum(values) / num
-        half = special.stdtrit(num - 1, 0.975) * statistics.stdev(values) / math.sqrt(num)
-        low, high = value - half, value + half
-    else:  # there is no mean of numbers and "beyond"
-        return " / ".join(map(_number, values))
+    elif np.isfinite(values).all():
+        value, low, high = over_seeds(np.array(values))
+    else:  # numbers and inf have no mean
+        return " / ".join(map(_format_value, values))
     if math.isnan(low) or low == value == high:
-        return _number(value)
-    return f"{_number(value)} [{_number(low)}, {'∞' if math.isinf(high) else _number(high)}]"
+        return _format_value(value)
+    end = "∞" if math.isinf(high) else _format_value(high)
+    return f"{_format_value(value)} [{_format_value(low)}, {end}]"
 
 
-def _number(value: float) -> str:
+def _format_value(value: float) -> str:
     if math.isnan(value):
         return "–"
     if math.isinf(value):

@@ -1,27 +1,31 @@
-"""What every probe is: a question put to one run, whose answer is arrays that can be drawn."""
+"""The base class of probes, and the statistics that they share."""
 
 import abc
 import dataclasses
 import io
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from data.files import write_atomically
+from probes.figures import COLORS, first_column, panels
 from probes.subject import Subject
 from settings.folders import name_of
 
 INTERVAL = 2.5, 97.5  # percent
-_RESAMPLES = 400
+_NUM_RESAMPLES = 400
 
 P = TypeVar("P", bound="Probe")
 
 
 class Number(NamedTuple):
-    """One number of a run, with its 95% interval over documents where it has one."""
+    """One number of a run; its 95% interval over documents is NaN if it has none."""
 
     value: float
     low: float = float("nan")
@@ -30,48 +34,85 @@ class Number(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Probe(abc.ABC):
-    """What was found in one run at one checkpoint; one subclass a file of `probes.asked`.
+    """Measurements of one run at one checkpoint. Each file of `probes.analyses` has a subclass.
 
-    A subclass is a frozen dataclass whose fields are arrays or numbers, with their units in its
-    docstring; the first line of that is what help says of it.
+    A subclass is a frozen dataclass of arrays and numbers. Its docstring gives their units; the
+    first line of the docstring is the probe's help.
 
     Attributes:
-      title: of its part of the page.
-      caption: under its figure.
-      by_default: whether it is asked where none is named: it takes seconds.
-      order: of the page's parts; equal ones by name.
+      title: heading of the probe's section on the page.
+      caption: text below its figure.
+      by_default: whether the probe runs if the command line names none; it must take seconds.
+      order: sort key of the section on the page; equal ones are sorted by name.
+      y_labels: labels of the panels of a member, from top to bottom.
+      x_label: label below the figure; "" if the panels have labels of their own.
+      sharex, sharey: options of `Figure.subplots`.
+      draws_all_seeds: whether the figure shows all seeds. Probes of heads show the first only,
+        because heads of different seeds have no common order.
     """
 
     title: ClassVar[str]
     caption: ClassVar[str]
     by_default: ClassVar[bool] = False
     order: ClassVar[int] = 1
+    y_labels: ClassVar[Sequence[str]]
+    x_label: ClassVar[str] = ""
+    sharex: ClassVar[bool] = False
+    sharey: ClassVar[bool | str] = False
+    draws_all_seeds: ClassVar[bool] = False
 
     @classmethod
     @abc.abstractmethod
-    def look(cls: type[P], subject: Subject) -> P:
-        """Asks a run. Raises ValueError where this cannot be asked of it."""
+    def measure(cls: type[P], subject: Subject) -> P:
+        """Measure a run. Raises ValueError if the probe does not apply to it."""
 
     @abc.abstractmethod
     def numbers(self) -> dict[str, Number]:
-        """Of the run as a whole, by what they are called, with units: comparable over seeds."""
+        """Return the numbers that compare runs, by name and unit."""
 
     def lines(self) -> list[dict[str, str]]:
-        """A table, a line a head or the like: cells by head of column."""
+        """Return the lines of a table, for example one per head: cells by column heading."""
+        return []
+
+    @abc.abstractmethod
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw the measurements into the panels of a member; `color` is the seed's."""
+
+    @classmethod
+    def legend(cls: type[P], members: Sequence[P]) -> list[Line2D]:
+        """Return the entries of the legend. `members` has the first seed of each member."""
         return []
 
     @classmethod
-    @abc.abstractmethod
-    def plot(cls: type[P], found: Mapping[str, Sequence[P]]) -> Figure:
-        """Members side by side: by label what was found in each of its seeds."""
+    def plot(cls: type[P], results: Mapping[str, Sequence[P]]) -> Figure:
+        """Return a figure with a column of panels for each member.
+
+        Args:
+          results: measurements of the seeds of each member, by the member's label.
+        """
+        handles, rows = cls.legend([seeds[0] for seeds in results.values()]), len(cls.y_labels)
+        options = {"legend": bool(handles), "sharex": cls.sharex, "sharey": cls.sharey}
+        figure, axes = panels(list(results), rows=rows, **options)
+        for member_axes, seeds in zip(axes, results.values(), strict=True):
+            drawn = seeds if cls.draws_all_seeds else seeds[:1]
+            for seed, color in zip(drawn, itertools.cycle(COLORS), strict=False):
+                seed.draw(member_axes, color)
+        for column in first_column(axes):
+            for ax, label in zip(column, cls.y_labels, strict=True):
+                ax.set_ylabel(label)
+        if cls.x_label:
+            figure.supxlabel(cls.x_label, fontsize=10)
+        if handles:
+            figure.legend(handles=handles, loc="outside right center")
+        return figure
 
     @classmethod
     def name(cls) -> str:
-        """As the command line has it: its file's."""
+        """Return the name of the probe's file, which is its name on the command line."""
         return name_of(cls)
 
     def save(self, run: Path, **more: Any) -> Path:
-        """Writes the arrays to probes/NAME.npz of a run directory, with what else is given."""
+        """Write the arrays, and `more`, to probes/NAME.npz of a run directory."""
         path = run / "probes" / f"{self.name()}.npz"
         path.parent.mkdir(exist_ok=True)
         buffer = io.BytesIO()
@@ -81,53 +122,62 @@ class Probe(abc.ABC):
         return path
 
 
-def heads(x_LN: np.ndarray) -> list[tuple[int, int]]:
-    """(layer, head) of all heads, in order, of an array with a number for each."""
+def list_heads(x_LN: np.ndarray) -> list[tuple[int, int]]:
+    """Return (layer, head) of all heads of an array with a number for each, in order."""
     return list(np.ndindex(x_LN.shape))
 
 
+def format_runs(runs: Iterable[tuple[int, int]]) -> str:
+    """Return runs of distances as text, for example "1-17, 51-57"."""
+    return ", ".join(f"{first}-{last}" for first, last in runs) or "none"
+
+
 def complex_pairs(x: np.ndarray) -> np.ndarray:
-    """`[..., H]` features as `[..., R]` pairs, each one number whose argument rotation adds to."""
+    """Return `[..., H]` features as complex pairs `[..., R]`; rotation adds to their argument."""
     first, second = np.split(x, 2, axis=-1)
     return first + 1j * second
 
 
-def resampled(count: int) -> np.ndarray:
-    """How often each of `count` documents is drawn in a bootstrap, `[C, B]`; always the same."""
+def bootstrap_counts(num_documents: int) -> np.ndarray:
+    """Return how often each document is drawn in each resample, `[C, B]`; always the same."""
     random = np.random.default_rng(0)
-    return random.multinomial(count, [1 / count] * count, _RESAMPLES)
+    return random.multinomial(num_documents, [1 / num_documents] * num_documents, _NUM_RESAMPLES)
 
 
-def over_documents(sum_BX: np.ndarray, count_BX: np.ndarray) -> np.ndarray:
-    """The mean of all documents' items, and its interval.
+def counts_with_original(num_documents: int) -> np.ndarray:
+    """Return `bootstrap_counts` after a first row of ones, which is the original sample."""
+    return np.concatenate([np.ones((1, num_documents)), bootstrap_counts(num_documents)])
+
+
+def bootstrap_mean(sum_BX: np.ndarray, count_BX: np.ndarray) -> np.ndarray:
+    """Return the mean of all documents' items, and its 95% interval over documents.
 
     Args:
-      sum_BX: over each document's items, `[B, ...]`.
-      count_BX: how many items it has, the same or `[B]`.
+      sum_BX: sum of each document's items, `[B, ...]`.
+      count_BX: number of these items, of the same shape or `[B]`.
 
     Returns:
-      `[3, ...]`: the mean, and the two ends of its interval. NaN where there are no items, or too
-      few of them for every draw of documents to have one.
+      `[3, ...]`: the mean and the two ends of its interval. NaN if there are no items, or if a
+      resample has none.
     """
-    weights_CB = np.concatenate([np.ones((1, len(sum_BX))), resampled(len(sum_BX))])
-    sum_CX, count_CX = (np.tensordot(weights_CB, each_BX, 1) for each_BX in (sum_BX, count_BX))
+    weights_CB = counts_with_original(len(sum_BX))
+    sum_CX, count_CX = (np.tensordot(weights_CB, x_BX, 1) for x_BX in (sum_BX, count_BX))
     with np.errstate(invalid="ignore"):
-        mean_CX = (sum_CX.T / count_CX.T).T  # from behind: documents stand in front
+        mean_CX = (sum_CX.T / count_CX.T).T  # transposed: `[B]` is broadcast from the front
     return np.stack([mean_CX[0], *np.percentile(mean_CX[1:], INTERVAL, axis=0)])
 
 
-def within(x_BM: np.ndarray, parts: Sequence[float]) -> np.ndarray:
-    """How far one must go for each of some parts of what lies at the distances 0, 1, 2, ...
+def quantile_distances(x_BM: np.ndarray, shares: Sequence[float]) -> np.ndarray:
+    """Return the distances within which P shares of a quantity lie.
 
     Args:
-      x_BM: how much lies there, by document.
-      parts: of all of it, P of them.
+      x_BM: quantity at the distances 0, 1, 2, ... of each document.
+      shares: P shares of the total.
 
     Returns:
-      `[3, P]`: the distance, and the two ends of its interval.
+      `[3, P]`: the distance and the two ends of its 95% interval over documents.
     """
-    weights_CB = np.concatenate([np.ones((1, len(x_BM))), resampled(len(x_BM))])
-    sum_CM = np.cumsum(weights_CB @ x_BM, axis=1)
-    enough_PCM = sum_CM >= np.asarray(parts)[:, None, None] * sum_CM[:, -1:]
-    first_PC = enough_PCM.argmax(axis=2)
+    sum_CM = np.cumsum(counts_with_original(len(x_BM)) @ x_BM, axis=1)
+    is_reached_PCM = sum_CM >= np.asarray(shares)[:, None, None] * sum_CM[:, -1:]
+    first_PC = is_reached_PCM.argmax(axis=2)
     return np.stack([first_PC[:, 0], *np.percentile(first_PC[:, 1:], INTERVAL, axis=1)])

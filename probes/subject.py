@@ -1,4 +1,4 @@
-"""A run that is looked at: its questions, captured once for all probes, and how far it sees."""
+"""A run under analysis: its captured questions, which all probes share, and its L50."""
 
 import dataclasses
 import functools
@@ -12,17 +12,17 @@ import evals
 from data.task import Document
 from evals import runner
 from evals.estimate import effective_context
-from evals.estimate.effective_context import NOT_LEARNED, Estimate
+from evals.estimate.effective_context import NOT_LEARNED
 from evals.rows import Rows
 from evals.runner import Loaded
 from evals.score import AnswerScores, Candidate, score
 from experiment.loaded import LoadedRun
 from model import transformer
 from probes.inside import Capture, bytes_per_document
-from probes.questions import Questions, answered, ask
+from probes.questions import Questions, capture_recall, grade_answers
 
-# Of queries, keys, values and residual streams, where nobody says how many documents.
-_MEMORY = 2**30  # bytes
+# Default number of documents: at most _DOCUMENTS, and as many as fit _MEMORY.
+_MEMORY = 2**30  # bytes of queries, keys, values and residual streams
 _DOCUMENTS = 256
 
 
@@ -31,77 +31,83 @@ class Subject:
     """One run at one checkpoint.
 
     Attributes:
-      run: as `experiment.load` gives it.
-      length: tokens of a row; None: as trained.
-      documents: of key-value recall that are captured; None: 256, or as many as a GiB holds.
-      measured: documents that effective context is measured on; None: as the run's own evaluation.
-      task: of the questions, "kv" with parameters if wished.
+      run: the result of `experiment.load`.
+      length: tokens of a row; None: the trained context.
+      documents: number of captured documents; None: 256, or as many as fit one GiB.
+      eval_documents: number of documents that effective context is measured on; None: as many as
+        the run's own evaluation has.
     """
 
     run: LoadedRun
     length: int | None = None
     documents: int | None = None
-    measured: int | None = None
-    task: str = "kv"
+    eval_documents: int | None = None
+
+    @property
+    def capture(self) -> Capture:
+        """Captured documents of key-value recall."""
+        return self._recall[0]
+
+    @property
+    def questions(self) -> Questions:
+        """Positions of the questions of these documents."""
+        return self._recall[1]
 
     @functools.cached_property
-    def asked(self) -> tuple[Capture, Questions]:
-        """Documents of key-value recall, captured, and where their answers stand."""
+    def _recall(self) -> tuple[Capture, Questions]:
         documents = self.documents
         if documents is None:
-            length = self.length or self.run.config.data.context_length
-            each = bytes_per_document(self.run.config.model, length)
-            documents = max(1, min(_DOCUMENTS, _MEMORY // each))
-        return ask(self.run, task=self.task, documents=documents, length=self.length)
+            size = bytes_per_document(self.run.config.model, self._length)
+            documents = max(1, min(_DOCUMENTS, _MEMORY // size))
+        return capture_recall(self.run, documents=documents, length=self.length)
 
     @functools.cached_property
     def is_right(self) -> np.ndarray:
-        """Which of these questions the model answers right, bool `[Q]`."""
-        return answered(*self.asked)
-
-    def effective_context(self, candidates: Sequence[Candidate]) -> list[Estimate]:
-        """How far changed models see: of each candidate, on the run's own documents of the task.
-
-        Raises:
-          ValueError: where the task cannot be asked, or its rows do not fit the memory.
-        """
-        return [effective_context.estimate(rows) for rows in self.rows(candidates)]
+        """Which of these questions the model answers correctly, bool `[Q]`."""
+        return grade_answers(self.capture, self.questions)
 
     @functools.cached_property
     def l50(self) -> tuple[float, float, float]:
-        """Effective context of the model as it is, and its 95% interval, tokens.
+        """Effective context of the unchanged model, and its 95% interval, tokens.
 
-        NaN where the task is not learned, inf where no distance asked is beyond it.
+        NaN if the task is not learned, inf if L50 lies beyond the longest distance tested.
         """
-        (found,) = self.effective_context([self.candidate()])
-        if found.verdict == NOT_LEARNED:
+        (rows,) = self.rows([self.candidate()])
+        estimate = effective_context.estimate(rows)
+        if estimate.verdict == NOT_LEARNED:
             return math.nan, math.nan, math.nan
-        beyond = found.verdict.startswith(">")
-        return math.inf if beyond else found.l50, found.ci_low, found.ci_high
+        beyond = estimate.verdict.startswith(">")
+        return math.inf if beyond else estimate.l50, estimate.ci_low, estimate.ci_high
 
     def rows(self, candidates: Sequence[Candidate]) -> list[Rows]:
-        """Result rows (`evals.rows`) of each candidate; errors as of `effective_context`."""
-        network, documents = runner.network(self.run.config.model), self._documents
-        length = self.length or self.run.config.data.context_length
-        scores = score(network, candidates, documents, length)
-        asked = runner.Questions(evals.parse(self.task), length, documents)
-        member, rotary = self._loaded, self.run.config.model.rotary
+        """Return the result rows (`evals.rows`) of changed models on the run's own documents.
+
+        Raises:
+          ValueError: if the task does not fit the length, or its rows do not fit the memory.
+        """
+        network, documents = runner.network(self.run.config.model), self._eval_documents
+        scores = score(network, candidates, documents, self._length)
+        questions = runner.Questions(evals.parse("kv"), self._length, documents)
+        rotary = self.run.config.model.rotary
         return [
-            runner.to_rows(member, rotary, asked, AnswerScores(*fields))
+            runner.to_rows(self._loaded, rotary, questions, AnswerScores(*fields))
             for fields in zip(*scores, strict=True)
         ]
 
     def candidate(self) -> Candidate:
-        """The model as it is, to be changed."""
+        """Return the unchanged model, as a base for changes."""
         return self._loaded.candidate(self.run.config.model.rotary)
 
+    @property
+    def _length(self) -> int:
+        return self.length or self.run.config.data.context_length
+
     @functools.cached_property
-    def _documents(self) -> Sequence[Document]:
-        config, task = self.run.config, evals.parse(self.task)
-        length = self.length or config.data.context_length
-        asked = evals.asked(config, self.run.tokenizer, length)
-        count = self.measured or task.num_documents(asked, config.evals.documents)
-        return task.documents(asked, range(count))
+    def _eval_documents(self) -> Sequence[Document]:
+        config, task = self.run.config, evals.parse("kv")
+        context = evals.asked(config, self.run.tokenizer, self._length)
+        count = self.eval_documents or task.num_documents(context, config.evals.documents)
+        return task.documents(context, range(count))
 
     @property
     def _loaded(self) -> Loaded:
@@ -111,12 +117,12 @@ class Subject:
 
 
 def untrained(run: LoadedRun) -> LoadedRun:
-    """The run before its first update: its parameters are made again from the seed.
+    """Return the run before its first update, with parameters initialized from its seed again.
 
-    Of a run that started from another these are others than it started from.
+    A run with `start_from` did not start from these parameters.
     """
     config = run.directory.config
-    # Nothing of positions is read: members of a sweep share the program.
+    # `init` does not read positions, so members of a sweep share the compiled program.
     params = _init(runner.network(config.model), config.seed)
     return dataclasses.replace(run, step=0, config=run.directory.config_at(0), params=params)
 

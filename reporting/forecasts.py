@@ -30,7 +30,7 @@ def forecast(
       masked_heads: (layer, query head), from 0, of heads that are removed.
     """
     inv_freq_LKR = model.rotary_table(context_length).inv_freq
-    inv_freq_LNR = capability.of_heads(inv_freq_LKR, model.num_heads)
+    inv_freq_LNR = capability.query_head_frequencies(inv_freq_LKR, model.num_heads)
     windows = rotary_lib.repeat_pattern(model.window, model.num_layers, "num_layers")
     layers = {}  # equal layers are computed once
     for layer, (inv_freq_NR, window) in enumerate(zip(inv_freq_LNR, windows, strict=True)):
@@ -48,4 +48,6 @@ def forecast(
     )
     if model.masked_distances:
         l50 = min(l50, model.masked_distances[0] - 1)
-    return Forecast(l50=l50, beyond=l50 == longest, needed=capability.needed(num_others))
+    return Forecast(
+        l50=l50, beyond=l50 == longest, needed=capability.required_capability(num_others)
+    )

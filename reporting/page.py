@@ -14,15 +14,21 @@ from typing import Any, ClassVar, TypeAlias
 import jinja2
 from markupsafe import Markup
 
+
+def load_templates(folder: Path) -> jinja2.Environment:
+    """Return the templates of a folder. They escape variables; undefined variables raise."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
 _FOLDER = Path(__file__).with_name("templates")
 _CAPTIONS = tomllib.loads((_FOLDER / "captions.toml").read_text(encoding="utf-8"))
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(_FOLDER),
-    autoescape=True,
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_TEMPLATES = load_templates(_FOLDER)
 
 NONE = "–"  # cell of a number that does not exist
 

@@ -233,7 +233,7 @@ def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
                 measurement=measurement.name,
                 task=questions.task.expression,
                 length=questions.length,
-                value=float(kinds.of(task_rows).value(task_rows)),
+                value=float(kinds.kind_of(task_rows).value(task_rows)),
                 counts=Counts.from_rows(task_rows) if is_retrieval else None,
             )
             results.append((answers, task_rows))

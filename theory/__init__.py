@@ -1,1 +1,1 @@
-"""WHAT the papers predict of a vector of inverse frequencies, before anything is trained."""
+"""Predictions from a vector of inverse frequencies, without training."""

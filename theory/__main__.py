@@ -1,4 +1,4 @@
-"""`python -m theory COMMAND ...`: what the papers' bound says of a base, variant or run."""
+"""`python -m theory COMMAND ...`: bounds and capability of a base, variant, or run."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ from settings.commands import Parser, expression, tokens
 from settings.messages import nearest
 from theory import asymptotic, bound, capability, decay, family, figures, predictions, published
 
-OPEN = "?"  # stands for the number to be found in a variant's expression
+FREE = "?"  # the number to compute, in a variant's expression
 
 
 def _bases(text: str) -> list[float]:
@@ -36,15 +36,15 @@ def _bases(text: str) -> list[float]:
 
 
 def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """Smallest base whose B_m is non-negative below a length, with a proof.
+    """Compute the smallest base whose B_m is non-negative below a length, with a proof.
 
     B_m = sum_i cos(m base^(-2i/d)) >= 0 for every m below the length (Men et al. 2024, Eq. 18), to
     1e-8; see docs/theory.md.
     """
     _check_fraction(args)
-    text = args.rotary or f"rope(base={OPEN},rotary_fraction={args.rotary_fraction!r})"
-    opened, number, fraction = _open(text, args.head_dim)
-    (smallest,) = bound.smallest(opened, [args.length])
+    text = args.rotary or f"rope(base={FREE},rotary_fraction={args.rotary_fraction!r})"
+    variants, number, fraction = _parse_family(text, args.head_dim)
+    (smallest,) = bound.smallest(variants, [args.length])
     result = {"length": args.length, "head_dim": args.head_dim, "rotary_fraction": fraction}
     result |= {"low": smallest.low, "high": smallest.high}
     result |= {"rotary": args.rotary, "open": number} if args.rotary else {}
@@ -53,34 +53,34 @@ def bound_command(args: argparse.Namespace) -> tuple[dict, str]:
     if count:
         lines += [
             f"  [{smallest.low!r}, {smallest.high!r}]",
-            f"  below: infeasible, proved on {count:,} intervals of ln({number}), a distance each",
+            f"  below: infeasible, proved on {count:,} intervals of ln({number})",
             f"  at the upper end: B_m > 0 at every distance; B_{smallest.critical} is the last to "
             "rise above 0",
         ]
     else:
-        lines += [f"  so does every {number} between 1 and it"]
-    typed = advice(opened, smallest.high, args.length)
-    lines += [f"  to type: {typed} (checked at every distance)"]
+        lines += [f"  every {number} between 1 and this number covers it too"]
+    rounded = round_up(variants, smallest.high, args.length)
+    lines += [f"  rounded up: {rounded} (feasible at every distance)"]
     if args.stable or args.intervals:
-        stable = bound.stable(opened, args.length)
+        stable = bound.stable(variants, args.length)
         result |= {"stable": stable.high} if args.stable else {}
-        lines += [f"every {number} above {stable.high:.10g} covers it, without an upper limit"]
+        lines += [f"every {number} above {stable.high:.10g} covers it"]
     if args.intervals:
-        intervals = bound.intervals(opened, args.length, smallest.high).feasible
+        intervals = bound.intervals(variants, args.length, smallest.high).feasible
         result["intervals"] = [[low, _finite(high)] for low, high in intervals]
         lines += [f"feasible intervals of {number} ({len(intervals)}):"]
         lines += [f"  {low!r} to {high!r}" for low, high in intervals]
     return result, "\n".join(lines)
 
 
-def advice(opened: family.Family, number: float, length: int) -> str:
-    """The shortest decimal at or just above `number` that is itself feasible."""
+def round_up(variants: family.Family, number: float, length: int) -> str:
+    """Return the shortest feasible decimal at or just above `number`."""
     for digits in range(2, 17):
         unit = 10.0 ** (math.floor(math.log10(number)) - digits + 1)
         text = f"{math.ceil(number / unit) * unit:.{digits}g}"
-        # Rounded up by more than a few percent it would be another answer.
+        # Rounding by more than 5% would give a misleading answer.
         near = max(number, 1 + 1e-15) <= float(text) <= 1.05 * number
-        if near and bound.surely_feasible(opened, float(text), length):
+        if near and bound.is_certainly_feasible(variants, float(text), length):
             return text
     return repr(number)
 
@@ -90,40 +90,46 @@ def _check_fraction(args: argparse.Namespace) -> None:
         raise ValueError("with --rotary, write rotary_fraction=... in the expression")
 
 
-def _open(text: str, head_dim: int) -> tuple[family.Family, str, float]:
-    """The family of an expression with one `?`, the name of that number, and the fraction."""
-    if text.count(OPEN) != 1:
-        raise ValueError(f"--rotary must have one number open, like rope(base=?), got {text!r}")
-    variant = rotary.parse(text.replace(OPEN, "2"))
-    number = re.split(r"[(,]", text.partition(OPEN)[0])[-1].strip(" =")
-    return family.opened(variant, number, head_dim), number, variant.rotary_fraction
+def _parse_family(text: str, head_dim: int) -> tuple[family.Family, str, float]:
+    """Return the family of an expression with one `?`, the number's name, and the fraction."""
+    if text.count(FREE) != 1:
+        raise ValueError(
+            f"--rotary must have one `?` in place of a number, like rope(base=?), got {text!r}"
+        )
+    variant = rotary.parse(text.replace(FREE, "2"))
+    number = re.split(r"[(,]", text.partition(FREE)[0])[-1].strip(" =")
+    return family.free_number(variant, number, head_dim), number, variant.rotary_fraction
 
 
 def length_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """First distance (tokens) at which B_m = sum_i cos(m inv_freq_i) is negative."""
+    """Compute the first distance (tokens) with B_m = sum_i cos(m inv_freq_i) < 0."""
     if args.limit < 1:
         raise ValueError(f"--limit must be at least 1 token, got {args.limit}")
-    result, heads = _violations_of_run(args) if args.run else _violation_of_variant(args)
-    layers = [predictions.farthest(layer) for layer in heads]
-    first = predictions.farthest(layers)
+    result, heads = _find_violations(args)
+    layers = [predictions.latest(layer) for layer in heads]
+    first = predictions.latest(layers)
     result |= {"first_violation": first}
     result |= {"checked_up_to": args.limit - 1 if first is None else first}
-    named = {"": first}
+    lines = {"": first}
     if args.run:
         result["layers"] = layers
     if len(heads[0]) > 1:
         result["heads"] = heads
-        named = {
-            f"layer {index}, head {head}: ": found
+        lines = {
+            f"layer {index}, head {head}: ": head_first
             for index, layer in enumerate(heads)
-            for head, found in enumerate(layer)
+            for head, head_first in enumerate(layer)
         }
     elif len(set(layers)) > 1:
-        named = {f"layer {index}: ": found for index, found in enumerate(layers)}
-    return result, "\n".join(name + _first(found, args.limit) for name, found in named.items())
+        lines = {f"layer {index}: ": layer_first for index, layer_first in enumerate(layers)}
+    return result, "\n".join(name + _format_first(m, args.limit) for name, m in lines.items())
 
 
-def _violation_of_variant(args: argparse.Namespace) -> tuple[dict, list[list[int | None]]]:
+def _find_violations(args: argparse.Namespace) -> tuple[dict, list[list[int | None]]]:
+    """Return the facts of a run or variant, and the first violation of each layer and head."""
+    if args.run:
+        result, inv_freq_LKR, _ = _read_run(args.run)
+        return result, predictions.violations(inv_freq_LKR, args.limit)
     _check_fraction(args)
     if args.rotary:
         variant = rotary.parse(args.rotary)
@@ -133,14 +139,9 @@ def _violation_of_variant(args: argparse.Namespace) -> tuple[dict, list[list[int
     return {"rotary": rotary.expression(variant), "head_dim": args.head_dim}, [[first]]
 
 
-def _violations_of_run(args: argparse.Namespace) -> tuple[dict, list[list[int | None]]]:
-    result, inv_freq_LKR, _ = _read_run(args.run)
-    return result, predictions.by_layer(inv_freq_LKR, args.limit)
-
-
 def _read_run(path: Path) -> tuple[dict, np.ndarray, int]:
-    """What it is called, its frequencies `[L, K, R]`, and how many query heads it has."""
-    # The only place where theory looks at a run: the other commands start without jax.
+    """Return the run's name, its frequencies `[L, K, R]`, and its number of query heads."""
+    # Imported here, so that the other commands start without jax.
     from experiment.run import RunDirectory
 
     config = RunDirectory(path).config
@@ -149,7 +150,7 @@ def _read_run(path: Path) -> tuple[dict, np.ndarray, int]:
     return result, inv_freq_LKR, config.model.num_heads
 
 
-def _first(first: int | None, limit: int) -> str:
+def _format_first(first: int | None, limit: int) -> str:
     return f"> {limit - 1}" if first is None else str(first)
 
 
@@ -157,44 +158,53 @@ def _first(first: int | None, limit: int) -> str:
 
 
 def capability_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """How well the heads of a layer can tell keys apart up to a length.
+    """Compute how well the heads of a layer can distinguish keys up to a length.
 
-    D_H, over all weights and phases, at the worst distance from 1 to the length, in standard
-    deviations of a key that does not match: exact for one head, for several what a partition of
-    the distances among them attains. Where layers differ, of the best; see docs/theory.md.
+    D_H, the maximum over all weights and phases at the worst distance from 1 to the length, in
+    standard deviations of a key that does not match: exact for one head; for several heads, the
+    value that a partition of the distances attains. If layers differ, the best layer counts. See
+    docs/theory.md.
     """
-    result, inv_freq_LNR = _heads_of_run(args) if args.run else _heads_of_pattern(args)
-    different, which = np.unique(inv_freq_LNR, axis=0, return_inverse=True)
-    found = [capability.capability(heads_NR, args.length) for heads_NR in different]
-    layers = [found[index] for index in which.ravel()]
+    result, inv_freq_LNR = _read_heads(args)
+    unique_LNR, index_L = np.unique(inv_freq_LNR, axis=0, return_inverse=True)
+    capabilities = [capability.capability(heads_NR, args.length) for heads_NR in unique_LNR]
+    layers = [capabilities[index] for index in index_L.ravel()]
     facts = [
-        {"capability": each.value, "certificate": each.certificate, "partition": each.partition}
-        for each in layers
+        {"capability": layer.value, "certificate": layer.certificate, "partition": layer.partition}
+        for layer in layers
     ]
-    best = int(np.argmax([each.value for each in layers]))
+    best = int(np.argmax([layer.value for layer in layers]))
     result |= {"heads": inv_freq_LNR.shape[1], "length": args.length} | facts[best]
-    lines = [_attained(each) for each in layers]
+    lines = [_format_capability(layer) for layer in layers]
     if len(layers) > 1:
         result["layers"] = facts
         lines = [f"layer {index}: {line}" for index, line in enumerate(lines)]
     if args.others is not None:
-        asked = {"num_others": args.others, "longest": args.length}
-        farthest = capability.farthest(inv_freq_LNR, **asked)
-        result |= {"num_others": args.others, "needed": farthest.needed}
-        result |= {"forecast": farthest.l50, "beyond": farthest.beyond}
+        forecast = capability.forecast_layers(
+            inv_freq_LNR, num_others=args.others, longest=args.length
+        )
+        result |= {"num_others": args.others, "needed": forecast.needed}
+        result |= {"forecast": forecast.l50, "beyond": forecast.beyond}
         lines.append(
-            f"half of the answers right among {args.others} other keys takes "
-            f"{farthest.needed:.4g}: L50 {farthest} tokens"
+            f"accuracy .5 among {args.others} other keys needs {forecast.needed:.4g}: "
+            f"L50 {forecast} tokens"
         )
     if args.out:
         figures.save(figures.capabilities(inv_freq_LNR[best], args.length, args.others), args.out)
         result["figure"] = str(args.out)
-        lines.append(f"drawn: {args.out}")
+        lines.append(f"figure: {args.out}")
     return result, "\n".join(lines)
 
 
-def _heads_of_pattern(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
-    """What is asked about, and the frequencies of its heads, `[L, N, R]`."""
+def _read_heads(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
+    """Return the facts of a run or pattern, and the frequencies of its heads, `[L, N, R]`."""
+    if args.run and args.heads is not None:
+        raise ValueError(
+            "--heads is not allowed with a run, which has its own number of heads: omit it"
+        )
+    if args.run:
+        result, inv_freq_LKR, num_heads = _read_run(args.run)
+        return result, capability.query_head_frequencies(inv_freq_LKR, num_heads)
     heads = 1 if args.heads is None else args.heads
     if heads < 1:
         raise ValueError(f"--heads must be at least 1, got {heads}")
@@ -203,34 +213,27 @@ def _heads_of_pattern(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
     sizes = rotary.HeadSizes(num_layers=num_layers, num_kv_heads=heads, head_dim=args.head_dim)
     table = rotary.table(pattern, sizes, max(args.length, 2))
     result = {"rotary": rotary.expression(pattern), "head_dim": args.head_dim}
-    return result, capability.of_heads(table.inv_freq, heads)
+    return result, capability.query_head_frequencies(table.inv_freq, heads)
 
 
-def _heads_of_run(args: argparse.Namespace) -> tuple[dict, np.ndarray]:
-    if args.heads is not None:
-        raise ValueError("a run has heads of its own: leave --heads out")
-    result, inv_freq_LKR, num_heads = _read_run(args.run)
-    return result, capability.of_heads(inv_freq_LKR, num_heads)
-
-
-def _attained(found: capability.Capability) -> str:
-    if found.certificate is not None:
-        return f"{found.value:.6g} (no weights do better than {found.certificate:.6g})"
+def _format_capability(result: capability.Capability) -> str:
+    if result.certificate is not None:
+        return f"{result.value:.6g} (upper bound over all weights: {result.certificate:.6g})"
     parts = (
         ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in part)
-        for part in found.partition
+        for part in result.partition
     )
     lines = (f"  head {head}: {part or 'none'}" for head, part in enumerate(parts))
-    return "\n".join([f"{found.value:.6g} or more, with these distances to each head", *lines])
+    return "\n".join([f"at least {result.value:.6g}, with these distances of each head", *lines])
 
 
 # --- table, models, curve ------------------------------------------------------------------------
 
 
 def table_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """The papers' table of smallest bases beside ours."""
+    """Compare the papers' smallest bases with the certified ones."""
     lengths = sorted(args.lengths)
-    # Both papers have one head only.
+    # Both papers have head_dim 128 only.
     papers = (published.MEN_2024, published.SU_2024) if args.head_dim == 128 else ({}, {})
     rows = []
     for answer in bound.smallest(family.rope_base(args.head_dim), lengths):
@@ -251,14 +254,14 @@ def table_command(args: argparse.Namespace) -> tuple[dict, str]:
         )
     if args.figure:
         figures.save(figures.base_against_length(rows), args.figure)
-    return {"head_dim": args.head_dim, "rows": rows}, _drawn(
+    return {"head_dim": args.head_dim, "rows": rows}, _format_table(
         [],
-        ["length", "ours", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "theirs is"],
+        ["length", "certified", "m*", "intervals", "L/x0", "Su 2024", "Men et al.", "difference"],
         map(_table_line, rows),
         title=f"Smallest base that covers a length, head_dim {args.head_dim}",
-        caption="Every smaller base is infeasible: proved on that many intervals of ln(base), each"
-        " by one distance m. At ours, B_m >= 0 at every distance: checked. m*: the last distance"
-        " to rise above 0. L/x0: the estimate for infinitely many pairs.",
+        caption="Every smaller base is infeasible, proved on this number of intervals of ln(base),"
+        " each by one distance m. At the certified base, B_m >= 0 at every distance. m*: the last"
+        " distance to rise above 0. L/x0: the estimate for infinitely many pairs.",
     )
 
 
@@ -274,18 +277,18 @@ def _table_line(row: dict) -> list[str]:
 
 
 def models_command(args: argparse.Namespace) -> tuple[dict, str]:
-    """What theory says of published open models."""
+    """Predict the context of published open models."""
     names = list(dict.fromkeys(model.name for model in published.OPEN_MODELS))
     for name in args.names:
         if name not in names:
             raise ValueError(f"unknown model {name!r}; {nearest(name, names)}")
     rows = [_facts(m) for m in published.OPEN_MODELS if m.name in (args.names or names)]
-    return {"models": rows}, _drawn(
+    return {"models": rows}, _format_table(
         ["model", "layers", "rotary"],
         ["context", "first\nB_m < 0", "covers", "quarter\nperiod"],
         map(_model_line, rows),
         title="Published settings of open models",
-        caption="first B_m < 0: none means that unrotated pairs outweigh all others (proved).",
+        caption="first B_m < 0: none if unrotated pairs outweigh all others (proved).",
     )
 
 
@@ -323,14 +326,14 @@ def curve_command(args: argparse.Namespace) -> tuple[dict, str]:
     """Draw B_m over distance."""
     variants = [*(Rope(base=base) for base in args.base), *map(rotary.parse, args.rotary)]
     if not variants:
-        raise ValueError("give --base 1e4,1e6 or --rotary EXPR, as often as you like")
+        raise ValueError("no curve to draw: give --base 1e4,1e6 or --rotary EXPR (repeatable)")
     bound.check_length(args.length)
-    curves = {rotary.expression(each): each.inv_freq(args.head_dim) for each in variants}
+    curves = {rotary.expression(v): v.inv_freq(args.head_dim) for v in variants}
     figures.save(figures.decay_curves(curves, args.length), args.out)
     firsts = {name: decay.first_violation(vector, args.length) for name, vector in curves.items()}
     result = {"figure": str(args.out), "length": args.length, "first_violation": firsts}
-    lines = [f"{_first(first, args.length)}  {name}" for name, first in firsts.items()]
-    return result, "\n".join([*lines, f"drawn: {args.out}"])
+    lines = [f"{_format_first(first, args.length)}  {name}" for name, first in firsts.items()]
+    return result, "\n".join([*lines, f"figure: {args.out}"])
 
 
 def _finite(number: float) -> float | None:
@@ -344,16 +347,16 @@ def _short(length: int) -> str:
     return f"{length:,}"
 
 
-def _drawn(
-    words: Sequence[str], numbers: Sequence[str], lines: Iterable[Sequence[str]], **options: str
+def _format_table(
+    texts: Sequence[str], numbers: Sequence[str], lines: Iterable[Sequence[str]], **options: str
 ) -> str:
-    """A table: columns of words, which may fold, then columns of numbers."""
-    columns = [Column(head, overflow="fold") for head in words]
+    """Return a table with columns of text, which may wrap, and then columns of numbers."""
+    columns = [Column(head, overflow="fold") for head in texts]
     columns += [Column(head, justify="right", no_wrap=True) for head in numbers]
     table = Table(*columns, box=box.SIMPLE_HEAD, **options)  # pyright: ignore[reportArgumentType]
     for line in lines:
         table.add_row(*line)
-    # A table is never cut to the width of a pipe.
+    # Without a terminal, a fixed width, so that a pipe does not cut the table.
     console = Console(width=None if sys.stdout.isatty() else 120)
     with console.capture() as capture:
         console.print(table)
@@ -373,8 +376,10 @@ def _parser() -> argparse.ArgumentParser:
     text = "share of the head that is rotated"
     share.add_argument("--rotary-fraction", type=float, default=1.0, help=text)
 
+    variant = {"type": expression, "metavar": "EXPR"}
+
     def add(function, *parents):
-        """A command called as its function, which also describes it."""
+        """Add the command of a function, with its name and docstring."""
         name, text = function.__name__.removesuffix("_command"), function.__doc__
         summary = text.partition("\n")[0].rstrip(".")
         command = commands.add_parser(name, help=summary, description=text, parents=parents)
@@ -384,37 +389,30 @@ def _parser() -> argparse.ArgumentParser:
 
     option = add(bound_command, head, share).add_argument
     option("--length", type=tokens, required=True, help="tokens: 131072 or 128k")
-    text = "another variant, the number to find written as ?: 'yarn(base=1e4,factor=?,"
-    option(
-        "--rotary", type=expression, metavar="EXPR", help=f"{text}original_context_length=4096)'"
-    )
-    option("--stable", action="store_true", help="also the base above which every base will do")
-    option("--intervals", action="store_true", help="also every feasible interval below that")
+    text = "another variant, with ? for the number to compute: 'ntk_aware(base=1e4,factor=?)'"
+    option("--rotary", **variant, help=text)
+    option("--stable", action="store_true", help="also the base above which every base is feasible")
+    option("--intervals", action="store_true", help="also every feasible interval")
 
     command = add(length_command, head, share)
     text = "distances below this are tested (default: 2^31)"
     command.add_argument("--limit", type=tokens, default=2**31, help=text)
     option = command.add_mutually_exclusive_group(required=True).add_argument
     option("--base", type=float, help="plain RoPE with this base")
-    option(
-        "--rotary",
-        type=expression,
-        metavar="EXPR",
-        help="any variant: 'ntk_aware(base=1e4,factor=8)'",
-    )
-    option("run", nargs="?", type=Path, help="a run directory: each layer's own")
+    option("--rotary", **variant, help="any variant: 'ntk_aware(base=1e4,factor=8)'")
+    option("run", nargs="?", type=Path, help="a run directory: the frequencies of each layer")
 
     command = add(capability_command, head)
     option = command.add_mutually_exclusive_group(required=True).add_argument
     text = "a variant, or a pattern over layers and heads: '[[rope(base=10),nope]]'"
-    option("--rotary", type=expression, metavar="EXPR", help=text)
-    option("run", nargs="?", type=Path, help="a run directory: each layer's own heads")
+    option("--rotary", **variant, help=text)
+    option("run", nargs="?", type=Path, help="a run directory: the heads of each layer")
     option = command.add_argument
     option("--heads", type=int, help="query heads of a layer (default: 1)")
     option("--length", type=tokens, required=True, help="tokens: 4096 or 4k")
-    text = "also the L50 this forecasts among so many keys that do not match"
+    text = "also forecast L50 among this number of keys that do not match"
     option("--others", type=int, metavar="N", help=text)
-    text = "also draw it against length, for 1, 2, 4, ... of the heads: FILE.png, .svg or .pdf"
+    text = "also draw it against length, for 1, 2, 4, ... heads: FILE.png, .svg or .pdf"
     option("--out", type=Path, help=text)
 
     option = add(table_command, head).add_argument
@@ -427,26 +425,19 @@ def _parser() -> argparse.ArgumentParser:
 
     option = add(curve_command, head).add_argument
     option("--base", type=_bases, default=[], help="comma list of bases of plain RoPE")
-    option(
-        "--rotary",
-        type=expression,
-        metavar="EXPR",
-        action="append",
-        default=[],
-        help="any variant; repeat",
-    )
+    option("--rotary", **variant, action="append", default=[], help="any variant; repeatable")
     option("--length", type=tokens, default=4096, help="tokens (default: 4096)")
     option("--out", type=Path, default=Path("curve.png"), help="FILE.png, .svg or .pdf")
     return parser
 
 
 def main() -> None:
-    """Parses the command line, prints one result."""
+    """Run the command line and print one result."""
     parser = _parser()
     args = parser.parse_args()
-    waiting = Console(stderr=True).status("computing") if sys.stderr.isatty() else nullcontext()
+    status = Console(stderr=True).status("computing") if sys.stderr.isatty() else nullcontext()
     try:
-        with waiting:
+        with status:
             result, text = args.function(args)
     except (ValueError, ArithmeticError, OSError) as error:
         parser.error(str(error))

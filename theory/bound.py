@@ -5,14 +5,14 @@ Men et al. 2024 (arXiv 2405.14591), Eq. 18, and Su 2024 ask for
     b*(L) = inf { b > 1 : B_m(b) >= 0 for all m < L },  B_m(b) = Σ cos(m b^(-2i/d)).
 
 The set of such b is no interval, so a grid proves nothing. Here every b below the answer lies in
-an interval of x = ln b that names one distance m, its witness, whose B_m is negative on all of it:
+an interval of x = ln b with a witness, one distance m whose B_m is negative on the whole interval:
 
     B_m(x + t) <= B_m(x) + B_m'(x) t + M t²/2  for t >= 0,
 
 where M >= |B_m''| at x and, as every term's bound falls with x, to the right of it. The values on
 the right are float64 results plus bounds on their errors (`_Taylor`), and the quadratic is convex:
-negative at both ends of an interval, it is negative between them. A family may jump (YaRN's ramp
-does): no interval reaches over a jump, where the bounds of one side say nothing of the other. See
+negative at both ends of an interval, it is negative between them. A family may jump, as YaRN's ramp
+does: no interval crosses a jump, because the bounds of one side do not hold on the other. See
 docs/theory.md.
 """
 
@@ -28,24 +28,23 @@ from theory import decay
 from theory.family import Family, Piece, rope_base
 
 _UNIT = 2.0**-53
-_LAST_X = 500.0  # e^500: no number beyond it is tried
-_GAPS = (2e-9, 8e-9, 5e-10, 1e-10, 2e-11)  # how far right of the proof feasibility is checked
-_POOL = 24  # witnesses kept for the next steps
-_FOUND = 16  # of them from one search
-_NEAR = 16384  # tokens around the last witness, where the next one is looked for first
-_SHORT = 4  # a step below 4 / m (30 / m is usual) calls for another witness
+_LAST_X = 500.0  # e^500 is the largest number tested
+_GAPS = (2e-9, 8e-9, 5e-10, 1e-10, 2e-11)  # offsets right of the proof to check feasibility at
+_POOL_SIZE = 24  # witnesses to try in the next steps
+_MAX_NEW = 16  # new witnesses of one search
+_NEAR = 16384  # tokens around the last witness, which are searched first
+_SHORT = 4  # a step below 4 / m (30 / m is usual) starts a search for witnesses
 _FIRST_CELL = 2**-5  # width in x, before halving
-_CHUNK = 2**12  # distances at once: arrays of a few MiB
+_CHUNK = 2**12  # distances of a block: arrays of a few MiB
 _RESOLUTION = 1e-9  # of feasible intervals, in ln(base)
 
 
 class Certificate(NamedTuple):
-    """Why no number in (exp(left[0]), exp(right[-1])) is feasible.
+    """Proof that no number in (exp(left[0]), exp(right[-1])) is feasible.
 
-    B_m of `witnesses[k]` is negative for all x in [left[k], right[k]], where the next interval
-    begins, but for a jump of the family: there 2e-12 of x lie between the two, which have the
-    frequencies of one side or of the other, and both witnesses are negative on all of it with the
-    frequencies of their own.
+    B_m of `witnesses[k]` is negative for all x in [left[k], right[k]], and the next interval begins
+    at right[k]. At a jump of the family, 2e-12 of x lie between the two intervals. They have the
+    frequencies of one of the two sides, and each side's witness is negative on all of them.
 
     Attributes:
       left, right: float64 `[K]`, ascending, x = ln(number).
@@ -76,7 +75,7 @@ class SmallestBase(NamedTuple):
 
 
 class StableBase(NamedTuple):
-    """The base from which on every base is feasible lies in [low, high].
+    """The smallest base above which every base is feasible lies in [low, high].
 
     Attributes:
       low: infeasible; None if no base is.
@@ -90,13 +89,13 @@ class StableBase(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """Which numbers are feasible.
+    """Feasible and infeasible intervals of numbers.
 
     Attributes:
-      feasible: (low, high) of each feasible interval, ascending; the last one's high is inf.
+      feasible: (low, high) of each feasible interval, ascending; the last high is inf.
       infeasible: (left, right, witness), ascending: B_m of the witness is negative for all x in
-        [left, right], x = ln(number). What lies in neither list is less than 1e-9 wide (in x)
-        next to each end of a feasible interval, or undecided and as narrow.
+        [left, right], x = ln(number). Gaps between the two lists are less than 1e-9 wide in x; they
+        adjoin a feasible interval or are undecided.
     """
 
     feasible: list[tuple[float, float]]
@@ -134,52 +133,51 @@ class _Taylor:
 
 
 def reach(piece: Piece, x: float, witnesses: np.ndarray) -> np.ndarray:
-    """How far to the right of x each witness's B_m is proved negative; 0 where it is not at x.
+    """Return the proved length of each witness's negative interval right of x, float64 `[K]`.
 
-    Returns:
-      float64 `[K]`: B_m < 0 on [x, x + reach].
+    B_m < 0 on [x, x + reach]; the reach is 0 if B_m is not negative at x.
     """
     taylor = _Taylor(piece, np.array([x]), witnesses)
     value = taylor.value + taylor.value_error
     rate = taylor.rate + taylor.rate_error
     root = np.sqrt(np.maximum(rate * rate - 2 * taylor.curvature * value, 0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        # The positive root of value + rate t + curvature t²/2, less one part in a thousand: far
-        # more than the roundings made here. Each form is used where nothing cancels.
+        # The positive root of value + rate t + curvature t²/2, less one part in a thousand, which
+        # exceeds the rounding errors. Each form is used where nothing cancels.
         step = np.where(rate > 0, -2 * value / (rate + root), (root - rate) / taylor.curvature)
-    step = np.where(np.isnan(step), np.inf, step)  # B_m does not depend on x at all
+    step = np.where(np.isnan(step), np.inf, step)  # B_m does not depend on x
     return np.where(value < 0, 0.999 * step, 0.0)
 
 
 def _values(piece: Piece, x: float, first: int, length: int):
-    """Blocks of (first distance, B_m, error bound by distance) for first <= m < length at x."""
+    """Yield (first distance, B_m, error bounds) of blocks of first <= m < length at x."""
     inv_freq = piece.inv_freq(x)
     exponent = np.abs(piece.offset) + piece.slope * x
-    # As in `_Taylor`; a pair of one radian per token for every x has no error.
+    # As in `_Taylor`; a pair of one radian per token at every x has no error.
     exactly_one = (exponent == 0) & (piece.constant == 0)
     relative = np.where(exactly_one, 0, 8 * exponent + 32)
     drift = _UNIT * float((inv_freq * relative).sum())
-    whole_head = np.concatenate([inv_freq, np.zeros(piece.unrotated)])
-    for start, values, error in decay.scan(whole_head, first, length):
+    all_inv_freq = np.concatenate([inv_freq, np.zeros(piece.unrotated)])
+    for start, values, error in decay.scan(all_inv_freq, first, length):
         yield start, values, error + drift * np.arange(start, start + values.size)
 
 
 def _find_witnesses(piece: Piece, x: float, first: int, length: int) -> np.ndarray:
-    """Distances first <= m < length that are negative at x, the longest steps first."""
-    found = np.zeros(0, dtype=np.int64)
+    """Return distances first <= m < length with negative B_m at x, the longest steps first."""
+    witnesses = np.zeros(0, dtype=np.int64)
     for start, values, error in _values(piece, x, first, length):
         negative = np.flatnonzero(values < -error)
-        promise = np.sqrt(-values[negative]) / (start + negative)
-        found = np.append(found, start + negative[np.argsort(-promise)[:_FOUND]])
-        # Near distances make long steps: later blocks are asked only if these do not.
-        if found.size and (reach(piece, x, found) * found).max() > _SHORT:
+        step_estimate = np.sqrt(-values[negative]) / (start + negative)
+        witnesses = np.append(witnesses, start + negative[np.argsort(-step_estimate)[:_MAX_NEW]])
+        # Short distances have long steps: later blocks are searched only if the steps are short.
+        if witnesses.size and (reach(piece, x, witnesses) * witnesses).max() > _SHORT:
             break
-    return found[np.argsort(-reach(piece, x, found))[:_FOUND]]
+    return witnesses[np.argsort(-reach(piece, x, witnesses))[:_MAX_NEW]]
 
 
 def _is_feasible(family: Family, x: float, length: int) -> bool:
-    """Whether B_m > 0 for all m < length is certain at x and whatever number rounds to it."""
-    pieces = [piece for piece in family if piece.possibly[0] <= x <= piece.possibly[1]]
+    """Return whether B_m > 0 is certain for all m < length at x and at numbers rounded to it."""
+    pieces = [piece for piece in family if piece.possible_range[0] <= x <= piece.possible_range[1]]
     return all(
         _all_positive(piece)
         or all((values > error).all() for _, values, error in _values(piece, x, 0, length))
@@ -188,12 +186,12 @@ def _is_feasible(family: Family, x: float, length: int) -> bool:
 
 
 def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
-    """The smallest number of a family for each of ascending lengths, in one sweep over x.
+    """Return the smallest number of a family for each of ascending lengths, in one sweep over x.
 
     Raises:
       ValueError: for lengths outside [2, 2**31], that fall, or that no number below e^500 covers.
-      ArithmeticError: if float64 leaves the answer undecided: heads of two or three pairs, whose
-        B_m hardly depends on the number where it crosses zero.
+      ArithmeticError: if float64 does not decide the answer: B_m of heads of two or three pairs may
+        hardly depend on the number near its zero.
     """
     for length in lengths:
         check_length(length)
@@ -209,22 +207,24 @@ def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
             near = max(0, witnesses[-1] - _NEAR) if witnesses else 0
             for first, last in ((near, near + 2 * _NEAR), (0, length)):
                 if (steps * pool).max(initial=0) < _SHORT:
-                    found = _find_witnesses(piece, x, first, min(last, length))
-                    pool = np.concatenate([found, pool[~np.isin(pool, found)]])[:_POOL]
+                    new = _find_witnesses(piece, x, first, min(last, length))
+                    pool = np.concatenate([new, pool[~np.isin(pool, new)]])[:_POOL_SIZE]
                     steps = reach(piece, x, pool)
             if steps.max(initial=0) < _GAPS[-1] / 4:
                 break
             best = int(steps.argmax())
-            before, x = x, min(x + float(steps[best]), piece.possibly[1])
-            if (start := max(before, piece.surely[0])) < (stop := min(x, piece.surely[1])):
+            before, x = x, min(x + float(steps[best]), piece.possible_range[1])
+            if (start := max(before, piece.certain_range[0])) < (
+                stop := min(x, piece.certain_range[1])
+            ):
                 left.append(start)
                 right.append(stop)
                 witnesses.append(int(pool[best]))
             if x > _LAST_X:
                 raise ValueError(f"no number below e^{_LAST_X:g} covers {length} tokens")
-            if x == piece.possibly[1]:
+            if x == piece.possible_range[1]:
                 index += 1
-                x = family[index].possibly[0]
+                x = family[index].possible_range[0]
         certificate = Certificate(np.array(left), np.array(right), np.array(witnesses, np.int64))
         answers.append(
             SmallestBase(
@@ -239,86 +239,86 @@ def smallest(family: Family, lengths: Sequence[int]) -> list[SmallestBase]:
 
 
 def _feasible_above(family: Family, x: float, length: int) -> float:
-    """A feasible point within 8e-9 to the right of x."""
+    """Return a feasible point within 8e-9 right of x."""
     for gap in _GAPS:
         if _is_feasible(family, x + gap, length):
             return x + gap
     raise ArithmeticError(f"float64 cannot decide ln(base) = {x!r} at {length} tokens")
 
 
-def surely_feasible(family: Family, number: float, length: int) -> bool:
-    """Whether B_m > 0 for all m < length is certain in float64."""
+def is_certainly_feasible(family: Family, number: float, length: int) -> bool:
+    """Return whether B_m > 0 is certain in float64 for all m < length."""
     return _is_feasible(family, math.log(number), length)
 
 
 def _all_positive(piece: Piece) -> bool:
-    """Whether the unrotated pairs outweigh all others: Su's observation on partial rotation."""
+    """Return whether the unrotated pairs outweigh all others (Su's note on partial rotation)."""
     return piece.unrotated >= piece.slope.size
 
 
-def _surely_positive(piece: Piece, x: float, length: int) -> int:
-    """A distance M <= length such that B_m > 0 for all m < M, at x and everywhere right of it.
+def _positive_below(piece: Piece, x: float, length: int) -> int:
+    """Return a distance M <= length such that B_m > 0 for all m < M, at x and right of it.
 
     cos is replaced by cos on [0, π] and -1 beyond, which never rises with the angle, and angles
-    never rise with x. Pairs whose frequency has a limit above 0 (those that do not depend on x,
-    or only in part) count with their least sum at the limit, less all they can still move.
+    never rise with x. Pairs whose frequency has a limit above 0 (constant or partly constant in x)
+    count with their smallest sum at the limit, less the largest change until then.
     """
     moving = np.exp(piece.offset - piece.slope * x)
     fixed = (piece.slope == 0) | (piece.constant > 0)
-    least = float(piece.unrotated)
+    minimum = float(piece.unrotated)
     if fixed.any():
         limit = (np.where(piece.slope == 0, moving, 0) + piece.constant)[fixed]
         still = np.where(piece.slope == 0, 0, moving)[fixed].sum()
         drift = length * (still + _UNIT * (limit * (8 * np.abs(piece.offset[fixed]) + 32)).sum())
         blocks = decay.scan(limit, 0, length)
-        least += min(float(values.min()) - error for _, values, error in blocks)
-        least -= float(drift) * (1 + 1e-9)
-    inv_freq = moving[~fixed] * (1 + 1e-12)  # more than its relative error
+        minimum += min(float(values.min()) - error for _, values, error in blocks)
+        minimum -= float(drift) * (1 + 1e-9)
+    inv_freq = moving[~fixed] * (1 + 1e-12)  # exceeds its relative error
 
-    def in_doubt(m: int) -> bool:
+    def is_undecided(m: int) -> bool:
         minorant = np.cos(np.minimum(m * inv_freq, np.pi))
-        return minorant.sum() + least <= 1e-12 * (1 + piece.slope.size)
+        return minorant.sum() + minimum <= 1e-12 * (1 + piece.slope.size)
 
-    return bisect.bisect_left(range(length), True, key=in_doubt)
+    return bisect.bisect_left(range(length), True, key=is_undecided)
 
 
 def _closed_threshold(family: Family, length: int) -> float:
-    """An x above which every number is feasible, by `_surely_positive`, to 1e-3."""
+    """Return an x above which every number is feasible, by `_positive_below`, to 1e-3."""
     last = family[-1]
-    low = high = last.possibly[0]
-    while _surely_positive(last, high, length) < length:
+    low = high = last.possible_range[0]
+    while _positive_below(last, high, length) < length:
         low, high = high, high + 4
         if high > _LAST_X:
             raise ValueError(f"no number below e^{_LAST_X:g} is stable at {length} tokens")
     while high - low > 1e-3:
         middle = (low + high) / 2
-        covered = _surely_positive(last, middle, length) == length
+        covered = _positive_below(last, middle, length) == length
         low, high = (low, middle) if covered else (middle, high)
-    return max(high, last.surely[0])
+    return max(high, last.certain_range[0])
 
 
 class _Cell(NamedTuple):
     left: float
     right: float
-    distances: np.ndarray  # B_m > 0 on the cell is proved for all others
+    distances: np.ndarray  # undecided ones; for all others, B_m > 0 on the cell is proved
 
 
 def _cells(
     piece: Piece, length: int, left: float, right: float
 ) -> Iterator[tuple[float, float, bool, int | None]]:
-    """Branch and bound over [left, right]: (left, right, feasible, witness), right to left.
+    """Yield (left, right, feasible, witness) of cells of [left, right], right to left.
 
-    A cell is feasible if every B_m is positive on all of it, and has a witness if that one's B_m
-    is negative on all of it. Otherwise it is halved, and the halves look only at the distances
-    still in doubt; a cell too narrow for that is neither.
+    Branch and bound: a cell is feasible if every B_m is positive on all of it, and has a witness if
+    that distance's B_m is negative on all of it. Otherwise it is halved, and the halves evaluate
+    only the undecided distances; a cell too narrow for that is neither.
     """
     edges = np.linspace(left, right, math.ceil((right - left) / _FIRST_CELL) + 1)
     for stop, start in itertools.pairwise(edges[::-1].tolist()):
-        distances = np.arange(_surely_positive(piece, start, length), length)
+        distances = np.arange(_positive_below(piece, start, length), length)
         stack = [_Cell(start, stop, distances)]
         while stack:
             cell = stack.pop()
-            remaining, witness = _in_doubt(piece, cell)
+            remaining, witness = _split_cell(piece, cell)
             if witness is None and remaining.size and cell.right - cell.left > _RESOLUTION:
                 middle = (cell.left + cell.right) / 2
                 stack.append(_Cell(cell.left, middle, remaining))
@@ -327,8 +327,8 @@ def _cells(
                 yield cell.left, cell.right, witness is None and not remaining.size, witness
 
 
-def _in_doubt(piece: Piece, cell: _Cell) -> tuple[np.ndarray, int | None]:
-    """The distances whose B_m is not positive on all of the cell; one that is negative on it."""
+def _split_cell(piece: Piece, cell: _Cell) -> tuple[np.ndarray, int | None]:
+    """Return the distances not proved positive on the cell, and a witness if there is one."""
     middle, half = (cell.left + cell.right) / 2, (cell.right - cell.left) / 2
     remaining = [cell.distances[:0]]
     for first in range(0, cell.distances.size, _CHUNK):
@@ -341,20 +341,20 @@ def _in_doubt(piece: Piece, cell: _Cell) -> tuple[np.ndarray, int | None]:
 
 
 def _range(piece: Piece, x: float, half: float, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of B_m over [x - half, x + half], float64 `[K]` each, by Taylor's formula at x."""
+    """Return bounds of B_m over [x - half, x + half], float64 `[K]`, by Taylor's formula at x."""
     taylor = _Taylor(piece, np.array([x]), m)
-    # Curvatures at the left end: there every angle is at most exp(slope · half) larger.
+    # Curvatures at the left end, where every angle is larger by at most exp(slope · half).
     quadratic = math.exp(2 * half * float(piece.slope.max())) * half * half / 2
     error = taylor.value_error + taylor.rate_error * half
     swing = np.abs(taylor.rate) * half + taylor.curvature * quadratic + error
-    # In wide cells it is better to bound each cosine alone, and none goes below -1.
+    # In wide cells, separate bounds of the cosines, each at least -1, are tighter.
     swings = np.abs(taylor.rates) * half + taylor.curvatures * (quadratic * (1 + 1e-9))
-    each = np.maximum(taylor.terms - swings, -1).sum(axis=1) + piece.unrotated - error
-    return np.maximum(taylor.value - swing, each), taylor.value + swing
+    separate = np.maximum(taylor.terms - swings, -1).sum(axis=1) + piece.unrotated - error
+    return np.maximum(taylor.value - swing, separate), taylor.value + swing
 
 
 def stable(family: Family, length: int) -> StableBase:
-    """The number above which every number of a family is feasible, with a proof for all of them.
+    """Return the number above which every number of a family is feasible, with a proof.
 
     Raises:
       ValueError: for a length outside [2, 2**31], or that no number covers.
@@ -364,56 +364,59 @@ def stable(family: Family, length: int) -> StableBase:
         return StableBase(low=None, high=math.exp(family[0].start), witness=None)
     boundary = _closed_threshold(family, length)
     for piece in reversed(family):
-        start, stop = piece.possibly[0], min(boundary, piece.possibly[1])
+        start, stop = piece.possible_range[0], min(boundary, piece.possible_range[1])
         if start >= stop or _all_positive(piece):
             continue
         for left, right, feasible, witness in _cells(piece, length, start, stop):
             if witness is not None:
-                low = math.exp(min(right, piece.surely[1]))
+                low = math.exp(min(right, piece.certain_range[1]))
                 return StableBase(low=low, high=math.exp(boundary), witness=witness)
             if feasible and right == boundary:
-                boundary = max(left, piece.surely[0])
+                boundary = max(left, piece.certain_range[0])
     return StableBase(low=None, high=math.exp(boundary), witness=None)
 
 
 def intervals(family: Family, length: int, left: float) -> Intervals:
-    """Every feasible interval of numbers above `left`, and why there are no others."""
+    """Return all feasible intervals of numbers above `left`, with a proof of completeness."""
     check_length(length)
     end = _closed_threshold(family, length)
     good, bad = [(end, math.inf)], []
     for piece in reversed(family):
-        start, stop = max(piece.possibly[0], math.log(left)), min(piece.possibly[1], end)
+        start, stop = (
+            max(piece.possible_range[0], math.log(left)),
+            min(piece.possible_range[1], end),
+        )
         if start >= stop:
             continue
         cells = [(start, stop, True, None)] if _all_positive(piece) else None
         for low, high, feasible, witness in cells or _cells(piece, length, start, stop):
-            # Of a jump, only what holds on both of its sides.
-            sure = max(low, piece.surely[0]), min(high, piece.surely[1])
+            # Near a jump, only the range that certainly has this piece's frequencies.
+            certain = max(low, piece.certain_range[0]), min(high, piece.certain_range[1])
             if witness is not None:
-                bad.append((*sure, witness))
+                bad.append((*certain, witness))
             elif feasible and high == good[-1][0]:
-                good[-1] = (sure[0], good[-1][1])
+                good[-1] = (certain[0], good[-1][1])
             elif feasible:
-                good.append(sure)
+                good.append(certain)
     return Intervals(
         feasible=[(math.exp(low), math.exp(high)) for low, high in reversed(good)],
-        infeasible=[each for each in bad[::-1] if each[0] < each[1]],
+        infeasible=[cell for cell in bad[::-1] if cell[0] < cell[1]],
     )
 
 
 def check_length(length: int) -> None:
-    """Raises ValueError unless 2 <= length <= 2**31."""
+    """Raise ValueError unless 2 <= length <= 2**31."""
     if not 2 <= length <= decay.LONGEST:
         raise ValueError(f"length must be from 2 to 2^31 tokens, got {length}")
 
 
 def smallest_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0) -> SmallestBase:
-    """b*(length) of plain RoPE, to 1e-8.
+    """Return b*(length) of plain RoPE, to 1e-8.
 
     Args:
-      length: context in tokens: B_m is asked to be non-negative for all m < length.
+      length: context in tokens; B_m must be non-negative for all m < length.
       head_dim: features of a head, even.
-      rotary_fraction: share of them that are rotated; the others add 1 each pair.
+      rotary_fraction: share of them that are rotated; each unrotated pair adds 1.
 
     Raises:
       ValueError: for a length outside [2, 2**31], a head without a rotated pair, or a length
@@ -423,5 +426,5 @@ def smallest_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0
 
 
 def stable_base(length: int, head_dim: int = 128, rotary_fraction: float = 1.0) -> StableBase:
-    """The base of plain RoPE from which on every base covers `length`; see `smallest_base`."""
+    """Return the base of plain RoPE above which every base covers `length`; see `smallest_base`."""
     return stable(rope_base(head_dim, rotary_fraction), length)

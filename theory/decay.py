@@ -1,10 +1,10 @@
-"""B_m = sum_i cos(m * inv_freq_i): how well attention tells the right token at distance m.
+"""B_m = sum_i cos(m * inv_freq_i): the advantage of a matching token at distance m.
 
-Men et al. 2024 (arXiv 2405.14591), Eq. 16-17: with keys k = q + noise, a query prefers the key it
-looks for over a random one by an amount proportional to B_m, so the first m with B_m < 0 bounds
-the context the model can use. An unrotated pair (inv_freq 0) adds 1 at every distance.
+Men et al. 2024 (arXiv 2405.14591), Eq. 16-17: with keys k = q + noise, the expected logit gap
+between a matching key and a random one is proportional to B_m, so the first m with B_m < 0 bounds
+the context that the model can use. An unrotated pair (inv_freq 0) adds 1 at every distance.
 
-Error bounds below hold where numpy's float64 cos and sin are within `_COSINE_ERROR` on [-π, π];
+Error bounds below hold if numpy's float64 cos and sin are within `_COSINE_ERROR` on [-π, π];
 tests compare them with 50 digits.
 """
 
@@ -17,14 +17,14 @@ from theory import exact
 LONGEST = 2**31  # distances below this are reduced exactly
 
 _UNIT = 2.0**-53  # relative rounding error of float64
-_COSINE_ERROR = 8 * _UNIT  # of numpy's cos and sin, absolute: 8 times what libm promises
+_COSINE_ERROR = 8 * _UNIT  # absolute error of numpy's cos and sin: 8 times the bound of libm
 _INVERSE_TWO_PI = 2**600 // exact.two_pi(400)  # 2**200 / 2π
 _COLUMNS = 256
-_BLOCK = 2**20  # distances scanned at once: 8 MiB
+_BLOCK = 2**20  # distances of a block: 8 MiB
 
 
 def _cycles(inv_freq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Frequencies in cycles per token, whole ones dropped: 96 bits as uint64 `[R]` (high, low 32).
+    """Return the fractional part of cycles per token: 96 bits as uint64 `[R]` (high, low 32).
 
     Rounded down by less than 2**-96 cycle.
     """
@@ -35,13 +35,13 @@ def _cycles(inv_freq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _phases(cycles: tuple[np.ndarray, np.ndarray], distances: np.ndarray) -> np.ndarray:
-    """Angles in [-π, π], radians, of every distance (rows) and frequency (columns).
+    """Return angles in [-π, π], radians, of every distance (rows) and frequency (columns).
 
     Off by less than 12 * 2**-53: 2**-62 cycle from the fixed point, three roundings of up to π.
     """
     high, low = cycles
     m = np.abs(distances).astype(np.uint64)[:, None]
-    # Whole cycles fall off the top of the 64-bit products: nothing is rounded but the frequency.
+    # Whole cycles overflow the 64-bit products; only the frequency is rounded.
     phase = m * high + (m * low >> np.uint64(32))
     return phase.view(np.int64) * (2 * np.pi / 2**64)
 
@@ -49,12 +49,12 @@ def _phases(cycles: tuple[np.ndarray, np.ndarray], distances: np.ndarray) -> np.
 def cosine_sum(
     inv_freq: np.ndarray, distances: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """B_m of each distance.
+    """Return B_m of each distance.
 
     Args:
       inv_freq: float64 `[R]`, radians per token, taken as exact.
       distances: integers of any shape, in tokens.
-      weights: float64 `[R]` in place of ones: with σ_2i² + σ_2i+1², the variances of one head's
+      weights: float64 `[R]`, by default ones. With σ_2i² + σ_2i+1², the variances of one head's
         queries, the sum is Men et al.'s Eq. 20, twice Su's form.
 
     Returns:
@@ -83,10 +83,10 @@ def cosine_sum(
 
 
 def scan(inv_freq: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, np.ndarray, float]]:
-    """B_m of every distance start <= m < stop, fast.
+    """Yield B_m of every distance start <= m < stop, fast.
 
     cos((r + c)θ) = cos rθ cos cθ - sin rθ sin cθ, so a block of distances is one matrix product
-    of a few thousand cosines: a million distances take some tens of milliseconds.
+    of a few thousand cosines: a million distances take tens of milliseconds.
 
     Yields:
       (first distance of the block, float64 values of the block, bound on their absolute error).
@@ -98,7 +98,7 @@ def scan(inv_freq: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, np.
     columns = _phases(cycles, np.arange(_COLUMNS))
     columns = np.ascontiguousarray(np.concatenate([np.cos(columns), np.sin(columns)], axis=1).T)
     error = scan_error(rotated.size) + inv_freq.size * _UNIT
-    size = 16 * _COLUMNS  # small bases go negative early, large ones deserve long blocks
+    size = 16 * _COLUMNS  # small bases turn negative early, large ones need long blocks
     while start < stop:
         count = min(size, stop - start)
         rows = _phases(cycles, np.arange(start, start + count, _COLUMNS))
@@ -108,31 +108,30 @@ def scan(inv_freq: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, np.
 
 
 def _product(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """rows @ columns, in slices too small for a BLAS to start threads.
+    """Return rows @ columns, in slices too small for BLAS threads.
 
-    There is no work for two cores here, and on a busy machine threads spin while they wait for
-    each other, which takes several times as long as the product.
+    On a busy machine, threads that wait for each other take longer than the product.
     """
     height = max(1, 2**18 // max(1, columns.size))
-    whole = len(rows) - len(rows) % height
-    slices = rows[:whole].reshape(whole // height, height, rows.shape[1]) @ columns
-    return np.concatenate([slices.reshape(whole, columns.shape[1]), rows[whole:] @ columns])
+    end = len(rows) - len(rows) % height
+    slices = rows[:end].reshape(end // height, height, rows.shape[1]) @ columns
+    return np.concatenate([slices.reshape(end, columns.shape[1]), rows[end:] @ columns])
 
 
 def scan_error(num_pairs: int) -> float:
-    """Bound on the error of `scan`, before unrotated pairs are added.
+    """Return a bound on the error of `scan`, before unrotated pairs are added.
 
-    Each of the four factors of a pair is off by at most 12 + 8 units, each product by 2 * 20 and
-    a little; a matrix product of inner size k adds at most k units of Σ|a b| <= 1 per pair,
+    Each of the four factors of a pair is off by at most 12 + 8 units, each product by slightly
+    more than 2 * 20; a matrix product of inner size k adds at most k units of Σ|a b| <= 1 per pair,
     whatever its order of summation (Higham 2002, Section 3.5).
     """
     return num_pairs * (4 * 21 + 2.02 * num_pairs) * _UNIT
 
 
 def first_violation(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
-    """The first distance m < `limit`, in tokens, at which B_m < 0; None if there is none.
+    """Return the first distance m < `limit`, in tokens, with B_m < 0; None if there is none.
 
-    Decided rigorously for the exact value of every float64 frequency: a sum within the error
+    The decision is rigorous for the exact value of every float64 frequency: a sum within the error
     bound of zero is evaluated again with more digits.
 
     Raises:
@@ -157,23 +156,23 @@ def first_violation(inv_freq: np.ndarray, limit: int = 2**20) -> int | None:
 
 
 def full_period(inv_freq: np.ndarray) -> float:
-    """Tokens in which the slowest rotated pair completes a cycle; inf where none is rotated."""
+    """Return the period of the slowest rotated pair, tokens; inf if no pair is rotated."""
     inv_freq = np.asarray(inv_freq, dtype=np.float64)
     rotated = inv_freq[inv_freq != 0]
     return float(2 * np.pi / rotated.min()) if rotated.size else np.inf
 
 
 def quarter_period(inv_freq: np.ndarray) -> float:
-    """Tokens in which that pair's cosine falls from 1 to 0; inf where none is rotated."""
+    """Return a quarter of that period, in which the pair's cosine falls from 1 to 0."""
     return full_period(inv_freq) / 4
 
 
 def arccos_bound(inv_freq: np.ndarray, num_layers: int) -> float:
-    """Tokens up to which what that pair carries keeps half of itself; inf where none is rotated.
+    """Return the distance up to which that pair's signal keeps a share ε = 1/2, tokens.
 
-    A layer leaves cos(m inv_freq) of it, n in a row the n-th power, so it keeps a share ε up to
-    arccos(ε^(1/n)) / inv_freq: for one layer and inv_freq = 1 / base, base >= length / arccos ε.
-    Derived here, with ε = 1/2, after the abstract of Liu 2026 (arXiv 2602.10959), which has bounds
-    of this kind that tighten with depth; the paper itself was not read.
+    A layer scales the signal by cos(m inv_freq), n layers by its n-th power, so the distance is
+    arccos(ε^(1/n)) / inv_freq, and inf if no pair is rotated. For one layer and inv_freq = 1 / base
+    this is base >= length / arccos ε. Derived from the abstract of Liu 2026 (arXiv 2602.10959),
+    which has bounds of this kind that tighten with depth; the paper itself was not read.
     """
     return full_period(inv_freq) / (2 * np.pi) * float(np.arccos(0.5 ** (1 / num_layers)))

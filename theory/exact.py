@@ -1,9 +1,9 @@
-"""The sign of a sum of cosines, with as many digits as it takes.
+"""The sign of a sum of cosines, in arbitrary precision.
 
-Float64 decides all but a handful of cases. Where a value lies within its error bound, the sum is
-evaluated here in integers (fixed point), with an error bound again, and digits are doubled until
-zero lies outside. That ends: the exponentials of distinct algebraic numbers are linearly
-independent over the algebraic numbers (Lindemann and Weierstrass), so a sum of cosines of
+Float64 decides nearly all cases. If zero lies within the error bound of a value, the sum is
+evaluated here in integers (fixed point), with an error bound again, and the precision is doubled
+until zero lies outside. That terminates: the exponentials of distinct algebraic numbers are
+linearly independent over the algebraic numbers (Lindemann and Weierstrass), so a sum of cosines of
 algebraic angles with positive weights is never exactly zero.
 """
 
@@ -11,14 +11,14 @@ import functools
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-# Angles at a given precision: (numerators, bits), each angle being numerator / 2**bits radians
+# Angles at a precision: (numerators, bits), each angle being numerator / 2**bits radians
 # with an absolute error of at most 1 / 2**bits.
 Angles = Callable[[int], Sequence[int]]
 
 
 @functools.cache
 def two_pi(bits: int) -> int:
-    """2π · 2**bits, off by less than 1 (Machin: π = 16 atan(1/5) - 4 atan(1/239))."""
+    """Return 2π · 2**bits, off by less than 1 (Machin: π = 16 atan(1/5) - 4 atan(1/239))."""
     guard = 64
 
     def inverse_arctangent(n: int) -> int:
@@ -34,7 +34,7 @@ def two_pi(bits: int) -> int:
 
 
 def _cosine(angle: int, bits: int) -> int:
-    """cos(angle / 2**bits) · 2**bits for |angle| < 4 radians, off by less than `bits` units."""
+    """Return cos(angle / 2**bits) · 2**bits for |angle| < 4 radians, off by less than `bits`."""
     term = total = 1 << bits
     square, k = angle * angle >> bits, 0
     while term:
@@ -47,12 +47,12 @@ def _cosine(angle: int, bits: int) -> int:
 
 
 def sign_of_cosine_sum(angles: Angles, unrotated: int = 0, max_bits: int = 2**14) -> int:
-    """+1 or -1, the sign of unrotated + Σ cos(angle_i).
+    """Return +1 or -1, the sign of unrotated + Σ cos(angle_i).
 
     Args:
-      angles: gives all angles at a precision of `bits`: integers n_i with the angle within
+      angles: returns all angles at a precision of `bits`: integers n_i with the angle within
         2**-bits radians of n_i / 2**bits.
-      unrotated: how many further terms are exactly 1.
+      unrotated: number of further terms, which are exactly 1.
 
     Raises:
       ArithmeticError: if `max_bits` do not decide, which the theorem above excludes in the limit.
@@ -75,6 +75,6 @@ def sign_of_cosine_sum(angles: Angles, unrotated: int = 0, max_bits: int = 2**14
 
 
 def products(inv_freq: Sequence[float], distance: int) -> Angles:
-    """The angles distance · inv_freq_i, the frequencies taken as the exact float64 they are."""
+    """Return the angles distance · inv_freq_i; the float64 frequencies are exact."""
     exact = [Fraction(float(frequency)) * distance for frequency in inv_freq]
     return lambda bits: [(angle.numerator << bits) // angle.denominator for angle in exact]

@@ -1,4 +1,4 @@
-"""The figures of docs/theory.md, each drawn from numbers computed on the spot."""
+"""Figures of docs/theory.md, computed when they are drawn."""
 
 import itertools
 import math
@@ -11,18 +11,18 @@ from matplotlib.figure import Figure
 
 from settings.places import local
 from theory import decay
-from theory.capability import capability, needed
+from theory.capability import capability, required_capability
 
-# Okabe and Ito's colours: told apart with every kind of colour vision.
+# Colors that color-blind readers can distinguish (Okabe and Ito).
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MOST_POINTS = 20_000  # of a curve: more are not seen
+_MAX_POINTS = 20_000  # of a curve
 
 
 def base_against_length(rows: Sequence[Mapping]) -> Figure:
-    """The smallest base by length: certified, published, asymptotic.
+    """Draw the smallest base by length: certified, published, asymptotic.
 
     Args:
-      rows: of `python -m theory table --json`.
+      rows: rows of `python -m theory table --json`.
     """
     figure = Figure(figsize=(7.5, 5), layout="constrained")
     ax = figure.subplots()
@@ -46,22 +46,22 @@ def base_against_length(rows: Sequence[Mapping]) -> Figure:
 
 
 def decay_curves(curves: Mapping[str, np.ndarray], length: int) -> Figure:
-    """B_m for 0 <= m < length, each curve named and its first negative distance marked.
+    """Draw B_m for 0 <= m < length, with the first negative distance of each curve.
 
     Args:
-      curves: name to inverse frequencies, float64 `[R]`, radians per token.
+      curves: names and inverse frequencies, float64 `[R]`, radians per token.
       length: tokens.
     """
     figure = Figure(figsize=(8.5, 4.5), layout="constrained")
     ax = figure.subplots()
-    distances = np.unique(np.linspace(0, length - 1, min(length, _MOST_POINTS)).astype(np.int64))
+    distances = np.unique(np.linspace(0, length - 1, min(length, _MAX_POINTS)).astype(np.int64))
     colors = itertools.cycle(_COLORS)
     for (name, inv_freq), color in zip(curves.items(), colors, strict=False):
         values = decay.cosine_sum(inv_freq, distances)
         first = decay.first_violation(inv_freq, length)
-        found = "no violation" if first is None else f"first violation at {first:,}"
-        # A dollar in a name begins no formula.
-        label = f"{name}: {found}".replace("$", r"\$")
+        text = "no violation" if first is None else f"first violation at {first:,}"
+        # Escaped, because matplotlib reads text between dollars as a formula.
+        label = f"{name}: {text}".replace("$", r"\$")
         ax.plot(distances, values, color=color, lw=0.8, label=label)
         if first is not None:
             ax.plot(first, decay.cosine_sum(inv_freq, np.array([first])), "v", color=color, ms=9)
@@ -74,27 +74,27 @@ def decay_curves(curves: Mapping[str, np.ndarray], length: int) -> Figure:
 
 
 def capabilities(inv_freq_NR: np.ndarray, length: int, num_others: int | None = None) -> Figure:
-    """D_H against the length, for the first 1, 2, 4, ... heads and for all of them.
+    """Draw D_H against the length, for the first 1, 2, 4, ... heads and for all of them.
 
     Args:
       inv_freq_NR: float64, radians per token, of each head.
       length: tokens, at least 2.
-      num_others: keys that do not match, among which half of the answers are to be right.
+      num_others: number of keys that do not match; the D_H needed for accuracy .5 is drawn.
     """
     figure = Figure(figsize=(7.5, 5), layout="constrained")
     ax = figure.subplots()
-    num_points = round(2 * math.log2(length)) + 1  # one in half an octave
+    num_points = round(2 * math.log2(length)) + 1  # one per half octave
     lengths = np.unique(np.geomspace(1, length, num_points).round().astype(int))
     counts = {2**power for power in range(len(inv_freq_NR).bit_length())} | {len(inv_freq_NR)}
     for count, color in zip(sorted(counts), itertools.cycle(_COLORS), strict=False):
-        values = [capability(inv_freq_NR[:count], each).value for each in lengths.tolist()]
-        # What heads attain up to a length they attain up to every shorter one.
+        values = [capability(inv_freq_NR[:count], m).value for m in lengths.tolist()]
+        # Heads attain at least this value at every shorter length.
         values = np.maximum.accumulate(values[::-1])[::-1]
         label = "1 head" if count == 1 else f"{count} heads (at least)"
         ax.plot(lengths, values, "o-", color=color, ms=4, label=label)
     if num_others is not None:
-        label = f"half of the answers right\namong {num_others} other keys"
-        ax.axhline(needed(num_others), color=_COLORS[-1], lw=1, ls="--", label=label)
+        label = f"accuracy .5\namong {num_others} other keys"
+        ax.axhline(required_capability(num_others), color=_COLORS[-1], lw=1, ls="--", label=label)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.5g}")
     ax.set(xlabel="length M (tokens)", ylabel="capability $D_H$ (standard deviations)")
@@ -105,10 +105,10 @@ def capabilities(inv_freq_NR: np.ndarray, length: int, num_others: int | None = 
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Writes a figure in the format its name says.
+    """Write a figure in the format of its suffix.
 
     Raises:
-      ValueError: for an address, or a format matplotlib does not write.
+      ValueError: for an address, or a format that matplotlib does not write.
     """
     path = local(path)
     canvas = FigureCanvasAgg(figure)

@@ -1,4 +1,4 @@
-"""The lengths a rotary table predicts, whatever its variants."""
+"""Lengths predicted by a rotary table of any variants."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -7,21 +7,20 @@ import numpy as np
 
 from theory import decay
 
-# Theory is looked for this far, in tokens.
+# Default limit of the search for a first violation, tokens.
 HORIZON = 2**20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Predictions:
-    """What the frequencies alone predict, in tokens.
+    """Lengths predicted by the frequencies alone, in tokens.
 
-    A head is what a base bounds. Where layers or heads differ, the one that reaches farthest
-    counts: a model may use any of them.
+    If layers or heads differ, the largest length counts, because a model may use any of them.
 
     Attributes:
-      first_violation: first distance with B_m < 0; None if none was found below the limit.
-      quarter_period, full_period: of the slowest rotated pair; inf where nothing rotates.
-      arccos_bound: how far that pair carries half of itself through all layers; likewise.
+      first_violation: first distance with B_m < 0; None if there is none below the limit.
+      quarter_period, full_period: of the slowest rotated pair; inf if nothing rotates.
+      arccos_bound: `decay.arccos_bound` of that pair; inf if nothing rotates.
     """
 
     first_violation: int | None
@@ -31,34 +30,34 @@ class Predictions:
 
 
 def predict(inv_freq: np.ndarray, limit: int = HORIZON) -> Predictions:
-    """What the frequencies of a rotary table predict.
+    """Predict lengths from the frequencies of a rotary table.
 
     Args:
       inv_freq: float64 `[L, K, R]`, radians per token.
-      limit: a first violation is looked for below this distance, tokens.
+      limit: first violations are searched below this distance, tokens.
     """
     heads = np.unique(inv_freq.reshape(-1, inv_freq.shape[-1]), axis=0)
     return Predictions(
-        first_violation=farthest(decay.first_violation(head, limit) for head in heads),
+        first_violation=latest(decay.first_violation(head, limit) for head in heads),
         quarter_period=max(decay.quarter_period(head) for head in heads),
         full_period=max(decay.full_period(head) for head in heads),
         arccos_bound=max(decay.arccos_bound(head, len(inv_freq)) for head in heads),
     )
 
 
-def farthest(firsts: Iterable[int | None]) -> int | None:
-    """The last of first violations; None, which stands for never, comes after all of them."""
-    found = list(firsts)
-    return None if None in found else max(first for first in found if first is not None)
+def latest(violations: Iterable[int | None]) -> int | None:
+    """Return the largest of first violations; None means never and is larger than all."""
+    violations = list(violations)
+    return None if None in violations else max(v for v in violations if v is not None)
 
 
-def by_layer(inv_freq: np.ndarray, limit: int) -> list[list[int | None]]:
-    """The first violation of every head of a rotary table, in tokens; None if there is none.
+def violations(inv_freq: np.ndarray, limit: int) -> list[list[int | None]]:
+    """Return the first violation of every head of a rotary table, in tokens; None if there is none.
 
     Args:
       inv_freq: float64 `[L, K, R]`, radians per token.
       limit: distances below this are tested.
     """
     heads = {tuple(head) for layer in inv_freq.tolist() for head in layer}
-    found = {head: decay.first_violation(np.array(head), limit) for head in heads}
-    return [[found[tuple(head)] for head in layer] for layer in inv_freq.tolist()]
+    firsts = {head: decay.first_violation(np.array(head), limit) for head in heads}
+    return [[firsts[tuple(head)] for head in layer] for layer in inv_freq.tolist()]

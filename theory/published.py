@@ -1,4 +1,4 @@
-"""Numbers printed elsewhere, to be compared with ours: `published.toml` holds them."""
+"""Published numbers for comparison, from `published.toml`."""
 
 import tomllib
 from pathlib import Path
@@ -9,12 +9,12 @@ class OpenModel(NamedTuple):
     """Published settings of one kind of layer of an open model.
 
     Attributes:
-      name: as on the command line.
-      layers: which layers these settings are of.
-      rotary: as an expression of `model.rotary`.
-      head_dim: features that queries and keys have.
-      context_length: tokens the maker says it handles; a sliding window where layers have one.
-      source: where the settings stand.
+      name: name on the command line.
+      layers: layers that have these settings.
+      rotary: expression of `model.rotary`.
+      head_dim: features of queries and keys.
+      context_length: documented context, tokens; for layers with a sliding window, the window.
+      source: reference of the settings.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""What a variant's frequencies are, before money is spent.
+"""Shows the frequencies of rotary variants.
 
 Prints, for each pair of each variant, its wavelength, the cycles it completes within the context,
-and how it compares with the same base unstretched. A config brings its own head and context; an
-expression has 128 features and 4096 tokens.
+and its ratio to the unscaled base. A config has its own head and context; an expression has 128
+features and 4096 tokens.
 
 examples:
   python -m model.rotary show "rope(base=1e4)"
@@ -10,7 +10,7 @@ examples:
   python -m model.rotary show demo --plot wavelengths.png     # every member of a config's sweep
 """
 
-# A command: unlike the other files of the folder it knows the configs.
+# This file is a command, so unlike the other files of the folder it may import configs.
 
 import argparse
 import itertools
@@ -30,11 +30,11 @@ from theory import decay
 
 
 def find(text: str) -> list[tuple[Rotary, Head]]:
-    """The variants that `text` names, and where each is to be looked at.
+    """Return the variants that `text` names, with the head and context of each.
 
     Args:
-      text: an expression, several with commas between, a pattern, or the name of a
-        config, whose sweep's members are all taken.
+      text: an expression, a comma list of expressions, a pattern, or the name of a config, which
+        stands for all members of its sweep.
     """
     if "(" in text or text.startswith("[") or ".py:" in text:
         entries = [(rotary.parse_pattern(part), Head()) for part in split_commas(text)]
@@ -49,9 +49,10 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
         for member in configs[text].members or ((),):
             config = overrides.apply(configs[text], member)
             dim = config.model.rope_head_dim
-            rest, length = config.model.head_dim - dim, config.data.context_length
-            entries.append((config.model.rotary, Head(dim=dim, num_unrotated=rest, length=length)))
-    # In order, each once: members of a sweep may differ in other things.
+            num_unrotated, length = config.model.head_dim - dim, config.data.context_length
+            head = Head(dim=dim, num_unrotated=num_unrotated, length=length)
+            entries.append((config.model.rotary, head))
+    # Without duplicates: members of a sweep may differ in other fields.
     return list(
         dict.fromkeys(
             (variant, head)
@@ -62,23 +63,23 @@ def find(text: str) -> list[tuple[Rotary, Head]]:
 
 
 def main() -> None:
-    """Parses the command line, prints the reports."""
-    described = {"description": __doc__, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = Parser(prog="python -m model.rotary", **described)
+    """Run the command line and print the reports."""
+    options = {"description": __doc__, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    parser = Parser(prog="python -m model.rotary", **options)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     show = commands.add_parser(
         "show",
         help="wavelengths, cycles and warnings of variants",
         epilog=f"variants: {', '.join(sorted(rotary.variants()))}",
-        **described,
+        **options,
     )
     text = "name(parameter=value,...)"
     show.add_argument("what", nargs="+", type=expression, metavar="CONFIG_OR_EXPR", help=text)
     show.add_argument("--head-dim", type=int, metavar="D", help="features of a head, even")
     show.add_argument("--length", type=tokens, metavar="L", help="context in tokens")
-    text = 'print one JSON object; of several variants, {"schedules": [...]}'
+    text = 'print one JSON object; for several variants, {"schedules": [...]}'
     show.add_argument("--json", action="store_true", help=text)
-    show.add_argument("--plot", metavar="FILE.png", help="draw wavelength per pair, all in one")
+    show.add_argument("--plot", metavar="FILE.png", help="draw the wavelengths of all variants")
     commands.add_parser("cookbook", help="the table of docs/rotary.md, from docstrings")
     args = parser.parse_args()
     if args.command == "cookbook":
@@ -90,8 +91,8 @@ def main() -> None:
                 raise ValueError(f"{flag} must be at least 1, got {value}")
         reports = []
         for variant, head in itertools.chain.from_iterable(map(find, args.what)):
-            given = {"dim": args.head_dim or head.dim, "length": args.length or head.length}
-            reports.append(make_report(variant, head._replace(**given), decay.first_violation))
+            sizes = {"dim": args.head_dim or head.dim, "length": args.length or head.length}
+            reports.append(make_report(variant, head._replace(**sizes), decay.first_violation))
         if args.plot:
             plot(reports, args.plot)
     except (ValueError, OSError) as error:
@@ -103,7 +104,7 @@ def main() -> None:
         text = "\n\n".join(map(as_text, reports))
     try:
         print(text, flush=True)
-    except BrokenPipeError:  # `| head` has seen enough; nor may Python flush the rest at exit
+    except BrokenPipeError:  # `| head` closed the pipe; Python must not flush to it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,11 +1,11 @@
-"""Attention, looked at: one HTML file with everything inside.
+"""The attention viewer: one self-contained HTML file.
 
 from probes import capture, view
 
 text = "def attend(query, key, value):"
 view({run.directory.name: capture(run, text) for run in runs}, runs[0].tokenizer).save("view.html")
 
-As the last line of a notebook's cell, `view(...)` shows itself.
+As the last expression of a notebook cell, `view(...)` displays the page.
 """
 
 from probes.viewer.page import View, view

@@ -1,8 +1,8 @@
-"""Attention as a page to look at: python -m probes.viewer RUN [RUN ...]
+"""Writes an interactive page of attention weights: python -m probes.viewer RUN [RUN ...]
 
-Writes one HTML file that needs nothing else: of every head what each token looks at, and by how
-much at which distance. Of several runs, which must have one tokenizer, side by side. Without a text
-two are shown: a key-value document as in training, and a bit of code.
+The page is one self-contained HTML file with the weights of every head, by token and by distance.
+Several runs, which must have the same tokenizer, are shown side by side. Without a text, the page
+shows two: a key-value document as in training, and some code.
 """
 
 import argparse
@@ -19,21 +19,21 @@ from settings.places import place
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = Parser(
         prog="python -m probes.viewer",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    given = parser.add_mutually_exclusive_group()
-    given.add_argument("--text", help="to look at")
-    given.add_argument("--file", type=Path, help="of the text")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--text", help="text to show")
+    source.add_argument("--file", type=Path, help="file with the text")
     parser.add_argument(
         "--length",
         type=tokens,
         metavar="TOKENS",
-        help="of the text (default: all; without a text as trained, or what fits --max-size)",
+        help="length of the text (default: all; without a text, the trained context or what fits)",
     )
     parser.add_argument("--layers", nargs="+", type=int, metavar="N", help="default: all")
     parser.add_argument("--heads", nargs="+", type=int, metavar="N", help="default: all")
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     args = parser.parse_args(arguments)
     try:
-        look(args, Console(stderr=True))
+        write_page(args, Console(stderr=True))
     except (ValueError, OSError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:
@@ -52,9 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def look(args: argparse.Namespace, console: Console) -> None:
-    """Captures what the command line names and writes the page."""
-    # After parsing: --help needs none of JAX and matplotlib.
+def write_page(args: argparse.Namespace, console: Console) -> None:
+    """Capture the runs and write the page."""
+    # Imported after parsing, because --help needs neither JAX nor matplotlib.
     from data.files import check_writable
     from experiment import load
     from probes.inside import capture
@@ -68,13 +68,13 @@ def look(args: argparse.Namespace, console: Console) -> None:
         if run.tokenizer != runs[0].tokenizer:
             raise ValueError(
                 f"{runs[0].directory.path} and {run.directory.path} have different tokenizers: "
-                "side by side they need one"
+                "write a page for each"
             )
     names = labels([run.config for run in runs])
-    with console.status("looking inside"):
+    with console.status("capturing"):
         tokens_BT, titles = _texts(args, runs)
         captures = {
-            # Runs may be alike in all that labels tell.
+            # Runs may have equal labels.
             name if names.count(name) == 1 else str(path): capture(run, tokens_BT)
             for name, path, run in zip(names, args.runs, runs, strict=True)
         }
@@ -90,11 +90,11 @@ def look(args: argparse.Namespace, console: Console) -> None:
 
 
 def _texts(args: argparse.Namespace, runs: Sequence) -> tuple:
-    """Tokens `[B, T]`, and what the rows are called."""
+    """Return tokens `[B, T]`, and the titles of the rows."""
     import numpy as np
 
     from model import positions
-    from probes.questions import ask
+    from probes.questions import capture_recall
 
     run, text = runs[0], args.text
     if args.file:
@@ -102,23 +102,21 @@ def _texts(args: argparse.Namespace, runs: Sequence) -> tuple:
     if text is not None:
         return run.as_tokens(text)[:, : args.length], ["text"]
     code_BT = run.as_tokens(inspect.getsource(positions))
-    length = min(args.length or _length(args, runs), code_BT.shape[1])
-    recall_BT = ask(run, documents=1, length=length)[0].tokens_BT
+    length = min(args.length or _default_length(args, runs), code_BT.shape[1])
+    recall_BT = capture_recall(run, documents=1, length=length)[0].tokens_BT
     return np.concatenate([recall_BT, code_BT[:, :length]]), ["key-value recall", "code"]
 
 
-def _length(args: argparse.Namespace, runs: Sequence) -> int:
-    """Of texts that nobody chose: as trained, or what the page has room for."""
+def _default_length(args: argparse.Namespace, runs: Sequence) -> int:
+    """Return the trained context, or a length that fits the maximal size of the page."""
     models = [run.config.model for run in runs]
     layers, heads = args.layers or [], args.heads or []
-    shown = sum(
-        (len(layers) or each.num_layers) * (len(heads) or each.num_heads) for each in models
-    )
-    # A byte for a weight, one for a feature of a query or key; base64 has four for three.
-    room = args.max_size * 1e6 * 3 / 4 / (2 * shown)
-    width = 2 * max(each.head_dim for each in models)
-    fits = int(math.sqrt(width**2 + 2 * room) - width)
-    return max(1, min(fits, *(run.config.data.context_length for run in runs)))
+    num_heads = sum((len(layers) or m.num_layers) * (len(heads) or m.num_heads) for m in models)
+    # One byte per weight and per feature of a query or key; base64 has four for three.
+    bytes_per_head = args.max_size * 1e6 * 3 / 4 / (2 * num_heads)
+    width = 2 * max(model.head_dim for model in models)
+    max_length = int(math.sqrt(width**2 + 2 * bytes_per_head) - width)
+    return max(1, min(max_length, *(run.config.data.context_length for run in runs)))
 
 
 if __name__ == "__main__":

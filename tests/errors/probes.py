@@ -1,4 +1,4 @@
-"""What probes of a run cannot look at."""
+"""Errors of `python -m probes`, the viewer, and their functions."""
 
 import dataclasses
 import json
@@ -13,16 +13,16 @@ from evals.score import Candidate
 from experiment import load
 from experiment.run import find_runs
 from probes import Subject, view
-from probes.asked.band_ablation import band_ablation, still, without
-from probes.asked.matching_keys import matching_keys
+from probes.analyses.band_ablation import band_ablation, freeze_candidate, zero_candidate
+from probes.analyses.matching_keys import matching_keys
 from probes.inside import Activations, Capture
-from probes.questions import Questions, ask
+from probes.questions import Questions
 from reporting import inside, members
 from tests.errors.table import Row
 
 
-def captured() -> Capture:
-    """What one head of one layer holds for four tokens."""
+def make_capture() -> Capture:
+    """Return a capture of four tokens, of one head and one layer."""
     zeros = np.zeros((1, 1, 4, 1, 16), np.float32)
     return Capture(
         config=find_config("tiny").model,
@@ -30,7 +30,7 @@ def captured() -> Capture:
         tokens_BT=np.zeros((1, 4), np.int32),
         positions_BT=np.arange(4, dtype=np.int32)[None],
         segment_ids_BT=np.ones((1, 4), np.int32),
-        inside=Activations(zeros, zeros, zeros, None),
+        activations=Activations(zeros, zeros, zeros, None),
         hidden_BTD=None,
         params={},
     )
@@ -46,18 +46,18 @@ ALONE = Questions(np.array([0]), np.array([3]), np.array([1]), np.array([[1]]))
 PIECES = types.SimpleNamespace(vocab_size=512)
 
 
-def longer() -> Capture:
-    """`captured` with one token more."""
-    return dataclasses.replace(captured(), tokens_BT=np.zeros((1, 5), np.int32))
+def capture_longer() -> Capture:
+    """Return `make_capture` with one token more."""
+    return dataclasses.replace(make_capture(), tokens_BT=np.zeros((1, 5), np.int32))
 
 
-def of_no_pair() -> Capture:
-    """A capture of one token."""
-    return dataclasses.replace(captured(), tokens_BT=np.zeros((1, 1), np.int32))
+def capture_one_token() -> Capture:
+    """Return a capture of one token."""
+    return dataclasses.replace(make_capture(), tokens_BT=np.zeros((1, 1), np.int32))
 
 
-def other_tokenizer(patch) -> None:
-    """A copy of the run with a tokenizer that has other bytes, and no record of them."""
+def copy_with_other_tokenizer(patch) -> None:
+    """Copy the run with a tokenizer that has other bytes, without a record of them."""
     shutil.copytree("run", "other")
     with open("other/tokenizer.model", "ab") as file:
         file.write(b"\x1a\x02\x10\x01")
@@ -95,29 +95,23 @@ ROWS = [
         "kv does not fit length=3; the shortest that works with this tokenizer is 4",
         run=True,
     ),
+    Row(lambda: make_capture().logits(2), "no layer 2: layers are 0 to 1"),
     Row(
-        lambda: ask(load("run"), task="lines"),
-        "probes look at kv, whose every key has a known place, not at lines",
-        run=True,
-    ),
-    Row(lambda: captured().logits(2), "no layer 2: layers are 0 to 1"),
-    Row(
-        lambda: matching_keys(captured(), ALONE, np.ones(1, bool)),
-        "no question with another key before it: ask more or longer documents",
+        lambda: matching_keys(make_capture(), ALONE, np.ones(1, bool)),
+        "no question follows another key: use more or longer documents",
     ),
     Row(lambda: view({}, PIECES), "nothing to view: captures is empty"),
     Row(
-        lambda: view(of_no_pair(), PIECES),
-        "nothing to view: tokens of shape (1, 1) have no pair of them",
+        lambda: view(capture_one_token(), PIECES),
+        "nothing to view: tokens of shape (1, 1) have fewer than two",
     ),
     Row(
-        lambda: view({"a": captured(), "b": longer()}, PIECES),
-        "a and b were captured on different tokens; side by side they need one text and one "
-        "tokenizer",
+        lambda: view({"a": make_capture(), "b": capture_longer()}, PIECES),
+        "a and b were captured on different tokens: capture the same text with the same tokenizer",
     ),
     Row(
-        lambda: view(captured(), types.SimpleNamespace(vocab_size=0)),
-        "the captured ids go up to 0, the tokenizer has 0: give that of the run, run.tokenizer",
+        lambda: view(make_capture(), types.SimpleNamespace(vocab_size=0)),
+        "captured id 0 is not in the tokenizer of 0 ids: pass the run's, run.tokenizer",
     ),
     Row(
         "-m probes.viewer run --out new.html --layers 2",
@@ -126,15 +120,15 @@ ROWS = [
     ),
     Row(
         "-m probes.viewer run --out new.html --max-size 0.01",
-        "the page would be {} MB, max_size is 0.01: show fewer layers or heads, a shorter text, "
-        "or allow more",
+        "the page would be {} MB, max_size is 0.01: show fewer layers or heads or a shorter text, "
+        "or raise max_size",
         run=True,
     ),
     Row(
         "-m probes.viewer run other --out new.html",
-        "run and other have different tokenizers: side by side they need one",
+        "run and other have different tokenizers: write a page for each",
         run=True,
-        given=other_tokenizer,
+        given=copy_with_other_tokenizer,
     ),
     Row(
         lambda: inside.looked(*members.read(find_runs(["run"]))),
@@ -144,10 +138,10 @@ ROWS = [
     ),
     Row(
         "-m probes run --probes positions_seen",
-        "run: the rows it was trained on are not to be had here: data of fingerprint {}, and this "
-        "is 000000000000",
+        "run: its training data is not available: it was trained on data of fingerprint {}, and "
+        "the data here has 000000000000",
         given=lambda patch: patch.setattr(
-            "probes.asked.positions_seen.open_data",
+            "probes.analyses.positions_seen.open_data",
             lambda config: types.SimpleNamespace(fingerprint="0" * 64),
         ),
         run=True,
@@ -158,12 +152,16 @@ ROWS = [
         run=True,
     ),
     Row(
-        lambda: still(dataclasses.replace(TINY, num_kv_heads=1), Candidate({}, len), ONE_HEAD),
-        "every 2 heads of a layer share a key, which turns one way: freeze pairs of all of them "
-        "or of none",
+        lambda: freeze_candidate(
+            dataclasses.replace(TINY, num_kv_heads=1), Candidate({}, len), ONE_HEAD
+        ),
+        "each group of 2 heads shares a key and its rotation: freeze the same pairs in all heads "
+        "of a group",
     ),
     Row(
-        lambda: without(dataclasses.replace(TINY, qk_norm=True), Candidate(BARE, len), ONE_HEAD),
+        lambda: zero_candidate(
+            dataclasses.replace(TINY, qk_norm=True), Candidate(BARE, len), ONE_HEAD
+        ),
         "qk_norm scales the queries of all heads alike: remove the same pairs from every head of "
         "a layer",
     ),

@@ -1,4 +1,4 @@
-"""What `python -m theory`, `python -m model.rotary` and the bounds behind them refuse."""
+"""Errors of `python -m theory`, `python -m model.rotary`, and the functions behind them."""
 
 from model.rotary.rope import Rope
 from tests.errors.table import Row
@@ -43,7 +43,7 @@ ROWS = [
             ("64 --head-dim 2", "no number below e^500 covers 64 tokens"),
             (
                 "64 --rotary 'rope(base=10)'",
-                "--rotary must have one number open, like rope(base=?), got 'rope(base=10)'",
+                "--rotary must have one `?` in place of a number, like rope(base=?), got {}",
             ),
             (
                 "64 --rotary 'nope(base=?)'",
@@ -67,7 +67,7 @@ ROWS = [
         "-m theory models llama-3-8",
         "unknown model 'llama-3-8'; did you mean 'llama-3-8b'? (valid: {})",
     ),
-    Row("-m theory curve", "give --base 1e4,1e6 or --rotary EXPR, as often as you like"),
+    Row("-m theory curve", "no curve to draw: give --base 1e4,1e6 or --rotary EXPR (repeatable)"),
     Row(
         "-m theory curve --base 10,x",
         "argument --base: '10,x' is not a comma list of bases, like 1e4,1e6",
@@ -82,7 +82,7 @@ ROWS = [
     ),
     Row(
         "-m theory capability --heads 2 --length 64 run",
-        "a run has heads of its own: leave --heads out",
+        "--heads is not allowed with a run, which has its own number of heads: omit it",
         run=True,
     ),
     *(

@@ -1,4 +1,4 @@
-"""Every notebook from top to bottom, small; and again, as after a disconnect."""
+"""Every notebook from top to bottom, small, and again, as after a disconnect."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from notebooks import setup
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-# What stands in place of a notebook's own parameters.
+# Parameters that replace a notebook's own.
 FEW = "train.num_steps=20 train.save_every=10 train.warmup_steps=2 evals.documents=8"
 SMALL = {
     "01_attention": {"DOCUMENTS": 8},
@@ -24,7 +24,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_outputs_are_cleared_and_addresses_the_projects_own(path):
+def test_notebooks_have_no_outputs_and_the_projects_url(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)
@@ -35,8 +35,8 @@ def test_outputs_are_cleared_and_addresses_the_projects_own(path):
 
 
 @pytest.mark.parametrize("opened_in", ["", "notebooks", "elsewhere"])
-def test_the_first_cell_goes_where_the_code_is(opened_in, tmp_path):
-    """A clone where there is none; from there, as when a kernel starts again, the same one."""
+def test_the_first_cell_changes_to_the_code(opened_in, tmp_path):
+    """Without the code it makes a clone, and finds that clone after a restart of the kernel."""
     code = tmp_path / "ropewalk"
     for folder in ("experiment", "notebooks"):
         (code / folder).mkdir(parents=True)
@@ -45,10 +45,10 @@ def test_the_first_cell_goes_where_the_code_is(opened_in, tmp_path):
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "All"]):
         subprocess.run([*git, *command], check=True)
     if opened_in == "elsewhere":
-        (there := tmp_path / "content").mkdir()
-        expected = there / "ropewalk"
+        (folder := tmp_path / "content").mkdir()
+        expected = folder / "ropewalk"
     else:
-        there, expected = code / opened_in, code
+        folder, expected = code / opened_in, code
     cells = json.loads(NOTEBOOKS[0].read_text(encoding="utf-8"))["cells"]
     first = next("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     first = first.replace(PROJECT["urls"]["Repository"], str(code))
@@ -56,24 +56,28 @@ def test_the_first_cell_goes_where_the_code_is(opened_in, tmp_path):
     script = "\n".join([*lines, 'print(os.getcwd(), os.path.exists("experiment/some.py"))'])
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, "-c", script], cwd=there, check=True, text=True, stdout=subprocess.PIPE
+            [sys.executable, "-c", script],
+            cwd=folder,
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE,
         )
         assert done.stdout == f"{expected} True\n"
 
 
-def test_only_what_is_missing_is_installed_and_what_does_not_fit_is_said():
+def test_missing_packages_are_installed_and_unfit_versions_rejected():
     wanted = [Requirement(line) for line in ("jax>=0.7.2,<0.13", "zstandard>=0.23", "numpy>=2")]
-    here = {"jax": "0.7.2", "numpy": "2.1.3"}
-    assert setup.missing(wanted, here) == ["zstandard>=0.23"]
-    setup.check(wanted, here)
+    versions = {"jax": "0.7.2", "numpy": "2.1.3"}
+    assert setup.missing(wanted, versions) == ["zstandard>=0.23"]
+    setup.check(wanted, versions)
     with pytest.raises(ImportError, match=r"has jax 0.6.0 \(not <0.13,>=0.7.2\). In Colab: .*ver"):
-        setup.check(wanted, {**here, "jax": "0.6.0"})
+        setup.check(wanted, {**versions, "jax": "0.6.0"})
 
 
-def test_what_is_needed_is_here():
-    """Under the lock and under Colab's versions alike, so that nothing is to be installed."""
-    wanted = setup.needed()
-    names = {each.name for each in wanted}
+def test_all_requirements_are_installed():
+    """This holds for the lock and for Colab's versions, so the notebooks install nothing."""
+    wanted = setup.required()
+    names = {requirement.name for requirement in wanted}
     assert len(names) == len(wanted) and names >= {"jax", "flax", "grain", "sentencepiece"}
     assert setup.missing(wanted, setup.installed(wanted)) == []
     setup.check(wanted, setup.installed(wanted))
@@ -81,17 +85,16 @@ def test_what_is_needed_is_here():
 
 @pytest.mark.notebook
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_what_its_text_makes(path):
+def test_notebooks_are_up_to_date(path):
     from notebooks import make
 
-    text = path.with_suffix(".py")
-    made = make.made(text, make.repository())
-    assert {file: file.read_text(encoding="utf-8") for file in made} == made, "make notebooks"
+    files = make.generate(path.with_suffix(".py"), make.repository())
+    assert {file: file.read_text(encoding="utf-8") for file in files} == files, "make notebooks"
 
 
 @pytest.mark.notebook
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs_and_goes_on(path, tmp_path, tiny_data, environment, monkeypatch):
+def test_notebooks_run_and_continue(path, tmp_path, tiny_data, environment, monkeypatch):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     parameters = SMALL[path.stem] | {"WORKDIR": str(tmp_path)}
@@ -101,22 +104,22 @@ def test_it_runs_and_goes_on(path, tmp_path, tiny_data, environment, monkeypatch
     assert shown["image/png"] >= 2
     if before := saved(tmp_path):
         run(path, parameters)
-        assert saved(tmp_path) == before  # nothing is trained twice
+        assert saved(tmp_path) == before  # the second run trains nothing
 
 
 def run(path: Path, parameters: dict) -> dict[str, int]:
-    """Runs a notebook as Jupyter does, in the folder where it lies; how often what was shown."""
+    """Run a notebook like Jupyter, in its folder; return the number of outputs by type."""
     import nbformat
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
-    (place,) = (
+    (index,) = (
         number
         for number, cell in enumerate(notebook.cells)
         if "parameters" in cell.metadata.get("tags", [])
     )
     lines = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
-    notebook.cells.insert(place + 1, nbformat.v4.new_code_cell(lines))
+    notebook.cells.insert(index + 1, nbformat.v4.new_code_cell(lines))
     where = {"metadata": {"path": str(path.parent)}}
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
@@ -125,5 +128,5 @@ def run(path: Path, parameters: dict) -> dict[str, int]:
 
 
 def saved(folder: Path) -> dict[str, int]:
-    """When each array of a checkpoint was written."""
+    """Return the write times of the arrays of checkpoints."""
     return {str(file): file.stat().st_mtime_ns for file in folder.rglob("checkpoints/*/params/d/*")}

@@ -1,4 +1,4 @@
-"""The checkpoints in the repository: whole, small, and to all versions what they were."""
+"""The checkpoints in the repository: complete, small, and readable by all versions."""
 
 from pathlib import Path
 
@@ -9,19 +9,18 @@ from experiment import load
 
 RUNS = Path(__file__).parents[2] / "notebooks/runs"
 MEMBERS = sorted(path.name for path in RUNS.iterdir())
-# Made with the versions of requirements.lock: after the text, from each run by its name.
+# Logits after the text, by run, from the versions of requirements.lock.
 TEXT = "def attend(query, key, value):"
 LOGITS = np.load(Path(__file__).with_name("logits.npz"))
 
 
-def test_one_head_beside_four_and_a_small_base_beside_a_large_one():
+def test_the_checkpoints_are_complete_and_small():
     assert MEMBERS == ["base=10,num_heads=1", "base=10,num_heads=4", "base=10000,num_heads=1"]
     size = sum(path.stat().st_size for path in RUNS.rglob("*") if path.is_file())
     assert 500_000 < size <= 1_000_000
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_logits_are_those_of_the_versions_that_wrote_it(member):
-    """Digests are compared at loading."""
+def test_logits_equal_those_of_the_locked_versions(member):
     logits_V = load(RUNS / member).logits(TEXT)[0, -1]
     np.testing.assert_allclose(logits_V, LOGITS[member], rtol=0, atol=1e-5)

@@ -1,4 +1,4 @@
-"""A tokenizer for models that are made by hand."""
+"""A tokenizer for synthetic models."""
 
 from pathlib import Path
 

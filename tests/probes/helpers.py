@@ -1,4 +1,4 @@
-"""Captures and models made by hand."""
+"""Synthetic captures and models."""
 
 import dataclasses
 from pathlib import Path
@@ -16,10 +16,10 @@ from probes.inside import Capture
 from tests.evals.oracles import copying_model
 
 
-def holding(
+def make_capture(
     q_BTNR: np.ndarray, k_BTNR: np.ndarray, rotary: str, window: int | None = None
 ) -> Capture:
-    """One layer whose queries and keys before rotation are these, each pair a complex number."""
+    """Return a capture of one layer with these queries and keys; pairs are complex numbers."""
     B, T, N, R = q_BTNR.shape
     sizes = dict(num_layers=1, num_heads=N, num_kv_heads=N, head_dim=2 * R)
     model = sizes | dict(rotary=rotary_lib.parse_pattern(rotary), window=window)
@@ -32,30 +32,33 @@ def holding(
         tokens_BT=np.zeros((B, T), np.int32),
         positions_BT=np.tile(np.arange(T, dtype=np.int32), (B, 1)),
         segment_ids_BT=np.ones((B, T), np.int32),
-        inside=Activations(q_LBTNH, k_LBTNH, k_LBTNH, None),
+        activations=Activations(q_LBTNH, k_LBTNH, k_LBTNH, None),
         hidden_BTD=None,  # pyright: ignore[reportArgumentType]
         params={},
     )
 
 
-def copier(tokenizer_file: Path, *, others: int = 0, rotary: str = "nope") -> LoadedRun:
-    """One layer set by hand to answer key-value recall at every distance, by its last head alone.
+def copying_run(
+    tokenizer_file: Path, *, num_random_heads: int = 0, rotary: str = "nope"
+) -> LoadedRun:
+    """Return a model of one layer whose last head answers key-value recall at every distance.
 
-    Args:
-      tokenizer_file: of the tokenizer.
-      others: heads before that one, of random weights; what they find is next to nothing.
-      rotary: of all heads.
+    The heads before it have small random weights. `rotary` is the variant of all heads.
     """
     tokenizer = Tokenizer(tokenizer_file)
     used = np.concatenate([tokenizer.keys, tokenizer.values])
     model, params = copying_model(used, tokenizer.vocab_size, 0)
     random, attention = np.random.default_rng(0), params["blocks"]["attention"]
     for name, axis, size in (("query", 2, 0.1), ("key", 2, 0.1), ("value", 2, 1), ("out", 1, 1e-3)):
-        shape = (*attention[name].shape[:axis], others, *attention[name].shape[axis + 1 :])
-        made = size * random.normal(size=shape).astype(np.float32)
-        attention[name] = np.concatenate([made, attention[name]], axis=axis)
-    attention["shift"] = np.repeat(attention["shift"], 1 + others, axis=1)
-    sizes = dict(num_heads=1 + others, num_kv_heads=1 + others)
+        shape = (
+            *attention[name].shape[:axis],
+            num_random_heads,
+            *attention[name].shape[axis + 1 :],
+        )
+        weights = size * random.normal(size=shape).astype(np.float32)
+        attention[name] = np.concatenate([weights, attention[name]], axis=axis)
+    attention["shift"] = np.repeat(attention["shift"], 1 + num_random_heads, axis=1)
+    sizes = dict(num_heads=1 + num_random_heads, num_kv_heads=1 + num_random_heads)
     tiny = find_config("tiny")
     config = dataclasses.replace(
         tiny,
@@ -64,5 +67,5 @@ def copier(tokenizer_file: Path, *, others: int = 0, rotary: str = "nope") -> Lo
         evals=dataclasses.replace(tiny.evals, documents=24),
     )
     run = LoadedRun(RunDirectory("nowhere"), 0, config, params)
-    vars(run)["tokenizer"] = tokenizer  # there is no directory that it could be read from
+    vars(run)["tokenizer"] = tokenizer  # the run has no directory to read it from
     return run

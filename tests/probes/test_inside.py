@@ -1,4 +1,4 @@
-"""What is captured, rotated and softmaxed, is what the model's own layers compute."""
+"""Captured queries and keys, rotated and normalized, give what the model's layers compute."""
 
 import dataclasses
 import functools
@@ -28,7 +28,7 @@ MLA = dict(
 )
 YARN = "yarn(base=50,factor=4,original_context_length=32)"
 pytestmark = pytest.mark.usefixtures("unoptimized")
-# Every part that stands between q and k and the weights.
+# Every option that affects the weights.
 MODELS = {
     "plain": ({}, "rope(base=30)"),
     "grouped": (dict(num_heads=4, num_kv_heads=2), "rope(base=30)"),
@@ -51,21 +51,21 @@ MODELS = {
 LENGTH = 40
 
 
-def loaded(model: dict, rotary: str) -> LoadedRun:
-    """A model whose every parameter is random, without a directory."""
+def random_model(model: dict, rotary: str) -> LoadedRun:
+    """Return a model with random parameters, without a directory."""
     config = change(
         find_config("tiny"), model=model | dict(rotary=rotary_lib.parse_pattern(rotary))
     )
     params = transformer.init(config.model, 0)
     leaves, tree = jax.tree.flatten(params)
     random = np.random.default_rng(1)
-    # Norms and shifts begin at 1 and 0, where a forgotten one would not be seen.
+    # Norms start at 1 and shifts at 0, at which an omitted one would have no effect.
     leaves = [leaf + 0.2 * random.normal(size=leaf.shape).astype(np.float32) for leaf in leaves]
     return LoadedRun(RunDirectory("nowhere"), 0, config, jax.tree.unflatten(tree, leaves))
 
 
-def rows(run: LoadedRun) -> dict[str, np.ndarray]:
-    """Two rows, one of them of two documents."""
+def make_rows(run: LoadedRun) -> dict[str, np.ndarray]:
+    """Return two rows; the second has two documents."""
     random = np.random.default_rng(2)
     segment_ids_BT = np.ones((2, LENGTH), np.int32)
     segment_ids_BT[1, 25:] = 2
@@ -76,20 +76,22 @@ def rows(run: LoadedRun) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_found_by_captured_queries_and_keys_makes_the_next_layers_stream(name):
-    """x + W_o softmax(q k) v, then the MLP: the residual stream that the model itself has."""
-    run = loaded(*MODELS[name])
-    inside = capture(run, **rows(run))
+def test_head_outputs_give_the_next_layers_stream(name):
+    """x + W_o softmax(q k) v and the MLP give the model's residual stream."""
+    run = random_model(*MODELS[name])
+    inside = capture(run, **make_rows(run))
     blocks, epsilon = run.params["blocks"], run.config.model.norm_epsilon
     for layer in range(run.config.model.num_layers):
-        x_BTD = inside.inside.stream_LBTD[layer]
+        x_BTD = inside.activations.stream_LBTD[layer]
         out_NUD = blocks["attention"]["out"][layer]
-        x_BTD += jnp.einsum("BTNU,NUD->BTD", inside.found(layer), out_NUD, precision="highest")
-        gate, up, down = (blocks["mlp"][each][layer] for each in ("gate", "up", "down"))
+        x_BTD += jnp.einsum(
+            "BTNU,NUD->BTD", inside.head_outputs(layer), out_NUD, precision="highest"
+        )
+        gate, up, down = (blocks["mlp"][name][layer] for name in ("gate", "up", "down"))
         y_BTD = normalized(x_BTD, blocks["mlp_norm"]["scale"][layer], epsilon)
         x_BTD += (jax.nn.silu(y_BTD @ gate) * (y_BTD @ up)) @ down
         last = layer + 1 == run.config.model.num_layers
-        expected = inside.hidden_BTD if last else inside.inside.stream_LBTD[layer + 1]
+        expected = inside.hidden_BTD if last else inside.activations.stream_LBTD[layer + 1]
         if last:
             x_BTD = normalized(x_BTD, run.params["final_norm"]["scale"], epsilon)
         np.testing.assert_allclose(x_BTD, expected, atol=1e-5)
@@ -101,33 +103,33 @@ def normalized(x_BTD, scale_D, epsilon):
 
 
 def hidden(run: LoadedRun) -> jax.Array:
-    """What the model itself says of `rows`."""
-    given, config = rows(run), run.config.model
+    """Return the model's hidden states of `make_rows`."""
+    batch, config = make_rows(run), run.config.model
     return transformer.hidden(
         config,
         run.params,
         position_table(config, run.config.data.context_length, LENGTH),
-        given["tokens"],
-        given["positions_BT"],
-        given["segment_ids_BT"],
+        batch["tokens"],
+        batch["positions_BT"],
+        batch["segment_ids_BT"],
     )
 
 
-def test_another_variant_needs_no_other_forward_pass():
-    """In a first layer q and k know nothing of rotation: those of one model serve another."""
+def test_another_variant_needs_no_forward_pass():
+    """The first layer's q and k do not depend on the variant."""
     other = rotary_lib.parse("yarn(base=500,factor=2,original_context_length=64)")
-    run = loaded({}, "rope(base=30)")
+    run = random_model({}, "rope(base=30)")
     model = dataclasses.replace(run.config.model, rotary=other)
-    turned = dataclasses.replace(run, config=dataclasses.replace(run.config, model=model))
-    expected_BNTS = capture(turned, **rows(run)).weights(0)
-    weights_BNTS = capture(run, **rows(run)).weights(0, rotary=other)
+    other_run = dataclasses.replace(run, config=dataclasses.replace(run.config, model=model))
+    expected_BNTS = capture(other_run, **make_rows(run)).weights(0)
+    weights_BNTS = capture(run, **make_rows(run)).weights(0, rotary=other)
     np.testing.assert_allclose(weights_BNTS, expected_BNTS, atol=1e-6)
-    assert np.abs(weights_BNTS - capture(run, **rows(run)).weights(0)).max() > 0.01
+    assert np.abs(weights_BNTS - capture(run, **make_rows(run)).weights(0)).max() > 0.01
 
 
-def test_some_queries_are_the_same_as_all(monkeypatch):
-    run = loaded({}, "rope(base=30)")
-    inside = capture(run, **rows(run))
+def test_chunks_equal_slices_of_all_logits(monkeypatch):
+    run = random_model({}, "rope(base=30)")
+    inside = capture(run, **make_rows(run))
     all_BNTS = inside.logits(1)
     np.testing.assert_allclose(inside.logits(1, slice(7, 12)), all_BNTS[:, :, 7:12], atol=1e-5)
     monkeypatch.setattr("probes.inside._CHUNK", 3 * 2 * 2 * LENGTH)
@@ -136,24 +138,25 @@ def test_some_queries_are_the_same_as_all(monkeypatch):
     np.testing.assert_allclose(jnp.concatenate([part for _, part in parts], 2), all_BNTS, atol=1e-5)
 
 
-def test_rows_longer_than_trained_on_are_said_to_be():
-    run = loaded({}, "rope(base=30)")
+def test_rows_longer_than_the_trained_context_warn():
+    run = random_model({}, "rope(base=30)")
     longest = run.config.data.context_length
-    with pytest.warns(UserWarning, match=f"{longest + 1} tokens, and .* rows of {longest}"):
+    with pytest.warns(UserWarning, match=f"rows of {longest + 1} tokens: .* rows of {longest}$"):
         assert capture(run, np.zeros((1, longest + 1), int)).length == longest + 1
 
 
 @pytest.mark.long
 def test_a_long_row_fits_a_small_memory():
-    """32,768 tokens within 8 GiB: a process of its own, whose peak is its own."""
+    """32,768 tokens take less than 8 GiB; a subprocess has its own peak."""
     code = """
 import resource
 import numpy as np
-from tests.probes.test_inside import loaded
+from tests.probes.test_inside import random_model
 from probes import capture
 
-inside = capture(loaded(dict(num_heads=4, head_dim=64), "rope(base=30)"), np.zeros((1, 2**15), int))
-assert inside.found(0).shape == (1, 2**15, 4, 64)
+run = random_model(dict(num_heads=4, head_dim=64), "rope(base=30)")
+inside = capture(run, np.zeros((1, 2**15), int))
+assert inside.head_outputs(0).shape == (1, 2**15, 4, 64)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
     done = subprocess.run(
@@ -164,14 +167,14 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
 
 @pytest.mark.parametrize("model", [{}, MLA | dict(shift_keys=True)])
-def test_looking_leaves_what_is_computed_as_it_is(model):
-    """Without its outputs, what looks inside is the very program that trains."""
-    config = loaded(model, "rope(base=30)").config.model
+def test_capturing_does_not_change_the_program(model):
+    """Without its extra outputs, the capturing program is the one that trains."""
+    config = random_model(model, "rope(base=30)").config.model
     table, tokens_BT = position_table(config, LENGTH), jnp.zeros((2, LENGTH), jnp.int32)
-    given = transformer.abstract_params(config), table, tokens_BT, tokens_BT, tokens_BT
+    batch = transformer.abstract_params(config), table, tokens_BT, tokens_BT, tokens_BT
     plain, looked = (
-        jax.make_jaxpr(functools.partial(of, config))(*given).jaxpr
-        for of in (transformer.hidden, transformer.return_activations)
+        jax.make_jaxpr(functools.partial(function, config))(*batch).jaxpr
+        for function in (transformer.hidden, transformer.return_activations)
     )
     assert str(looked) != str(plain)
     bare, _ = dce_jaxpr(looked, [True] + [False] * (len(looked.outvars) - 1), instantiate=True)

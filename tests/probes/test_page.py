@@ -1,11 +1,11 @@
-"""How numbers of several seeds are said."""
+"""Numbers of one and of several seeds as text."""
 
 import math
 
 import pytest
 from scipy import stats
 
-from probes.page import said
+from probes.page import format_number
 from probes.probe import Number
 
 
@@ -16,17 +16,17 @@ from probes.probe import Number
         ([Number(0.5)], "0.5"),
         ([Number(math.inf, math.inf, math.inf)], "none"),
         ([Number(50.0, 40.0, math.inf)], "50 [40, ∞]"),
-        # Student: 2.5 and 12.706 standard errors of 0.5 to either side.
+        # Student: 2.5 plus or minus 12.706 standard errors of 0.5.
         ([Number(2.0, 1.9, 2.1), Number(3.0, 2.9, 3.1)], "2.5 [-3.85, 8.85]"),
         ([Number(20.0), Number(math.inf)], "20 / none"),
         ([Number(1000.0)], "1,000"),
     ],
 )
-def test_of_one_seed_its_documents_of_several_their_spread(seeds, expected):
-    assert said(seeds) == expected
+def test_intervals_are_over_documents_of_one_seed_or_over_seeds(seeds, expected):
+    assert format_number(seeds) == expected
 
 
 def test_the_interval_over_seeds_is_students():
     values = [3.0, 4.0, 8.0]
     low, high = stats.t.interval(0.95, 2, loc=5.0, scale=stats.sem(values))
-    assert said([Number(value) for value in values]) == f"5 [{low:.3g}, {high:.3g}]"
+    assert format_number([Number(value) for value in values]) == f"5 [{low:.3g}, {high:.3g}]"

@@ -12,7 +12,7 @@ from theory import bound, family, predictions, published
 
 
 def exact(x, m, head_dim, rotary_fraction=1.0):
-    """B_m of plain RoPE of base e^x with fifty digits, from the formula of the paper."""
+    """Return B_m of plain RoPE of base e^x with fifty digits, from the formula of the paper."""
     rotary_dim = 2 * int(head_dim * rotary_fraction / 2)
     with mpmath.workdps(55):
         step, angles = mpmath.exp(-mpmath.mpf(x) * 2 / rotary_dim), [mpmath.mpf(int(m))]
@@ -23,7 +23,7 @@ def exact(x, m, head_dim, rotary_fraction=1.0):
 
 
 def direct(bases, length, head_dim):
-    """Smallest B_m over m < length for each base: plain float64, good to 1e-9 at these sizes."""
+    """Return the smallest B_m over m < length for each base in float64, exact to 1e-9 here."""
     powers = -np.arange(0, head_dim, 2) / head_dim
     return np.array(
         [np.cos(np.outer(np.arange(length), b**powers)).sum(axis=1).min() for b in bases]
@@ -31,7 +31,7 @@ def direct(bases, length, head_dim):
 
 
 def check(certificate, length, head_dim, *, rotary_fraction=1.0, start=0.0, samples=4, every=1):
-    """A proof read by other code: contiguous, in range, negative at both ends and inside."""
+    """Check a proof independently: contiguous, in range, negative at both ends and inside."""
     left, right, witnesses = certificate
     assert left[0] == start and np.all(left[1:] == right[:-1])
     assert np.all(left < right)
@@ -96,7 +96,7 @@ def test_proofs_of_other_heads(length, head_dim, fraction):
         assert direct([answer.high], length, head_dim).min() > 0
 
 
-def test_one_sweep_gives_what_single_lengths_give(smallest):
+def test_a_sweep_over_lengths_equals_single_lengths(smallest):
     for length in (2048, 8192):
         alone = bound.smallest_base(length)
         assert alone.high == pytest.approx(smallest[length].high, rel=1e-8)
@@ -106,13 +106,13 @@ def test_the_smallest_base_never_falls_with_length():
     answers = bound.smallest(family.rope_base(32), list(range(2, 120)))
     lows = [answer.low for answer in answers]
     assert all(after >= before * (1 - 1e-8) for before, after in itertools.pairwise(lows))
-    # One distance at a time: 2 needs nothing, 3 asks B_2 >= 0.
+    # Length 2 needs nothing, length 3 needs B_2 >= 0.
     assert lows[0] == 1.0 and answers[0].critical is None
     assert answers[1].critical == 2
 
 
-def test_half_the_pairs_unrotated_cover_everything():
-    """Su 2024: each rotated pair has an unrotated one beside it, and 1 + cos >= 0."""
+def test_half_of_the_pairs_unrotated_covers_every_length():
+    """Su 2024: for each rotated pair there is an unrotated one, and 1 + cos >= 0."""
     for fraction in (0.5, 0.25):
         answer = bound.smallest_base(2**31, 64, fraction)
         assert answer.low == 1.0 and answer.high < 1 + 1e-8
@@ -143,7 +143,7 @@ def test_all_lengths_of_the_papers():
 )
 @example(8, math.log(10), 16, 1)
 def test_feasibility_is_that_of_fifty_digits(length, x, head_dim, one_in):
-    """For random lengths and bases, whole heads and such with a quarter unrotated."""
+    """For random lengths and bases, and heads with a quarter unrotated or none."""
     base, fraction = math.exp(x), 1.0 if one_in == 1 else 0.75
     with mpmath.workdps(50):
         x = mpmath.log(base)
@@ -193,32 +193,32 @@ def test_intervals_are_those_of_a_grid(length, head_dim):
     assert lows[-1] == pytest.approx(bound.stable_base(length, head_dim).high, rel=1e-8)
 
 
-def test_slivers_are_shown():
+def test_narrow_intervals_are_found():
     """At 2048 tokens and 128 features a third of all feasible intervals are narrower than 1%."""
     high = bound.smallest_base(2048).high
-    found = bound.intervals(family.rope_base(128), 2048, high)
-    intervals = np.array(found.feasible[:-1])
+    result = bound.intervals(family.rope_base(128), 2048, high)
+    intervals = np.array(result.feasible[:-1])
     widths = np.log(intervals[:, 1] / intervals[:, 0])
     assert len(widths) > 3 and widths.min() < 0.01
     # Each cell that is infeasible names its witness.
-    for left, right, m in found.infeasible[::3]:
+    for left, right, m in result.infeasible[::3]:
         for x in (left, (left + right) / 2, right):
             assert 0 < m < 2048 and exact(x, m, 128) < 0
     # Together they leave out next to nothing.
-    covered = sum(right - left for left, right, _ in found.infeasible)
-    whole = math.log(found.feasible[-1][0] / high) - widths.sum()
-    assert covered == pytest.approx(whole, abs=1e-7)
+    covered = sum(right - left for left, right, _ in result.infeasible)
+    width = math.log(result.feasible[-1][0] / high) - widths.sum()
+    assert covered == pytest.approx(width, abs=1e-7)
 
 
 # --- heads and layers -------------------------------------------------------------------------
 
 
 def test_lengths_by_layer_and_head():
-    """Local and global heads, and one that is unrotated; the farthest of them counts."""
+    """Local, global and unrotated heads; the largest length counts."""
     local, far = (rotary.parse(f"rope(base={base})").inv_freq(64) for base in (100, 10_000))
     layers = np.array([[local, local], [local, far], [np.zeros(32), far]])
-    assert predictions.by_layer(layers, 2**20) == [[46, 46], [46, 725], [None, 725]]
-    assert predictions.by_layer(layers[1:2], 725) == [[46, None]]
+    assert predictions.violations(layers, 2**20) == [[46, 46], [46, 725], [None, 725]]
+    assert predictions.violations(layers[1:2], 725) == [[46, None]]
     assert predictions.predict(layers[:2]).first_violation == 725
     assert predictions.predict(layers[:2]).full_period == pytest.approx(47_117, abs=1)
     assert predictions.predict(layers).first_violation is None
@@ -227,8 +227,8 @@ def test_lengths_by_layer_and_head():
 # --- bad input ----------------------------------------------------------------------------------
 
 
-def test_what_float64_cannot_decide_is_said():
-    """Two pairs: cos 355 is -1 + 5e-10, so B_355 creeps to zero."""
+def test_undecided_answers_raise():
+    """Two pairs: cos 355 is -1 + 5e-10, so B_355 approaches zero."""
     with pytest.raises(ArithmeticError, match="float64 cannot decide"):
         bound.smallest_base(400, 4)
 
@@ -256,7 +256,7 @@ def test_a_loosened_bound_is_caught(mutation, monkeypatch):
 
 
 def test_error_bounds_hold():
-    """What the proof adds to its float64 numbers covers their distance from fifty digits."""
+    """The error bounds cover the difference to fifty digits."""
     rng = np.random.default_rng(0)
     (piece,) = family.rope_base(128)
     for length in (10**3, 10**6, 2**31):
@@ -300,8 +300,8 @@ def test_a_point_just_below_the_answer_is_not_feasible(smallest):
     """B_m is -1e-3 or so there, at one distance only."""
     (piece,) = family.rope_base(128)
     for length, answer in smallest.items():
-        assert bound.surely_feasible((piece,), answer.high, length)
-        assert not bound.surely_feasible((piece,), answer.low * (1 - 1e-7), length)
+        assert bound.is_certainly_feasible((piece,), answer.high, length)
+        assert not bound.is_certainly_feasible((piece,), answer.low * (1 - 1e-7), length)
 
 
 @pytest.mark.parametrize(
@@ -315,6 +315,6 @@ def test_undecided_cells_are_not_counted_as_feasible(length, head_dim, resolutio
     assert sharp.high < coarse.high
     assert direct([coarse.low], length, head_dim).max() < 0
     left = bound.smallest_base(length, head_dim).high
-    found = bound.intervals(family.rope_base(head_dim), length, left)
-    for low, high in found.feasible[:-1]:
+    result = bound.intervals(family.rope_base(head_dim), length, left)
+    for low, high in result.feasible[:-1]:
         assert direct(np.geomspace(low, high, 20), length, head_dim).min() > -1e-9

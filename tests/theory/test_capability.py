@@ -1,4 +1,4 @@
-"""D_1 and D_H against closed forms, brute force and the dual; what D_H forecasts."""
+"""D_1 and D_H against closed forms, brute force and the dual; forecasts of L50."""
 
 import itertools
 import math
@@ -11,7 +11,14 @@ from scipy import optimize
 from configs import find_config
 from experiment.overrides import apply
 from model.rotary.rope import Rope
-from theory.capability import accuracy, capability, farthest, forecast, needed, of_heads
+from theory.capability import (
+    accuracy,
+    capability,
+    forecast,
+    forecast_layers,
+    query_head_frequencies,
+    required_capability,
+)
 
 
 def rope(base: float, head_dim: int = 64, num_heads: int = 1) -> np.ndarray:
@@ -19,7 +26,7 @@ def rope(base: float, head_dim: int = 64, num_heads: int = 1) -> np.ndarray:
 
 
 def attained(inv_freq_NR: np.ndarray, w_NW: np.ndarray, distances: np.ndarray) -> float:
-    """√2 min over distances of the best head's Re sum z exp(i m inv_freq), |z| = 1; z = a + ib."""
+    """Return √2 min over distances of the best head's Re sum z exp(i m inv_freq), |z| = 1."""
     z_NR = np.apply_along_axis(lambda w: w[: w.size // 2] + 1j * w[w.size // 2 :], 1, w_NW)
     z_NR /= np.linalg.norm(z_NR, axis=1, keepdims=True)
     waves = np.exp(1j * distances[None, :, None] * inv_freq_NR[:, None])
@@ -29,11 +36,11 @@ def attained(inv_freq_NR: np.ndarray, w_NW: np.ndarray, distances: np.ndarray) -
 @pytest.mark.parametrize("base, head_dim", [(10, 64), (1e4, 64), (30, 16)])
 @pytest.mark.parametrize("length", [1, 15, 59, 253])
 def test_one_head_is_optimal_by_its_dual(base, head_dim, length):
-    found = capability(rope(base, head_dim), length)
-    assert found.certificate is not None
+    result = capability(rope(base, head_dim), length)
+    assert result.certificate is not None
     # The least of 253 cosines' sums at base 10 is 1e-6, as near as float64 comes to the dual.
-    assert 0 <= found.certificate - found.value < (1e-9 if found.value > 1e-5 else 1e-8)
-    assert found.partition == (((1, length),),)
+    assert 0 <= result.certificate - result.value < (1e-9 if result.value > 1e-5 else 1e-8)
+    assert result.partition == (((1, length),),)
 
 
 @pytest.mark.parametrize(
@@ -43,81 +50,81 @@ def test_base_10(length, expected):
     assert capability(rope(10), length).value == pytest.approx(expected, abs=5e-4)
 
 
-def test_no_weights_at_random_do_better_and_none_near_the_best():
+def test_random_search_finds_no_better_weights():
     rng = np.random.default_rng(0)
     inv_freq_1R, distances = rope(10, 16), np.arange(1, 16)
     best = capability(inv_freq_1R, 15).value
-    tried = []
+    attempts = []
     for _ in range(30):
         w_1W = rng.normal(size=(1, 16))
-        # Steps that shrink: as near to the best as a search at random comes.
+        # Random search with shrinking steps.
         for step in 0.9 ** np.arange(80):
             near = [w_1W + step * rng.normal(size=(1, 16)) for _ in range(10)]
             w_1W = max([w_1W, *near], key=lambda w: attained(inv_freq_1R, w, distances))
             w_1W /= np.linalg.norm(w_1W)
-        tried.append(attained(inv_freq_1R, w_1W, distances))
-    assert max(tried) <= best
-    assert max(tried) > 0.9 * best
+        attempts.append(attained(inv_freq_1R, w_1W, distances))
+    assert max(attempts) <= best
+    assert max(attempts) > 0.9 * best
 
 
 @pytest.mark.parametrize("length", [1, 2, 10, 31])
-def test_a_pair_alone_turns_away(length):
-    """The best phase looks at the middle: √2 cos((M - 1) ω / 2), 0 from half the period on."""
+def test_one_pair_has_the_closed_form(length):
+    """The best phase is at the middle: √2 cos((M - 1) ω / 2), 0 from half the period on."""
     omega = 0.1
-    found = capability(np.array([[omega]]), length).value
-    assert found == pytest.approx(math.sqrt(2) * math.cos((length - 1) * omega / 2), abs=1e-12)
+    result = capability(np.array([[omega]]), length).value
+    assert result == pytest.approx(math.sqrt(2) * math.cos((length - 1) * omega / 2), abs=1e-12)
     assert capability(np.array([[omega]]), 1 + math.ceil(math.pi / omega)).value == 0
 
 
 @pytest.mark.parametrize("num_unrotated", [1, 2, 8])
-def test_unrotated_pairs_hold_at_every_length(num_unrotated):
+def test_unrotated_pairs_bound_every_length_from_below(num_unrotated):
     inv_freq_1R = Rope(base=10, rotary_fraction=1 - num_unrotated / 32).inv_freq(64)[None]
     assert np.count_nonzero(inv_freq_1R == 0) == num_unrotated
     floor = math.sqrt(2 * num_unrotated)
     assert capability(inv_freq_1R, 25).value > floor + 0.1
     assert capability(inv_freq_1R, 2000).value == pytest.approx(floor, abs=1e-6)
     assert capability(np.zeros((1, num_unrotated)), 2000).value == pytest.approx(floor, abs=1e-12)
-    # Whether that is enough depends on how many keys there are to be mistaken for.
+    # The number of other keys decides whether that is sufficient.
     for num_others in (1, 3, 31, 1000):
-        found = forecast(inv_freq_1R, num_others=num_others, longest=2000)
-        assert found.beyond == (NormalDist().cdf(floor) ** num_others >= 0.5)
-        assert str(found) == ("> 2000" if found.beyond else str(found.l50))
+        result = forecast(inv_freq_1R, num_others=num_others, longest=2000)
+        assert result.beyond == (NormalDist().cdf(floor) ** num_others >= 0.5)
+        assert str(result) == ("> 2000" if result.beyond else str(result.l50))
 
 
-def test_the_accuracy_needed_is_that_of_the_largest_of_normal_draws():
+def test_accuracy_is_the_distribution_of_the_largest_normal_draw():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(20_000, 32))
     share = np.mean(scores[:, 1:].max(axis=1) < 2.5)
     assert accuracy(2.5, 31) == pytest.approx(share, abs=0.01)
-    assert accuracy(needed(31), 31) == pytest.approx(0.5)
-    assert needed(1) == pytest.approx(0)
+    assert accuracy(required_capability(31), 31) == pytest.approx(0.5)
+    assert required_capability(1) == pytest.approx(0)
 
 
 @pytest.mark.parametrize("num_others", [3, 31])
 def test_the_forecast_of_one_head_is_where_its_capability_falls_below(num_others):
-    found = forecast(rope(10), num_others=num_others, longest=200)
-    assert not found.beyond
-    assert accuracy(capability(rope(10), found.l50).value, num_others) >= 0.5
-    assert accuracy(capability(rope(10), found.l50 + 1).value, num_others) < 0.5
+    result = forecast(rope(10), num_others=num_others, longest=200)
+    assert not result.beyond
+    assert accuracy(capability(rope(10), result.l50).value, num_others) >= 0.5
+    assert accuracy(capability(rope(10), result.l50 + 1).value, num_others) < 0.5
 
 
 def test_heads_share_the_distances_as_well_as_any_partition_does():
-    """All partitions of nine distances among two heads, one by one."""
+    """Compare with all partitions of nine distances among two heads."""
     inv_freq_2R, distances = rope(10, 8, 2), np.arange(1, 10)
     best = 0.0
     for bits in itertools.product((False, True), repeat=8):
         parts = np.array([False, *bits])
         norms = [part_value(inv_freq_2R[0], distances[part]) for part in (parts, ~parts)]
         best = max(best, min(norms))
-    found = capability(inv_freq_2R, 9)
-    assert found.certificate is None
-    assert found.value == pytest.approx(best, abs=1e-7)
+    result = capability(inv_freq_2R, 9)
+    assert result.certificate is None
+    assert result.value == pytest.approx(best, abs=1e-7)
 
 
 def part_value(inv_freq_R: np.ndarray, distances: np.ndarray) -> float:
-    """√2 min over mixtures p of |E exp(i m ω)|, by another solver.
+    """Return √2 min over mixtures p of |E exp(i m ω)|, by another solver.
 
-    Of (Σ u - 1)² + |Σ u exp(i m ω)|² over u >= 0, which is least in the direction of p.
+    The minimum of (Σ u - 1)² + |Σ u exp(i m ω)|² over u >= 0 is in the direction of p.
     """
     if not len(distances):
         return math.inf
@@ -127,54 +134,54 @@ def part_value(inv_freq_R: np.ndarray, distances: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("num_heads, length", [(2, 25), (4, 25), (3, 59)])
-def test_a_partition_attains_what_it_says_and_has_every_distance_once(num_heads, length):
-    found = capability(rope(10, num_heads=num_heads), length)
-    assert len(found.partition) == num_heads
-    runs = itertools.chain.from_iterable(found.partition)
+def test_a_partition_attains_its_value_and_has_every_distance_once(num_heads, length):
+    result = capability(rope(10, num_heads=num_heads), length)
+    assert len(result.partition) == num_heads
+    runs = itertools.chain.from_iterable(result.partition)
     covered = [m for first, last in runs for m in range(first, last + 1)]
     assert sorted(covered) == list(range(1, length + 1))
     norms = []
-    for part in found.partition:
+    for part in result.partition:
         distances = np.array([m for first, last in part for m in range(first, last + 1)])
         norms.append(part_value(rope(10)[0], distances))
-    assert min(norms) == pytest.approx(found.value, abs=1e-7)
+    assert min(norms) == pytest.approx(result.value, abs=1e-7)
 
 
-def test_a_pair_that_turns_half_a_cycle_a_token_tells_odd_from_even():
-    found = capability(np.full((2, 1), math.pi), 5)
-    assert found.value == pytest.approx(math.sqrt(2))
-    assert sorted(found.partition) == [((1, 1), (3, 3), (5, 5)), ((2, 2), (4, 4))]
+def test_a_pair_of_half_a_cycle_per_token_splits_odd_and_even_distances():
+    result = capability(np.full((2, 1), math.pi), 5)
+    assert result.value == pytest.approx(math.sqrt(2))
+    assert sorted(result.partition) == [((1, 1), (3, 3), (5, 5)), ((2, 2), (4, 4))]
 
 
-def test_a_slow_head_among_fast_ones_takes_what_is_far():
+def test_a_slow_head_among_fast_ones_takes_the_long_distances():
     slow = np.concatenate([rope(10, num_heads=3), rope(1e4)])
-    found = capability(slow, 100)
-    assert found.value > 1.5 * capability(rope(10, num_heads=4), 100).value
-    first, last = found.partition[3][-1]
+    result = capability(slow, 100)
+    assert result.value > 1.5 * capability(rope(10, num_heads=4), 100).value
+    first, last = result.partition[3][-1]
     assert last == 100 and last - first > 25
 
 
-def test_the_layer_that_sees_farthest_counts():
+def test_the_layer_of_the_largest_forecast_counts():
     layers = np.stack([rope(10), rope(30), rope(10)])
     alone = forecast(rope(30), num_others=31, longest=300)
-    assert farthest(layers, num_others=31, longest=300) == alone
+    assert forecast_layers(layers, num_others=31, longest=300) == alone
     assert alone.l50 > forecast(rope(10), num_others=31, longest=300).l50
 
 
-def test_heads_of_a_model_in_groups_and_with_a_part_unrotated():
-    """Query heads of one key rotate alike; MLA's pairs that never rotate count as zeros."""
+def test_frequencies_of_grouped_heads_and_of_mla():
+    """Query heads of one key have its frequencies; MLA's unrotated pairs count as zeros."""
     inv_freq_LKR = np.arange(12.0).reshape(2, 2, 3)
-    assert of_heads(inv_freq_LKR, 4)[:, :, 0].tolist() == [[0, 0, 3, 3], [6, 6, 9, 9]]
+    assert query_head_frequencies(inv_freq_LKR, 4)[:, :, 0].tolist() == [[0, 0, 3, 3], [6, 6, 9, 9]]
     config = apply(find_config("mla_tiny"), ["model.rotary.base=10"]).model
-    inv_freq_LNR = of_heads(config.rotary_table(64).inv_freq, config.num_heads)
+    inv_freq_LNR = query_head_frequencies(config.rotary_table(64).inv_freq, config.num_heads)
     assert inv_freq_LNR.shape == (config.num_layers, config.num_heads, config.head_dim // 2)
     num_unrotated = (config.head_dim - config.rope_head_dim) // 2
     value = capability(inv_freq_LNR[0, :1], 2000).value
     assert value == pytest.approx(math.sqrt(2 * num_unrotated), abs=1e-6)
 
 
-def test_distances_begin_where_they_are_asked():
-    """One head's phase is free: what counts is how many distances there are, not where."""
+def test_shortest_distance():
+    """One head's phase is free, so only the number of distances matters."""
     moved = capability(rope(10), 44, shortest=20)
     assert moved.value == pytest.approx(capability(rope(10), 25).value, abs=1e-9)
     assert moved.partition == (((20, 44),),)

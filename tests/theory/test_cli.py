@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def theory(monkeypatch, capsys):
-    """Runs the command line in this process: (exit code, stdout, stderr)."""
+    """Return a function that runs the command in this process: (exit code, stdout, stderr)."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["theory", *arguments])
@@ -35,7 +35,7 @@ def theory(monkeypatch, capsys):
     return run
 
 
-def test_the_module_prints_the_number_alone():
+def test_the_module_prints_only_the_number():
     command = [sys.executable, "-m", "theory", "length", "--base", "10000", "--head-dim", "128"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1707\n", "")
@@ -53,14 +53,14 @@ def test_json_is_one_object(theory):
 
 
 def test_any_variant_by_its_expression(theory):
-    """Interpolation by 4 makes every distance a quarter of itself: 4 * 724 < m <= 4 * 725."""
+    """Interpolation by 4 divides every distance by 4: 4 * 724 < m <= 4 * 725."""
     expression = "position_interpolation(base=1e4,factor=4)"
     code, out, _ = theory("length", "--rotary", expression, "--head-dim", "64")
     assert code == 0
     assert 4 * 724 < int(out) <= 4 * 725
 
 
-def test_no_violation_is_said_as_a_bound(theory):
+def test_no_violation_prints_a_bound(theory):
     assert theory("length", "--rotary", "nope", "--head-dim", "64")[1] == "> 2147483647\n"
     out = theory("length", "--base", "1e4", "--head-dim", "64", "--limit", "725", "--json")[1]
     assert json.loads(out)["first_violation"] is None
@@ -75,7 +75,7 @@ def test_lengths_in_powers_of_two():
             tokens(text)
 
 
-def test_a_run_is_asked_layer_by_layer(theory, tmp_path):
+def test_length_of_a_run_has_every_layer(theory, tmp_path):
     """46 and 725 are the first violations of bases 100 and 1e4 at 64 features."""
     config = find_config("tiny")
     layers = (Rope(base=100.0), Rope(base=1e4), Nope())
@@ -115,15 +115,15 @@ def test_bound_prints_exactly_its_keys(theory):
     assert more["intervals"][-1][1] is None
 
 
-def test_bound_in_words_never_rounds_out_of_an_interval(theory):
+def test_rounded_bounds_are_feasible(theory):
     """The published two digits, 1.2e4 at 2048 and 2.7e4 at 4096, are infeasible themselves."""
     for length, published, typed in (("2048", "1.2e4", "1.16e4"), ("4096", "2.7e4", "2.696e4")):
         assert int(theory("length", "--base", published)[1]) < int(length)
         assert int(theory("length", "--base", typed)[1]) >= int(length)
         out = theory("bound", "--length", length)[1]
-        assert f"to type: {typed.replace('e4', 'e+04')} " in out
-    # Rounding up stays within five percent: 1.1 would be another base than 1 and a bit.
-    assert "to type: 1.01 " in theory("bound", "--length", "2k", "--rotary-fraction", "0.5")[1]
+        assert f"rounded up: {typed.replace('e4', 'e+04')} " in out
+    # Rounding stays within five percent, so not 1.1.
+    assert "rounded up: 1.01 " in theory("bound", "--length", "2k", "--rotary-fraction", "0.5")[1]
 
 
 def test_bound_of_another_variant(theory):
@@ -137,7 +137,7 @@ def test_bound_of_another_variant(theory):
     assert json.loads(theory(*arguments, yarn)[1])["open"] == "factor"
 
 
-def test_the_table_says_where_the_paper_is_higher(theory, tmp_path):
+def test_the_table_compares_with_the_papers(theory, tmp_path):
     """Men et al. print 1.6e4 at 2k: 1.6e4 / 11587.24 - 1 = 38%."""
     figure = tmp_path / "table.svg"
     arguments = ("table", "--lengths", "1k", "2k", "4k")
@@ -150,17 +150,17 @@ def test_the_table_says_where_the_paper_is_higher(theory, tmp_path):
     assert "+38%" in text and text.count("the same") == 2
 
 
-def test_models_say_what_they_cover(theory):
+def test_models(theory):
     models = json.loads(theory("models", "--json")[1])["models"]
-    found = {(model["model"], model["layers"]): model for model in models}
-    assert found["llama-2-7b", "all"]["first_violation"] == 1707
-    assert found["mistral-7b-v0.2", "all"]["first_violation"] == 27115
-    # A quarter of the head turns: nothing to violate. Nor has a layer that never turns.
+    result = {(model["model"], model["layers"]): model for model in models}
+    assert result["llama-2-7b", "all"]["first_violation"] == 1707
+    assert result["mistral-7b-v0.2", "all"]["first_violation"] == 27115
+    # Heads rotated by a quarter, and layers without rotation, have no violation.
     for name in (("gpt-neox-20b", "all"), ("deepseek-v3", "all"), ("smollm3-3b", "every fourth")):
-        assert found[name]["first_violation"] is None and found[name]["covers"]
+        assert result[name]["first_violation"] is None and result[name]["covers"]
     # Liu et al.: 92 of Llama 2's 128 features complete a turn within 4096 tokens.
-    assert found["llama-2-7b", "all"]["critical_dimension"] == 92
-    assert not found["llama-2-7b", "all"]["covers"] and found["llama-3-8b", "all"]["covers"]
+    assert result["llama-2-7b", "all"]["critical_dimension"] == 92
+    assert not result["llama-2-7b", "all"]["covers"] and result["llama-3-8b", "all"]["covers"]
     only = theory("models", "llama-3-8b")[1]
     assert "llama-3-8b" in only and "llama-2-7b" not in only
     code, _, err = theory("models", "lama-3-8b")
@@ -179,43 +179,43 @@ def test_curves_are_drawn(theory, tmp_path):
 
 
 def test_capability_prints_exactly_its_keys(theory):
-    """√2 cos((M - 1) ω / 2) for a pair alone, which two heads share: each has half of the cycle."""
+    """√2 cos((M - 1) ω / 2) for one pair; two heads have half of the distances each."""
     arguments = ("capability", "--rotary", "explicit(values=(0.1,))", "--head-dim", "2", "--json")
     code, out, err = theory(*arguments, "--heads", "1", "--length", "21")
     assert (code, err) == (0, "")
-    one = json.loads(out)
+    single = json.loads(out)
     keys = ["rotary", "head_dim", "heads", "length", "capability", "certificate", "partition"]
-    assert list(one) == keys
-    assert one["capability"] == pytest.approx(math.sqrt(2) * math.cos(1.0))
-    assert one["certificate"] == pytest.approx(one["capability"], abs=1e-9)
-    assert one["partition"] == [[[1, 21]]]
+    assert list(single) == keys
+    assert single["capability"] == pytest.approx(math.sqrt(2) * math.cos(1.0))
+    assert single["certificate"] == pytest.approx(single["capability"], abs=1e-9)
+    assert single["partition"] == [[[1, 21]]]
 
-    two = json.loads(theory(*arguments, "--heads", "2", "--length", "42")[1])
-    assert list(two) == keys and two["certificate"] is None
-    assert two["capability"] == pytest.approx(one["capability"])
-    assert sorted(two["partition"]) == [[[1, 21]], [[22, 42]]]
+    double = json.loads(theory(*arguments, "--heads", "2", "--length", "42")[1])
+    assert list(double) == keys and double["certificate"] is None
+    assert double["capability"] == pytest.approx(single["capability"])
+    assert sorted(double["partition"]) == [[[1, 21]], [[22, 42]]]
 
 
-def test_capability_says_what_it_forecasts_and_draws_it(theory, tmp_path):
+def test_capability_prints_and_draws_its_forecast(theory, tmp_path):
     figure = tmp_path / "capability.svg"
     arguments = ("capability", "--rotary", "rope(base=10)", "--head-dim", "64", "--length", "30")
     code, out, _ = theory(*arguments, "--others", "31", "--heads", "2", "--out", str(figure))
-    assert code == 0 and "31 other keys takes 2.012: L50 > 30 tokens" in out
+    assert code == 0 and "31 other keys needs 2.012: L50 > 30 tokens" in out
     assert "  head 1: " in out
     assert "</svg>" in figure.read_text()
-    found = json.loads(theory(*arguments, "--others", "31", "--json")[1])
-    # One head tells 26 tokens apart by 2, and 27 by less.
-    assert (found["forecast"], found["beyond"]) == (26, False)
-    assert found["needed"] == pytest.approx(2.012, abs=1e-3)
+    result = json.loads(theory(*arguments, "--others", "31", "--json")[1])
+    # The capability of one head is above 2.012 at 26 tokens, and below at 27.
+    assert (result["forecast"], result["beyond"]) == (26, False)
+    assert result["needed"] == pytest.approx(2.012, abs=1e-3)
 
 
 def test_capability_of_layers_is_that_of_the_best(theory, tmp_path):
     pattern = "[rope(base=10),[rope(base=10),nope],rope(base=100)]"
     arguments = ("--rotary", pattern, "--heads", "2", "--head-dim", "64", "--length", "30")
-    found = json.loads(theory("capability", *arguments, "--json")[1])
-    values = [layer["capability"] for layer in found["layers"]]
-    assert found["capability"] == max(values) == values[1] == pytest.approx(8)
-    assert found["partition"] == [[], [[1, 30]]]
+    result = json.loads(theory("capability", *arguments, "--json")[1])
+    values = [layer["capability"] for layer in result["layers"]]
+    assert result["capability"] == max(values) == values[1] == pytest.approx(8)
+    assert result["partition"] == [[], [[1, 30]]]
     assert "layer 2: " in theory("capability", *arguments)[1]
 
     config = find_config("tiny")
@@ -244,10 +244,10 @@ def test_capability_of_layers_is_that_of_the_best(theory, tmp_path):
         (["nope", "1", "--out", "x.xyz"], "take a .png, .svg or .pdf file, got x.xyz"),
     ],
 )
-def test_mistakes_of_capability_exit_2_with_one_line(theory, arguments, reason):
+def test_errors_of_capability_exit_2_with_one_line(theory, arguments, reason):
     expression, heads, *more = arguments
-    given = ["--length", "3", "--rotary", expression, "--heads", heads, *more]
-    code, out, err = theory("capability", *given)
+    options = ["--length", "3", "--rotary", expression, "--heads", heads, *more]
+    code, out, err = theory("capability", *options)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert reason in err
@@ -266,7 +266,7 @@ def test_128k_takes_seconds():
 
 
 def test_length_of_a_fraction_is_that_of_the_expression(theory):
-    # Half of the pairs, unrotated, outweigh the other half: B_m >= 0 everywhere.
+    # The unrotated half of the pairs outweighs the other half: B_m >= 0 everywhere.
     code, out, _ = theory("length", "--base", "100", "--rotary-fraction", "0.5", "--json")
     assert code == 0 and json.loads(out)["first_violation"] is None
     _, plain, _ = theory("length", "--base", "100", "--rotary-fraction", "0.75")

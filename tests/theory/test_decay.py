@@ -7,7 +7,7 @@ from theory.decay import cosine_sum, first_violation, full_period, quarter_perio
 
 
 def powers(base, dim):
-    """The geometric series, written out here so that the test owns its input."""
+    """Return the geometric series, independently of the code under test."""
     return np.array([base ** (-2 * i / dim) for i in range(dim // 2)])
 
 
@@ -27,7 +27,7 @@ def test_cosine_sum_agrees_with_fifty_digits(base, dim):
     assert max(errors) < 1e-12
 
 
-def test_cosine_sum_keeps_its_promise_up_to_two_billion():
+def test_cosine_sum_is_within_its_bound_up_to_two_billion():
     inv_freq = powers(1e6, 512)
     distances = np.random.default_rng(1).integers(2**30, 2**31, size=20)
     distances[0] = 2**31 - 1
@@ -37,7 +37,7 @@ def test_cosine_sum_keeps_its_promise_up_to_two_billion():
 
 
 def test_numpy_is_as_accurate_as_assumed():
-    """Every bound of this folder assumes four times what is seen here."""
+    """The error bounds of this folder assume four times these errors."""
     angles = np.random.default_rng(0).uniform(-np.pi, np.pi, 4000)
     for ours, theirs in ((np.cos, mpmath.cos), (np.sin, mpmath.sin)):
         values = ours(angles)
@@ -63,8 +63,8 @@ def test_scan_is_within_its_own_bound(base, dim, start):
     assert covered == start + 30_000
 
 
-def test_unequal_variances_weigh_the_pairs():
-    """One head's own form, sum of (var_2i + var_2i+1) cos(m w_i): Men et al., Eq. 20."""
+def test_weights_of_unequal_variances():
+    """The form of one head, sum of (var_2i + var_2i+1) cos(m w_i): Men et al., Eq. 20."""
     weighted = cosine_sum([1.0, 0.5, 0.0], [0, 2], weights=[3.0, 1.0, 0.25])
     expected = [4.25, 3 * np.cos(2) + np.cos(1) + 0.25]
     np.testing.assert_allclose(weighted, expected, rtol=1e-15)
@@ -76,11 +76,11 @@ def test_one_pair_is_one_cosine():
     )
 
 
-def test_a_pair_at_rest_adds_one_at_every_distance():
+def test_an_unrotated_pair_adds_one_at_every_distance():
     distances = np.arange(6).reshape(2, 3)
     np.testing.assert_array_equal(cosine_sum(np.zeros(4), distances), np.full((2, 3), 4.0))
-    with_rest = cosine_sum([1.0, 0.0, 0.0], distances)
-    np.testing.assert_allclose(with_rest, np.cos(distances) + 2, atol=1e-15)
+    with_unrotated = cosine_sum([1.0, 0.0, 0.0], distances)
+    np.testing.assert_allclose(with_unrotated, np.cos(distances) + 2, atol=1e-15)
 
 
 # First m with B_m < 0, found by independent scripts (plain float64 loops) before this code existed.
@@ -93,12 +93,12 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("dim", PUBLISHED)
 def test_first_violation_of_the_geometric_series(dim):
-    found = {base: first_violation(powers(base, dim)) for base in PUBLISHED[dim]}
-    assert found == PUBLISHED[dim]
+    result = {base: first_violation(powers(base, dim)) for base in PUBLISHED[dim]}
+    assert result == PUBLISHED[dim]
 
 
 def test_the_bound_is_not_monotone_in_the_base():
-    """So it may never be interpolated or found by bisection (Su's post says the same)."""
+    """It must not be interpolated or bisected (so does Su's post)."""
     assert first_violation(powers(5e5, 64)) == 9937
     assert first_violation(powers(1e6, 64)) == 6235
 
@@ -117,9 +117,9 @@ def test_signs_within_rounding_of_zero_are_decided_by_more_digits():
 
 def test_first_violation_far_out():
     inv_freq = powers(1e9, 128)
-    found = first_violation(inv_freq, limit=2**31)
-    assert exact_cosine_sum(inv_freq, found) < 0
-    sample = np.random.default_rng(0).integers(0, found, 20_000)
+    result = first_violation(inv_freq, limit=2**31)
+    assert exact_cosine_sum(inv_freq, result) < 0
+    sample = np.random.default_rng(0).integers(0, result, 20_000)
     assert np.cos(np.outer(sample, inv_freq)).sum(axis=1).min() > 0
 
 
@@ -132,11 +132,11 @@ def test_first_violation_stops_at_its_limit():
 
 @pytest.mark.parametrize("first", [1, 100, 255, 256, 257, 768, 16128, 2**17])
 def test_one_slow_pair_turns_negative_after_a_quarter_turn(first):
-    """cos(m w) < 0 first where m w passes pi / 2: no distance is skipped on the way."""
+    """cos(m w) < 0 first when m w exceeds pi / 2; the scan must not skip a distance."""
     assert first_violation([np.pi / 2 / (first - 0.5)]) == first
 
 
-def test_pairs_at_rest_push_the_bound_out_of_reach():
+def test_unrotated_pairs_remove_the_violation():
     turning = powers(10.0, 64)
     assert first_violation(np.zeros(32)) is None
     assert first_violation(np.concatenate([turning, np.zeros(32)])) is None
@@ -153,12 +153,12 @@ def test_periods_of_the_slowest_pair():
     assert quarter_period([0.5, 0.25, 0.0]) == pytest.approx(6.283185307179586)
 
 
-def test_nothing_turning_has_no_period():
+def test_periods_without_rotation_are_infinite():
     assert quarter_period(np.zeros(8)) == np.inf
     assert full_period(np.zeros(8)) == np.inf
 
 
-def test_scan_of_pairs_that_all_rest():
+def test_scan_of_unrotated_pairs():
     ((start, values, error),) = decay.scan(np.zeros(3), 5, 12)
     assert start == 5 and error < 1e-12
     np.testing.assert_array_equal(values, np.full(7, 3.0))

@@ -33,7 +33,7 @@ def test_signs_agree_with_eighty_digits(inv_freq, distance, unrotated):
 
 
 @pytest.mark.parametrize("split", [0.25, 0.7, 1.0, 1.5])
-def test_signs_that_float64_cannot_see(split):
+def test_signs_below_the_precision_of_float64(split):
     """cos(a) + cos(fl(pi - a)) is some 1e-17, of either sign: 0.0 or a guess in float64."""
     pair = [split, math.pi - split]
     value = reference(pair, 1)
@@ -41,8 +41,8 @@ def test_signs_that_float64_cannot_see(split):
     assert exact.sign_of_cosine_sum(exact.products(pair, 1)) == mpmath.sign(value)
 
 
-def test_more_bits_are_taken_where_the_first_do_not_decide():
-    """Angles a and pi - a + 2^-300: only the third precision sees the difference."""
+def test_precision_doubles_until_it_decides():
+    """Angles a and pi - a + 2^-300 need the third precision."""
     tiny, precisions = Fraction(1, 2**300), []
 
     def angles(bits):
@@ -56,7 +56,7 @@ def test_more_bits_are_taken_where_the_first_do_not_decide():
     assert precisions == [128, 256, 512] * 2
 
 
-def test_what_no_precision_decides_is_said():
+def test_an_undecided_sign_raises():
     def angles(bits):
         return [0, exact.two_pi(bits + 8) >> 9]  # cos 0 + cos pi, exactly zero
 

@@ -1,4 +1,4 @@
-"""Variants with one number open: frequencies, bounds and proofs, beside the papers' formulas."""
+"""Variants with one free number: frequencies, bounds and proofs against the papers' formulas."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ def yarn(base, factor, original):
     return [f * (1 - s) + f / factor * s for f, s in zip(series(base), shares, strict=True)]
 
 
-# What each is by its paper, with as many digits as asked for.
+# The formulas of the papers, in the precision of mpmath.
 FORMULAS = {
     "rope(base=?,rotary_fraction=0.75)": lambda b: series(b, 48) + [0] * 8,
     "position_interpolation(base=?,factor=4)": lambda b: [f / 4 for f in series(b)],
@@ -50,7 +50,7 @@ FORMULAS = {
     "yarn(base=?,factor=8,original_context_length=4096)": lambda b: yarn(b, 8, 4096),
 }
 FAMILIES = {
-    text: family.opened(
+    text: family.free_number(
         rotary.parse(text.replace("?", "2")),
         text.split("=?")[0].split("(")[-1].split(",")[-1],
         HEAD_DIM,
@@ -60,7 +60,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("text", FAMILIES)
-def test_a_family_is_its_variant(text):
+def test_families_have_the_frequencies_of_their_variants(text):
     for x in np.random.default_rng(0).uniform(0.01, 12, 60):
         variant = rotary.parse(text.replace("?", repr(math.exp(x))))
         piece = next(piece for piece in FAMILIES[text] if x < piece.stop)
@@ -70,7 +70,7 @@ def test_a_family_is_its_variant(text):
 
 @pytest.mark.parametrize("text", FAMILIES)
 def test_the_smallest_number_of_a_family(text):
-    """The variant of `high` covers the length, no smaller one of three hundred does."""
+    """The variant of `high` covers the length; none of three hundred smaller ones does."""
     length = 700
     (answer,) = bound.smallest(FAMILIES[text], [length])
 
@@ -92,18 +92,18 @@ def test_ntk_raises_the_base_by_its_formula():
     assert ntk.high * 4 ** (64 / 62) == pytest.approx(bound.smallest_base(700, 64).high, rel=1e-8)
 
 
-# --- proofs, read by other code ------------------------------------------------------------------
+# --- proofs, checked independently ---------------------------------------------------------------
 
 
 def exact(text, x, m):
-    """B_m of a family's number e^x with thirty digits."""
+    """Return B_m of a family's number e^x with thirty digits."""
     with mpmath.workdps(30):
         angles = (int(m) * f for f in FORMULAS[text](mpmath.exp(mpmath.mpf(float(x)))))
         return mpmath.fsum(map(mpmath.cos, angles))
 
 
 def proofs(text, length):
-    """Every interval of x on which a family is said to be infeasible, and its witness."""
+    """Return every interval of x that is proved infeasible, and its witness."""
     (answer,) = bound.smallest(FAMILIES[text], [length])
     chain = list(zip(*answer.certificate, strict=True))
     try:
@@ -117,7 +117,7 @@ def proofs(text, length):
 def check(text, intervals, samples):
     rng = np.random.default_rng(0)
     for left, right, m in intervals:
-        # Numbers are above 1: what is said of x = 0 is of the next one.
+        # Numbers are above 1, so x = 0 stands for the next number.
         for x in (max(left, 1e-15), right, *rng.uniform(left, right, samples)):
             assert exact(text, x, m) < 0, (x, m)
 
@@ -127,8 +127,8 @@ def test_a_proof_holds_on_all_of_its_interval(text):
     check(text, proofs(text, 700)[::101], samples=1)
 
 
-def test_no_proof_reaches_over_a_jump():
-    """YaRN's ends are rounded to whole pairs: at some bases all frequencies jump at once."""
+def test_no_proof_crosses_a_jump():
+    """YaRN rounds the ends of its ramp to whole pairs, so frequencies jump at some bases."""
     text = "yarn(base=?,factor=8,original_context_length=4096)"
     jumps = np.array([piece.start for piece in FAMILIES[text][1:]])
     ends = [(x, m) for left, right, m in proofs(text, 2048) for x in (left, right)]
@@ -145,8 +145,8 @@ def test_every_proof_holds(text, length):
 
 
 @pytest.mark.parametrize("length", [512, 2048])
-def test_what_a_jump_leaves_out_is_proved_from_both_sides(length):
-    """Between two intervals of the chain: the frequencies are those of one side, both fail."""
+def test_the_gap_at_a_jump_is_proved_from_both_sides(length):
+    """In the gap, the frequencies are those of one of the sides, and both are infeasible."""
     pieces = FAMILIES["yarn(base=?,factor=8,original_context_length=4096)"]
     (answer,) = bound.smallest(pieces, [length])
     left, right, witnesses = answer.certificate

@@ -1,4 +1,4 @@
-"""What a rotary table predicts, of the head that reaches farthest."""
+"""Predictions of a rotary table."""
 
 import math
 
@@ -9,7 +9,7 @@ from theory import decay
 from theory.predictions import predict
 
 
-def test_the_arccos_bound_is_where_a_half_is_left_after_all_layers():
+def test_the_arccos_bound_is_where_all_layers_leave_a_half():
     inv_freq = np.array([1.0, 0.1, 0.0])
     for num_layers in (1, 2, 12):
         length = decay.arccos_bound(inv_freq, num_layers)

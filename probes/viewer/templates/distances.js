@@ -1,12 +1,12 @@
-// What a head makes of distance.
+// Weights and scores of a head by distance.
 
-// Heights, from the top: pairs by their periods, weights, scores; a line of words above each.
+// Heights, from the top: pairs by period, weights, scores; a line of text above each.
 const [WORDS, PAIRS, UPPER, LOWER, LEFT] = [18, 26, 84, 108, 36];
 const TOP = WORDS + PAIRS;
 const MIDDLE = TOP + WORDS + UPPER;
 const FLOOR = MIDDLE + WORDS + LOWER;
 
-// Where distances, weights and scores lie in the drawing, and what is drawn there.
+// Scales of distances, weights and scores, and the curves.
 function scalesOf(member) {
   const head = member.all[member.head];
   const width = Math.max(280, member.width);
@@ -58,7 +58,7 @@ function drawProfile(member) {
       fill="var(--${right ? "right" : "paper"})" stroke="var(--${right ? "paper" : "wrong"})" stroke-width="1.4"/>`;
   const words = (y, text) => `<text x="${LEFT}" y="${y + 13}" class="label">${text}</text>`;
   const colored = (name, text) => `<tspan fill="var(--${name})">${text}</tspan>`;
-  const said = `; to recall: ${colored("right", "● said right")} ${colored("wrong", "○ wrong")}`;
+  const said = `; recall: ${colored("right", "● correct")} ${colored("wrong", "○ wrong")}`;
   member.svg.setAttribute("viewBox", `0 0 ${width} ${FLOOR + 30}`);
   member.svg.innerHTML = `
     ${periods(member, head)}
@@ -78,7 +78,7 @@ function drawProfile(member) {
     <g class="cursor"></g>`;
 }
 
-// Pairs at the distance where they have made a full turn, as high as the head makes use of them.
+// Pairs at their periods; the height is the use that the head makes of them.
 function periods(member, head) {
   const { x, far, width } = member.scales;
   const right = width - 8;
@@ -96,7 +96,7 @@ function periods(member, head) {
   if (near.length && !still && !slower) {
     said += `<rect x="${x(near[0].period)}" width="${right - x(near[0].period)}" y="${WORDS}" height="${FLOOR - WORDS}" fill="var(--turn)" opacity=".1"/>`;
   }
-  const rest = [slower ? `${slower} slower` : "", still ? `${still} do not turn` : ""]
+  const rest = [slower ? `${slower} slower` : "", still ? `${still} unrotated` : ""]
     .filter(Boolean)
     .join(", ");
   const end = rest ? right - 6 * rest.length - 36 : right;
@@ -109,7 +109,7 @@ function periods(member, head) {
       free = at;
     }
   }
-  said += `<text x="0" y="${WORDS - 5}" class="turn">pairs turn round at</text>`;
+  said += `<text x="0" y="${WORDS - 5}" class="turn">periods of pairs</text>`;
   return (
     said +
     (rest
@@ -142,7 +142,7 @@ function drawCursor(member) {
 }
 
 const abreast = () => (innerWidth < 480 ? 16 : 32);
-// The hands of the pairs at this query and key: up adds to the score, down takes from it.
+// Hands of the pairs at this query and key: up adds to the score, down subtracts from it.
 function drawHands(member) {
   const head = member.all[member.head];
   const R = head.turns.length;
@@ -188,7 +188,7 @@ function drawHands(member) {
   });
   const up = ups.reduce((sum, each) => sum + Math.max(0, each), 0);
   const down = ups.reduce((sum, each) => sum + Math.min(0, each), 0);
-  member.caption.innerHTML = `Each hand is a pair of features, the fastest at the left: it turns with distance, up adds to the score and down takes from it. Here, ${query - key} back, ${signed(up)} and ${signed(down)} make <b>${signed(up + down)}</b>.`;
+  member.caption.innerHTML = `Each hand is a pair of features, the fastest at the left. It rotates with distance; up adds to the score, down subtracts from it. Here, ${query - key} back, ${signed(up)} and ${signed(down)} give <b>${signed(up + down)}</b>.`;
 }
 
 function sayPair(member, event) {
@@ -202,5 +202,5 @@ function sayPair(member, event) {
   if (!(i >= 0 && i < R) || query === null) return;
   const turn = head.turns[i];
   const m = query - key;
-  member.caption.textContent = `Pair ${i}: ${turn ? `a full turn in ${short(1 / turn)} tokens, ${(turn * m).toFixed(2)} turns in the ${m} back` : "does not turn"}; ${signed(head.hands(query, key)[2 * i])} of the score.`;
+  member.caption.textContent = `Pair ${i}: ${turn ? `period ${short(1 / turn)} tokens, ${(turn * m).toFixed(2)} periods at distance ${m}` : "unrotated"}; ${signed(head.hands(query, key)[2 * i])} of the score.`;
 }

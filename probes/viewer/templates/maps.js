@@ -1,8 +1,8 @@
 // Heat maps.
 
-// Weights as pixels, queries down, keys or distances across. Of many keys in one pixel the largest
-// counts: in a mean, a query that looks at one token would not be seen. Of many queries the largest
-// too or, in a small picture, their mean, which shows what most of them do.
+// Weights as pixels, queries down, keys or distances across. A pixel of many keys shows the largest
+// weight, because a mean would hide a query that attends to one token. A pixel of many queries shows
+// the largest too or, in a small picture, the mean over queries.
 function paint(head, side, zoom, mean = false) {
   const image = new ImageData(side, side);
   const pixels = new Uint32Array(image.data.buffer);
@@ -114,7 +114,7 @@ function drawMap(member) {
       context.fillText(String(i), Math.min(x, left + side), top - 9);
     }
   }
-  // A map that is drawn whole leaves fingers to the page.
+  // Without zoom, touches scroll the page.
   member.over.style.touchAction = zoom.span < tokens.length ? "none" : "pan-y";
   const [layer, number] = member.heads[member.head];
   $(".bar span", member.cells.map).textContent =
@@ -139,7 +139,7 @@ function drawOver(member) {
     context.lineWidth = 1.5;
     context.strokeRect(x(state.sheared ? q - k : k) + at, y(q) + at, size, size);
   };
-  // The token's own line: its row as a query; as a key its column, a diagonal among distances.
+  // The line of the token: its row as a query, its column as a key (a diagonal by distance).
   const token = state.token + 0.5;
   const last = row().tokens.length;
   context.strokeStyle = colors.query;

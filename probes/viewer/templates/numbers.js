@@ -1,4 +1,4 @@
-// What is read from the page: its description, packed numbers, and what a head did with a text.
+// Decoding of the page: its description, packed numbers, and the arrays of each head.
 
 const page = JSON.parse(document.getElementById("page").textContent);
 const $ = (selector, inside = document) => inside.querySelector(selector);
@@ -30,7 +30,7 @@ function rounded(size, least) {
     if (found) return found * unit;
   }
 }
-// Where spaces would not be seen.
+// Visible symbols for white space.
 const named = (id) => pieces.get(id).replace(/ /g, "·").replace(/\n/g, "⏎").replace(/\t/g, "⇥");
 
 const KINDS = { uint8: Uint8Array, int8: Int8Array, int32: Int32Array, float32: Float32Array };
@@ -44,7 +44,7 @@ async function unpack() {
   buffer = await new Response(stream).arrayBuffer();
 }
 
-// What a head did with a text. T tokens, R pairs of features.
+// A head on a text. T tokens, R pairs of features.
 class Head {
   constructor(row, member, head) {
     const refs = row.members[member.index];
@@ -59,7 +59,7 @@ class Head {
     [this.weight, this.score, this.spread] = ["weight", "score", "spread"].map(part);
     [this.q, this.k, this.qUnit, this.kUnit] = ["query", "key", "query_unit", "key_unit"].map(part);
   }
-  // Of each pair, the mean length in queries times that in keys: the most it adds, as a rule.
+  // Use of each pair: mean norm in queries times mean norm in keys, a typical upper bound.
   get uses() {
     const R = this.turns.length;
     const mean = (x, i) => {
@@ -77,7 +77,7 @@ class Head {
   at(query, key) {
     return (this.byte(query, key) / 255) ** 2;
   }
-  // What each pair adds to the score: the upward part of its hand, which turns with distance.
+  // Contribution of each pair to the score: the vertical part of its hand.
   hands(query, key) {
     const R = this.turns.length;
     const found = new Float32Array(2 * R);
@@ -96,7 +96,7 @@ class Head {
     for (let i = 0; i < hands.length; i += 2) sum += hands[i];
     return sum;
   }
-  // The largest weights of a query, or of a key: at which keys, or queries.
+  // The keys of the largest weights of a query, or the queries of a key.
   best(token, ofKey, count) {
     const found = [];
     const end = ofKey ? this.length : token + 1;

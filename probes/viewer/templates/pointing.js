@@ -1,6 +1,6 @@
-// Pointing, and what it changes.
+// Pointer and keyboard events.
 
-// The pair that is looked at: the two that are pointed at, or the token and its largest weight.
+// The selected pair: two tokens, or one token and the token of its largest weight.
 function pairOf(member) {
   const { token, other, seen } = state;
   const fits = other !== null && (seen ? other >= token : other <= token);
@@ -12,7 +12,7 @@ function pairOf(member) {
       : { query: token, key: second };
 }
 
-// Words out of sight can wait until the pointer rests.
+// Tokens out of view are updated when the pointer rests.
 let rest = 0;
 function shadeAll() {
   for (const member of members) {
@@ -72,16 +72,16 @@ function tell(member) {
     .join(", ");
   const pointed = other !== null && query !== null && (seen ? query : key) === other;
   member.readout.innerHTML = `
-    <p>${code(tokens[token])} at ${token} ${seen ? "is seen by" : "looks at"} ${pointed ? `${code(tokens[other])} ${Math.abs(other - token)} ${seen ? "on" : "back"}: ${weigh(query, key)}` : `<small>layer ${layer}, head ${number}</small>`}</p>
+    <p>${code(tokens[token])} at ${token} ${seen ? "is attended by" : "attends to"} ${pointed ? `${code(tokens[other])} ${Math.abs(other - token)} ${seen ? "on" : "back"}: ${weigh(query, key)}` : `<small>layer ${layer}, head ${number}</small>`}</p>
     <p>${head.best(token, seen, 5).map(chip).join("") || "nothing"}</p>
     <p>${known ? `to recall ${code(tokens[known.key])} ${token - known.key} back: ${weigh(token, known.key)}` : "&nbsp;"}</p>
-    <p>${next === undefined ? "" : `then comes ${code(next)} ${member.expected[2 * token] === next ? '<span class="yes">✓</span>' : '<span class="no">✗</span>'} `}model expects ${expects}</p>`;
+    <p>${next === undefined ? "" : `next token ${code(next)} ${member.expected[2 * token] === next ? '<span class="yes">✓</span>' : '<span class="no">✗</span>'} `}model predicts ${expects}</p>`;
 }
 
 function captions(member) {
   const known = state.seen ? null : member.known.get(state.token);
   $(".caption", member.cells.heads).textContent =
-    `layer·head, and how many tokens ${state.seen ? "on it is seen from" : "back it looks"} most${known ? ", ✓ if at what is to recall" : ""}`;
+    `layer·head, and the distance ${state.seen ? "on" : "back"} of its largest weight${known ? ", ✓ if it is on the token to recall" : ""}`;
   $$(".thumb span", member.cells.heads).forEach((span, i) => {
     const best = member.all[i].best(state.token, state.seen, 1)[0];
     const [layer, head] = member.heads[i];
@@ -102,7 +102,7 @@ function point() {
   }
 }
 
-// Many events of one frame are answered once.
+// Events of one frame are handled together.
 let asked = null;
 function change(news) {
   if (Object.entries(news).every(([name, value]) => state[name] === value)) return;
@@ -164,7 +164,7 @@ function zoomHere(factor) {
   const x = (state.sheared ? query - key : key) + 0.5;
   const y = query + 0.5;
   if (factor && factor < 1) {
-    // what is looked at comes to the middle
+    // center the selected token
     const half = zoom.span / 2;
     state.zoom = {
       ...zoom,
@@ -181,7 +181,7 @@ function set(name, value) {
 }
 
 function listen() {
-  // Text that scrolls below a pointer at rest is not pointed at: keys would be answered twice.
+  // Ignore tokens that scroll below a resting pointer, so that a key press has one effect.
   let rests = "";
   const where = (event) => `${event.clientX} ${event.clientY}`;
   document.addEventListener("pointermove", (event) => {
@@ -202,7 +202,7 @@ function listen() {
       );
   });
   document.addEventListener("pointerout", (event) => {
-    // A finger that leaves a chip has chosen it.
+    // The end of a touch on a chip selects it.
     if (
       event.pointerType === "mouse" &&
       event.target.closest?.("[data-other]") &&
@@ -406,7 +406,7 @@ function keyed(event) {
   answers[event.key]();
 }
 
-// In a notebook the page stands in a frame, which is made as tall as it.
+// In a notebook, set the height of the frame to the height of the page.
 function tall() {
   try {
     if (window.frameElement)

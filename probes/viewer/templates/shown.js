@@ -1,7 +1,7 @@
-// What is shown, its colours, and the parts of the page.
+// State, colors, and parts of the page.
 
 const members = page.members.map((member, index) => ({ ...member, index, head: 0 }));
-// token: pointed at; other: of its pair, if one is pointed at; seen: whether it is the key of pairs.
+// token: selected token; other: second token of a selected pair; seen: whether the token is the key.
 const state = {
   row: 0,
   token: 0,
@@ -18,13 +18,13 @@ const row = () => page.rows[state.row];
 const media = matchMedia("(prefers-color-scheme: dark)");
 const isNight = () => state.night ?? media.matches;
 
-// From nothing to all: one hue, whose lightness rises or falls steadily, whoever looks.
+// Color of a weight from 0 to 1: one hue of monotonic lightness.
 const RAMPS = {
   day: ["#ffffff", "#dbe9f6", "#bad6eb", "#89bedc", "#539ecd", "#2b7bba", "#0b559f", "#08306b"],
   night: ["#14171b", "#132c46", "#124672", "#1763a0", "#2f86c8", "#62aee0", "#a5d3f1", "#f2faff"],
 };
 let bytesOf, cssOf, inkOf, colors;
-// So that their values are read as the colours of the hour, for canvases.
+// Resolves CSS colors of the current scheme for canvases.
 const NAMED = ["ink", "faint", "rule", "look", "query", "wrong"];
 for (const name of NAMED)
   CSS.registerProperty({
@@ -108,7 +108,7 @@ function build() {
       .join("");
 }
 
-// A new text: its words, its heads, and a question to begin with.
+// A new text: its tokens, its heads, and an initial question.
 function showRow() {
   const { tokens, recalls } = row();
   state.zoom = { x: 0, y: 0, span: tokens.length };
@@ -147,7 +147,7 @@ function showRow() {
       ...(recalls.length ? [`recalls ${right} of ${recalls.length}`] : []),
     ].join(" · ");
   }
-  // To begin with, the farthest recall that a model failed at, or of all.
+  // The initial question: the farthest recall that a model fails, or the farthest of all.
   const failed = recalls.filter(([query]) =>
     members.some((member) => !member.known.get(query).right),
   );
@@ -159,7 +159,7 @@ function showRow() {
   const longer = members.filter((member) => tokens.length > member.trained);
   $(".notice").hidden = !longer.length;
   $(".notice").textContent = longer.length
-    ? `This text has ${tokens.length} tokens, more than ${longer.map((m) => `the ${m.trained} that ${m.name} was trained on`).join(" and ")}: the end of it is beyond what was learned.`
+    ? `This text has ${tokens.length} tokens, more than ${longer.map((m) => `the ${m.trained} that ${m.name} was trained on`).join(" and ")}: its end is beyond the trained context.`
     : "";
   $$("#texts button").forEach((button, i) => button.setAttribute("aria-pressed", i === state.row));
   showAll();
@@ -173,7 +173,7 @@ function showAll() {
     button.setAttribute("aria-pressed", String(state[button.dataset.set]) === button.dataset.to),
   );
   for (const member of members) {
-    // Asked for once: an answer after a change would make the browser lay out the page anew.
+    // Read once, because reading after a change forces a new layout.
     member.width = member.cells.profile.clientWidth;
     member.tops = member.spans.map((span) => span.offsetTop - member.tokens.offsetTop);
     showThumbs(member);

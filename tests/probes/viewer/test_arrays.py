@@ -1,12 +1,12 @@
-"""What the page holds is what the capture computes, to the step of a byte."""
+"""The page's arrays equal the capture's, up to quantization."""
 
 import jax
 import numpy as np
 import pytest
 
 from probes import capture
-from probes.viewer.arrays import expected, of_bytes, of_heads, recalls, to_bytes
-from tests.probes.test_inside import LENGTH, loaded, rows
+from probes.viewer.arrays import find_recalls, from_bytes, pack_heads, predict_next, to_bytes
+from tests.probes.test_inside import LENGTH, make_rows, random_model
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -16,81 +16,83 @@ GROUPED = dict(num_heads=4, num_kv_heads=2)
 
 @pytest.fixture(scope="module", params=["grouped", "window"])
 def inside(request):
-    run = loaded(
+    run = random_model(
         *{"grouped": (GROUPED, "rope(base=30)"), "window": (dict(window=5), "nope")}[request.param]
     )
-    return capture(run, **rows(run))
+    return capture(run, **make_rows(run))
 
 
 def logits(inside, row: int, layer: int, head: int) -> np.ndarray:
     return np.asarray(inside.logits(layer))[row, head].astype(float)
 
 
-def test_a_byte_says_a_weight_to_what_is_promised():
+def test_the_error_of_a_byte_is_within_its_bound():
     weights = np.concatenate([[0, 1], np.random.default_rng(0).random(1000) ** 6])
     tiles = to_bytes(weights)
     assert tiles.dtype == np.uint8 and tiles[0] == 0 and tiles[1] == 255
-    wrong = np.abs(of_bytes(tiles) - weights)
+    wrong = np.abs(from_bytes(tiles) - weights)
     assert (wrong <= np.sqrt(weights) / 255 + 1 / 510**2 + 1e-12).all()
-    assert wrong.max() > 1e-3  # there is something to promise
+    assert wrong.max() > 1e-3  # the bound is not trivial
 
 
-def test_tiles_are_the_weights_query_by_query(inside):
-    for row, by_name in enumerate(of_heads(inside, HEADS)):
-        for place, (layer, head) in enumerate(HEADS):
+def test_tiles_are_the_weights_by_query(inside):
+    for row, by_name in enumerate(pack_heads(inside, HEADS)):
+        for index, (layer, head) in enumerate(HEADS):
             weights_TS = np.asarray(inside.weights(layer))[row, head]
-            ours_P, start = by_name["tiles"][place], 0
+            ours_P, start = by_name["tiles"][index], 0
             for query in range(LENGTH):
-                mine = ours_P[start : start + query + 1] / 255
-                assert np.abs(mine - np.sqrt(weights_TS[query, : query + 1])).max() <= 0.501 / 255
+                tile = ours_P[start : start + query + 1] / 255
+                assert np.abs(tile - np.sqrt(weights_TS[query, : query + 1])).max() <= 0.501 / 255
                 start += query + 1
             assert start == len(ours_P)
 
 
-def test_by_distance_are_the_means_of_diagonals(inside):
-    for row, by_name in enumerate(of_heads(inside, HEADS)):
-        for place, (layer, head) in enumerate(HEADS):
+def test_profiles_are_the_means_of_diagonals(inside):
+    for row, by_name in enumerate(pack_heads(inside, HEADS)):
+        for index, (layer, head) in enumerate(HEADS):
             logits_TS = logits(inside, row, layer, head)
             weights_TS = np.asarray(jax.nn.softmax(logits_TS))
             for distance in range(LENGTH):
-                seen = np.isfinite(np.diagonal(logits_TS, -distance))
-                found = [by_name[name][place, distance] for name in ("weight", "score", "spread")]
-                if not seen.any():
-                    assert np.isnan(found).all()
+                visible = np.isfinite(np.diagonal(logits_TS, -distance))
+                values = [by_name[name][index, distance] for name in ("weight", "score", "spread")]
+                if not visible.any():
+                    assert np.isnan(values).all()
                     continue
-                scores = np.diagonal(logits_TS, -distance)[seen]
-                weight = np.diagonal(weights_TS, -distance)[seen].mean()
+                scores = np.diagonal(logits_TS, -distance)[visible]
+                weight = np.diagonal(weights_TS, -distance)[visible].mean()
                 np.testing.assert_allclose(
-                    found, [weight, scores.mean(), scores.std()], rtol=1e-4, atol=1e-5
+                    values, [weight, scores.mean(), scores.std()], rtol=1e-4, atol=1e-5
                 )
 
 
-def test_hands_of_the_pairs_add_up_to_the_logit(inside):
-    """To what rounding features to a 127th of the largest can make of it."""
-    for row, by_name in enumerate(of_heads(inside, HEADS)):
-        for place, (layer, head) in enumerate(HEADS):
+def test_products_of_the_pairs_add_up_to_the_logit(inside):
+    """The error is bounded by the rounding of features to a 127th of the largest."""
+    for row, by_name in enumerate(pack_heads(inside, HEADS)):
+        for index, (layer, head) in enumerate(HEADS):
             logits_TS = logits(inside, row, layer, head)
-            units = by_name["query_unit"][place], by_name["key_unit"][place]
+            units = by_name["query_unit"][index], by_name["key_unit"][index]
             q_TR2, k_SR2 = (
-                by_name[name][place] * unit_R[:, None].astype(float)
+                by_name[name][index] * unit_R[:, None].astype(float)
                 for name, unit_R in zip(("query", "key"), units, strict=True)
             )
             ours_TS = np.einsum("trx,srx->ts", q_TR2, k_SR2)
             q_unit_R, k_unit_R = units
-            most_TS = np.einsum("trx,r->t", np.abs(q_TR2), k_unit_R)[:, None]
-            most_TS = (
-                most_TS + np.einsum("srx,r->s", np.abs(k_SR2), q_unit_R) + q_unit_R @ k_unit_R
+            error_TS = np.einsum("trx,r->t", np.abs(q_TR2), k_unit_R)[:, None]
+            error_TS = (
+                error_TS + np.einsum("srx,r->s", np.abs(k_SR2), q_unit_R) + q_unit_R @ k_unit_R
             ) / 2
-            seen = np.isfinite(logits_TS)
-            assert (np.abs(ours_TS - logits_TS)[seen] <= most_TS[seen] + 1e-5).all()
-            assert most_TS.max() < 0.1 * np.abs(logits_TS[seen]).max()  # else it would say nothing
+            visible = np.isfinite(logits_TS)
+            assert (np.abs(ours_TS - logits_TS)[visible] <= error_TS[visible] + 1e-5).all()
+            assert (
+                error_TS.max() < 0.1 * np.abs(logits_TS[visible]).max()
+            )  # else it would say nothing
 
 
-def test_expected_are_the_likeliest_by_the_models_logits():
-    run = loaded({}, "rope(base=30)")
-    given = rows(run)["tokens"]
-    ids_TE, chance_TE = expected(capture(run, given), 1)
-    chance_TV = np.asarray(jax.nn.softmax(run.logits(given)))[1]
+def test_predictions_are_the_likeliest_by_the_models_logits():
+    run = random_model({}, "rope(base=30)")
+    tokens_BT = make_rows(run)["tokens"]
+    ids_TE, chance_TE = predict_next(capture(run, tokens_BT), 1)
+    chance_TV = np.asarray(jax.nn.softmax(run.logits(tokens_BT)))[1]
     np.testing.assert_array_equal(ids_TE, np.argsort(-chance_TV, axis=1)[:, :2])
     np.testing.assert_allclose(chance_TE, np.take_along_axis(chance_TV, ids_TE, 1), rtol=1e-4)
 
@@ -98,4 +100,4 @@ def test_expected_are_the_likeliest_by_the_models_logits():
 def test_recalls_are_followers_that_never_changed():
     # 5 is followed by 1 twice; 7 by 2, then by 3, then by 3; 1 by 7 three times.
     tokens = np.array([5, 1, 7, 2, 5, 1, 7, 3, 1, 7, 3])
-    assert recalls(tokens) == [(4, 1), (5, 2), (8, 6)]
+    assert find_recalls(tokens) == [(4, 1), (5, 2), (8, 6)]

@@ -1,4 +1,4 @@
-"""The page in a browser without a network: it fetches nothing, and answers pointer and keys."""
+"""The page in a browser without a network: it fetches nothing and reacts to pointer and keys."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from probes import capture, view
-from tests.probes.test_inside import loaded
+from tests.probes.test_inside import random_model
 from tests.probes.viewer.test_page import tokenizer
 
 pytestmark = [
@@ -23,7 +23,7 @@ LENGTH = 1024
 
 @pytest.fixture(scope="module")
 def inside():
-    run = loaded(dict(num_layers=2), "rope(base=30)")
+    run = random_model(dict(num_layers=2), "rope(base=30)")
     return capture(run, np.random.default_rng(0).integers(10, 512, (2, LENGTH)))
 
 
@@ -38,18 +38,18 @@ def file(inside, tmp_path_factory):
 @pytest.fixture(scope="module")
 def chromium():
     names = "chromium", "chromium-browser", "google-chrome"
-    own = next((path for path in map(shutil.which, names) if path), None)
-    # Who may do everything has no sandbox to be in.
+    executable = next((path for path in map(shutil.which, names) if path), None)
+    # Chromium has no sandbox for root.
     flags = [] if os.getuid() else ["--no-sandbox"]
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=own, args=flags)
+        browser = playwright.chromium.launch(executable_path=executable, args=flags)
         yield browser
         browser.close()
 
 
 @pytest.fixture
 def page(chromium, file):
-    """The page, opened; what it asks for and what goes wrong ends the test."""
+    """Open the page; a request or an error fails the test."""
     context = chromium.new_context(viewport=dict(width=1200, height=900), offline=True)
     context.set_default_timeout(10_000)
     page, problems = context.new_page(), []
@@ -63,12 +63,12 @@ def page(chromium, file):
     context.close()
 
 
-def token(page, place: int, member: int = 0):
-    return page.locator(f'.text [data-member="{member}"] [data-at="{place}"]')
+def token(page, position: int, member: int = 0):
+    return page.locator(f'.text [data-member="{member}"] [data-at="{position}"]')
 
 
 def readout(page, member: int = 0) -> str:
-    # One frame answers, another has shown it.
+    # Wait for the frame that updates the page and the one that shows it.
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
     return page.locator(f'.text [data-member="{member}"] .readout').inner_text()
 
@@ -78,66 +78,71 @@ def head_shown(page, member: int = 0) -> tuple[int, int]:
     return tuple(map(int, re.findall(r"\d+", thumb.get_attribute("title"))))
 
 
-def test_pointing_shows_what_the_model_looks_at(page, inside):
+def test_pointing_at_a_token_shows_its_weights(page, inside):
     layer, head = head_shown(page)
     weights_TS = np.asarray(inside.weights(layer))[0, head]
-    for place in (1000, 20, 517):
-        token(page, place).hover()
-        assert f" at {place} looks at" in readout(page)
+    for position in (1000, 20, 517):
+        token(page, position).hover()
+        assert f" at {position} attends to" in readout(page)
         chip = page.locator(".chip").first
         best = int(chip.get_attribute("data-other"))
-        # A byte does not tell weights apart that are nearly alike.
-        assert weights_TS[place, best] == pytest.approx(weights_TS[place].max(), rel=0.05)
-        page.wait_for_timeout(100)  # for words out of sight
+        # Nearly equal weights have the same byte.
+        assert weights_TS[position, best] == pytest.approx(weights_TS[position].max(), rel=0.05)
+        page.wait_for_timeout(100)  # for tokens out of view
         shades = page.evaluate(
             "[...document.querySelectorAll('.text [data-member=\"0\"] [data-at]')]"
-            ".map((each) => each.style.backgroundColor)"
+            ".map((token) => token.style.backgroundColor)"
         )
-        assert not any(shades[place + 1 :]) and any(shades[: place + 1])
+        assert not any(shades[position + 1 :]) and any(shades[: position + 1])
         assert shades[best] == min(filter(None, shades), key=lambda rgb: sum(eval(rgb[3:])))
-        # The other model is asked the same.
-        assert f" at {place} looks at" in readout(page, 1)
+        # The other model shows the same token.
+        assert f" at {position} attends to" in readout(page, 1)
 
 
-def test_a_click_holds_a_token_and_the_next_is_the_key(page, inside):
+def test_a_click_holds_the_query(page, inside):
     layer, head = head_shown(page)
     token(page, 900).click()
     token(page, 880).hover()
     weight = float(inside.weights(layer)[0, head, 900, 880])
-    said = re.search(r"20 back: weight ([\d.]+)%", readout(page))
-    assert float(said[1]) / 100 == pytest.approx(weight, abs=np.sqrt(weight) / 255 + 2e-3)
+    match = re.search(r"20 back: weight ([\d.]+)%", readout(page))
+    assert float(match[1]) / 100 == pytest.approx(weight, abs=np.sqrt(weight) / 255 + 2e-3)
     logit = float(inside.logits(layer)[0, head, 900, 880])
     score = re.search(r"score ([+−][\d.]+)", readout(page))[1].replace("−", "-")
     assert float(score) == pytest.approx(logit, abs=0.15)
     page.keyboard.press("Escape")
     token(page, 890).hover()
-    assert " at 890 looks at" in readout(page)
+    assert " at 890 attends to" in readout(page)
 
 
-def test_heads_texts_and_directions_are_chosen(page, inside):
+def test_buttons_select_heads_texts_and_directions(page, inside):
     thumbs = page.locator('.heads [data-member="1"] .thumb')
     thumbs.nth(2).click()
     assert head_shown(page, 1) == (1, 0) and "layer 1, head 0" in readout(page, 1)
     page.get_by_role("button", name="second").click()
-    page.get_by_role("button", name="is seen by").click()
+    page.get_by_role("button", name="is attended by").click()
     token(page, 500).hover()
-    assert " at 500 is seen by" in readout(page)
+    assert " at 500 is attended by" in readout(page)
     layer, head = head_shown(page)
     weights_TS = np.asarray(inside.weights(layer))[1, head]
     best = int(page.locator(".chip").first.get_attribute("data-other"))
     assert weights_TS[best, 500] == pytest.approx(weights_TS[:, 500].max(), rel=0.05)
 
 
-def test_keys_do_what_the_list_says(page):
+def test_keyboard_shortcuts(page):
     token(page, 700).click()
     page.keyboard.press("ArrowLeft")
-    assert " at 699 looks at" in readout(page)
+    assert " at 699 attends to" in readout(page)
     before = head_shown(page)
     page.keyboard.press("h")
     assert head_shown(page) != before
     page.keyboard.press("H")
     assert head_shown(page) == before
-    for key, name in (("d", "by distance"), ("x", "linear"), ("f", "is seen by"), ("t", "second")):
+    for key, name in (
+        ("d", "by distance"),
+        ("x", "linear"),
+        ("f", "is attended by"),
+        ("t", "second"),
+    ):
         page.keyboard.press(key)
         button = page.get_by_role("button", name=name, exact=True)
         assert button.get_attribute("aria-pressed") == "true"
@@ -145,22 +150,22 @@ def test_keys_do_what_the_list_says(page):
     assert page.locator("#keys").is_visible()
 
 
-def test_text_that_moves_below_a_pointer_at_rest_is_not_pointed_at(page):
+def test_scrolling_below_a_resting_pointer_does_not_select(page):
     box = token(page, 30).bounding_box()
     x, y = int(box["x"] + box["width"] / 2), int(box["y"] + box["height"] / 2)
     page.mouse.move(x, y)
     token(page, 60).dispatch_event("pointerover", dict(clientX=x, clientY=y))
-    assert " at 30 looks at" in readout(page)
+    assert " at 30 attends to" in readout(page)
     token(page, 60).dispatch_event("pointerover", dict(clientX=x + 1, clientY=y))
-    assert " at 60 looks at" in readout(page)
+    assert " at 60 attends to" in readout(page)
 
 
 def test_the_map_zooms_and_points(page):
     canvas = page.locator('.map [data-member="0"] canvas').nth(1)
     box = canvas.bounding_box()
     canvas.hover(position=dict(x=60, y=box["height"] * 0.7))
-    place = int(re.search(r" at (\d+) looks at", readout(page))[1])
-    assert place == pytest.approx(LENGTH * 0.7, abs=40)
+    position = int(re.search(r" at (\d+) attends to", readout(page))[1])
+    assert position == pytest.approx(LENGTH * 0.7, abs=40)
     page.get_by_role("button", name="Zoom in").first.click()
     for _ in range(5):
         page.keyboard.press("+")
@@ -168,8 +173,8 @@ def test_the_map_zooms_and_points(page):
     for share in (0.3, 0.7):
         canvas.hover(position=dict(x=box["width"] / 2, y=box["height"] * share))
         shown.append(int(re.search(r" at (\d+) ", readout(page))[1]))
-    assert 4 <= shown[1] - shown[0] <= 8  # of the 16 queries that are left
-    assert shown[0] < place < shown[1]
+    assert 4 <= shown[1] - shown[0] <= 8  # of the 16 visible queries
+    assert shown[0] < position < shown[1]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,4 +1,4 @@
-"""The file: whole in itself, small enough, and what is packed into it comes out again."""
+"""The file is self-contained and small, and its packed arrays decode to the originals."""
 
 import base64
 import dataclasses
@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from probes import capture, view
-from probes.viewer.arrays import of_heads
-from tests.probes.test_inside import loaded, rows
+from probes.viewer.arrays import pack_heads
+from tests.probes.test_inside import make_rows, random_model
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
 
 def tokenizer(vocab_size: int) -> types.SimpleNamespace:
-    """Pieces of every kind that could break a page."""
+    """Return a tokenizer with pieces of every kind that could break a page."""
     pieces = [b"", b"", b"", b"</script>", b"<!--", b"\xe2", b"\x07", b"\n", b" a", "ä".encode()]
     pieces += [b"%d" % i for i in range(len(pieces), vocab_size)]
     return types.SimpleNamespace(bos_id=1, eos_id=2, vocab_size=vocab_size, piece_bytes=pieces)
@@ -27,52 +27,52 @@ def tokenizer(vocab_size: int) -> types.SimpleNamespace:
 
 @pytest.fixture(scope="module")
 def run():
-    return loaded({}, "rope(base=30)")
+    return random_model({}, "rope(base=30)")
 
 
 @pytest.fixture(scope="module")
 def inside(run):
-    tokens_BT = rows(run)["tokens"]
+    tokens_BT = make_rows(run)["tokens"]
     tokens_BT[:, :10] = np.arange(10)  # every kind of piece
     return capture(run, tokens_BT)
 
 
-def inner(page: str, name: str) -> str:
+def script_text(page: str, name: str) -> str:
     return re.search(f'id="{name}">(.*?)</script>', page, re.DOTALL)[1]
 
 
-def test_numbers_come_out_as_they_went_in(run, inside):
+def test_packed_arrays_decode_to_the_originals(run, inside):
     inside = capture(run, inside.tokens_BT[:, :38])  # 741 weights: no multiple of four
     pieces = tokenizer(run.config.model.vocab_size)
     page = view({"one": inside, "two": inside}, pieces, layers=[1], heads=[1])
-    said = json.loads(inner(page.html, "page"))
-    numbers = zlib.decompress(base64.b64decode(inner(page.html, "numbers")))
-    assert [member["name"] for member in said["members"]] == ["one", "two"]
-    assert said["members"][0]["heads"] == [[1, 1]]
+    data = json.loads(script_text(page.html, "page"))
+    numbers = zlib.decompress(base64.b64decode(script_text(page.html, "numbers")))
+    assert [member["name"] for member in data["members"]] == ["one", "two"]
+    assert data["members"][0]["heads"] == [[1, 1]]
     np.testing.assert_allclose(
-        said["members"][0]["turns"][0], inside.table().inv_freq[1, 0] / (2 * np.pi)
+        data["members"][0]["turns"][0], inside.table().inv_freq[1, 0] / (2 * np.pi)
     )
-    for row, by_name in enumerate(of_heads(inside, [(1, 1)])):
-        np.testing.assert_array_equal(said["rows"][row]["tokens"], inside.tokens_BT[row])
-        for of_member in said["rows"][row]["members"]:
+    for row, by_name in enumerate(pack_heads(inside, [(1, 1)])):
+        np.testing.assert_array_equal(data["rows"][row]["tokens"], inside.tokens_BT[row])
+        for arrays in data["rows"][row]["members"]:
             for name, array in by_name.items():
-                kind, start, size = of_member[name]
+                kind, start, size = arrays[name]
                 assert start % 4 == 0
-                found = np.frombuffer(numbers, kind, size, start)
-                np.testing.assert_array_equal(found, array.ravel())
+                unpacked = np.frombuffer(numbers, kind, size, start)
+                np.testing.assert_array_equal(unpacked, array.ravel())
 
 
-def test_pieces_are_told_and_end_no_script(run, inside):
+def test_token_texts_do_not_end_the_script(run, inside):
     page = view(inside, tokenizer(run.config.model.vocab_size))
-    said = json.loads(inner(page.html, "page"))
-    names = dict(zip(said["ids"], said["pieces"], strict=True))
+    data = json.loads(script_text(page.html, "page"))
+    names = dict(zip(data["ids"], data["pieces"], strict=True))
     assert [names[i] for i in range(10)] == [
         "⟨0⟩", "⟨s⟩", "⟨/s⟩", "</script>", "<!--", "⟨E2⟩", "⟨07⟩", "\n", " a", "ä",
     ]  # fmt: skip
     assert page.html.count("</script>") == 3 and "<!--" not in page.html
 
 
-def test_nothing_is_fetched(run, inside):
+def test_the_page_fetches_nothing(run, inside):
     page = view(inside, tokenizer(run.config.model.vocab_size)).html
     for word in ("http", "src=", "@import", "url(", "fetch(", "XMLHttp"):
         assert word not in page.split('id="numbers"')[0] + page.split("</script>")[-2]
@@ -88,11 +88,11 @@ def test_a_notebook_gets_a_frame_with_the_same_page(run, inside, tmp_path):
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.* the model was trained on rows of")
 def test_four_layers_of_eight_heads_and_1024_tokens_are_less_than_25_mb():
-    """With logits that fill the bytes: flatter or sharper attention packs into less."""
+    """The logits are scaled so that the bytes compress badly."""
     model = dict(num_layers=4, num_heads=8, head_dim=32, embed_dim=256)
-    run = loaded(model, "rope(base=1e4)")
+    run = random_model(model, "rope(base=1e4)")
     vocab_size = run.config.model.vocab_size
     inside = capture(run, np.random.default_rng(0).integers(0, vocab_size, (1, 1024)))
-    q_LBTNH = inside.inside.q_LBTNH / np.std(inside.logits(2)[0, 0, -1])
-    flat = dataclasses.replace(inside, inside=inside.inside._replace(q_LBTNH=q_LBTNH))
+    q_LBTNH = inside.activations.q_LBTNH / np.std(inside.logits(2)[0, 0, -1])
+    flat = dataclasses.replace(inside, activations=inside.activations._replace(q_LBTNH=q_LBTNH))
     assert 12e6 < len(view(flat, tokenizer(vocab_size), max_size=25).html) < 25e6

@@ -1,4 +1,4 @@
-"""Theory sees the whole head: features that MLA never rotates count wherever B_m is computed."""
+"""Features that MLA never rotates count wherever B_m is computed."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ SIZES = ["model.mla.qk_nope_head_dim=8", "model.mla.qk_rope_head_dim=32", "model
 
 @pytest.mark.parametrize("sizes", [[], SIZES])
 def test_show_and_predictions_read_the_same_vector(monkeypatch, capsys, sizes):
-    """Once `show` said never, and `evaluate.py` and `report.py` a number."""
+    """A regression: `show` printed no violation, `evaluate.py` and `report.py` a number."""
     config = apply(find_config("mla_tiny"), [*sizes, "model.rotary.base=10"])
     monkeypatch.setattr(show, "load_configs", lambda: {"latent": config})
     monkeypatch.setattr(sys, "argv", ["rotary", "show", "latent", "--length", "4096", "--json"])
@@ -36,7 +36,7 @@ def test_show_and_predictions_read_the_same_vector(monkeypatch, capsys, sizes):
     assert predict(config.model.rotary_table(64).inv_freq).first_violation == expected
 
 
-def test_a_first_violation_at_the_limit_is_not_looked_for():
+def test_the_limit_is_exclusive():
     inv_freq = apply(find_config("tiny"), ["model.rotary.base=10"]).model.rotary_table(64).inv_freq
     first = predict(inv_freq).first_violation
     assert first == 5

@@ -1,0 +1,1 @@
+"""The probes, one per file: measurement, numbers, table, and figure."""

@@ -1,0 +1,270 @@
+"""Ablation of frequency bands: which pairs a model needs.
+
+A band is an octave of periods. Its pairs are zeroed, which removes them from the logit, or frozen,
+which keeps their content and removes their dependence on distance: a frozen pair scores every key
+like a key at distance 0. The control is the same number of random pairs.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from evals.score import Candidate
+from model.config import ModelConfig
+from model.positions import freeze_pairs
+from model.transformer import without_pairs
+from probes.effects import measure_effects
+from probes.figures import DASHES, log_axis
+from probes.probe import Number, Probe
+from probes.subject import Subject
+from reporting.looks import FAINT, INK
+from reporting.style import handle
+from theory import capability
+
+METHODS = "zeroed", "frozen"
+
+_COLORS = "#d55e00", "#0072b2"
+_NUM_DRAWS = 4
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class BandAblation(Probe):
+    """Effect of each octave of periods: its pairs zeroed or frozen, compared with random pairs.
+
+    W methods (`METHODS`), G bands, C draws of random pairs; `_3WG` are a value and the ends of its
+    95% interval over documents. L50 in tokens, NaN if the model does not answer at the shortest
+    distances either; loss of the answers to key-value recall, in nats.
+
+    Attributes:
+      start_G: shortest period of a band in tokens, half of its longest; inf: pairs that do not
+        rotate.
+      pairs_G: number of pairs of a head, mean over the changed heads.
+      trained_length: tokens.
+      longest: longest distance tested, tokens.
+      intact_l50_3, intact_loss_3: of the unchanged model.
+      l50_3WG, loss_3WG: without the band.
+      l50_text_WG: that L50 as text.
+      random_l50_WGC, random_loss_WGC: without as many random pairs of each layer's heads.
+    """
+
+    title = "Effect of each frequency band"
+    caption = """
+    L50 and the loss of the answers when the pairs of one octave of periods are zeroed or frozen
+    (not rotated) in all heads: large dots with 95% intervals over documents. Small dots: the same
+    number of random pairs, four draws. Dashed: the unchanged model; gray: trained length. A cross
+    at the bottom: not learned."""
+    y_labels = "L50 (tokens)", "loss of answers (nats)"
+    x_label = "period of the band's pairs (tokens, log scale)"
+    sharex = True
+    sharey = "row"
+
+    start_G: np.ndarray
+    pairs_G: np.ndarray
+    trained_length: int
+    longest: int
+    intact_l50_3: np.ndarray
+    intact_loss_3: np.ndarray
+    l50_3WG: np.ndarray
+    loss_3WG: np.ndarray
+    l50_text_WG: np.ndarray
+    random_l50_WGC: np.ndarray
+    random_loss_WGC: np.ndarray
+
+    @classmethod
+    def measure(cls, subject: Subject) -> "BandAblation":
+        """Ablate bands of all heads; see `band_ablation`."""
+        return band_ablation(subject)
+
+    def numbers(self) -> dict[str, Number]:
+        """Return the unchanged model's numbers, and each method's costliest band.
+
+        A band's cost is its loss less the mean loss of random pairs.
+        """
+        cost_WG = self.loss_3WG[0] - self.random_loss_WGC.mean(axis=-1)
+        costliest = {
+            f"costliest band, {method}: periods from (tokens)": Number(
+                float(self.start_G[cost_G.argmax()])
+            )
+            for method, cost_G in zip(METHODS, cost_WG, strict=True)
+        }
+        intact = {
+            "L50, unchanged (tokens)": Number(*self.intact_l50_3),
+            "loss of answers, unchanged (nats)": Number(*self.intact_loss_3),
+        }
+        return intact | costliest
+
+    def lines(self) -> list[dict[str, str]]:
+        """Return a line per band and method."""
+        return [
+            {
+                "periods (tokens)": _format_periods(start),
+                "pairs per head": f"{self.pairs_G[band]:.3g}",
+                "method": name,
+                "L50": str(self.l50_text_WG[method, band]),
+                "L50, random pairs": _format_range(self.random_l50_WGC[method, band], ".3g"),
+                "loss [95% CI]": "{:.2f} [{:.2f}, {:.2f}]".format(*self.loss_3WG[:, method, band]),
+                "loss, random pairs": _format_range(self.random_loss_WGC[method, band], ".2f"),
+            }
+            for band, start in enumerate(self.start_G)
+            for method, name in enumerate(METHODS)
+        ]
+
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw L50 above and loss below."""
+        above, below = axes
+        # An interval may be open: the axis ends above the longest distance tested.
+        top = 1.3 * self.longest
+        l50_3WG = np.clip(self.l50_3WG, 1, top)
+        self._draw_bands(above, self.intact_l50_3, l50_3WG, self.random_l50_WGC)
+        self._draw_bands(below, self.intact_loss_3, self.loss_3WG, self.random_loss_WGC)
+        log_axis(above.yaxis)
+        above.set_ylim(0.9, top)
+        log_axis(below.xaxis, num_ticks=5)
+        if math.isinf(self.start_G[-1]):
+            x, transform = self._x_of_bands()[-1] * 2**0.5, above.get_xaxis_transform()
+            above.text(x, 0.5, "unrotated", rotation=90, va="center", fontsize=7,
+                       ha="center", transform=transform)  # fmt: skip
+
+    @classmethod
+    def legend(cls, members: Sequence["BandAblation"]) -> list[Line2D]:
+        """Return entries of the methods and the references."""
+        methods = zip(METHODS, _COLORS, strict=True)
+        return [
+            *(handle(name, marker="o", color=color, ls="none") for name, color in methods),
+            handle("random pairs", marker="o", color=FAINT, ms=3, ls="none"),
+            handle("unchanged", color=INK, lw=1, ls=DASHES),
+        ]
+
+    def _draw_bands(
+        self, ax: Axes, intact_3: np.ndarray, value_3WG: np.ndarray, random_WGC: np.ndarray
+    ) -> None:
+        ax.axhline(intact_3[0], color=INK, lw=1, ls=DASHES)
+        ax.axvline(self.trained_length, color=FAINT, lw=1)
+        for band, start in enumerate(self._x_of_bands()):
+            for method, color in enumerate(_COLORS):
+                x = start * 2 ** (0.3 + 0.4 * method)
+                value, low, high = value_3WG[:, method, band]
+                if math.isnan(value):
+                    ax.plot(x, 0.02, "x", color=color, transform=ax.get_xaxis_transform())
+                ax.plot(x, value, "o", color=color, ms=5, zorder=4)
+                ax.vlines(x, low, high, color=color, lw=1.2)
+                random_C = random_WGC[method, band]
+                ax.plot([x] * len(random_C), random_C, "o", color=color, ms=2.5, alpha=0.5)
+
+    def _x_of_bands(self) -> np.ndarray:
+        """Return where bands begin on the x axis; unrotated pairs are right of all others."""
+        finite = self.start_G[np.isfinite(self.start_G)]
+        last = finite[-1] * 4 if len(finite) else self.trained_length
+        return np.where(np.isinf(self.start_G), last, self.start_G)
+
+
+def _format_periods(start: float) -> str:
+    return "unrotated" if math.isinf(start) else f"{start:.4g}-{2 * start:.4g}"
+
+
+def _format_range(values: np.ndarray, spec: str) -> str:
+    if np.isnan(values).all():
+        return "not learned"
+    return f"{np.nanmin(values):{spec}} to {np.nanmax(values):{spec}}"
+
+
+def band_ablation(
+    subject: Subject, heads: Iterable[tuple[int, int]] | None = None, *, draws: int = _NUM_DRAWS
+) -> BandAblation:
+    """Remove bands of frequencies from some heads and evaluate the model.
+
+    Args:
+      subject: the run.
+      heads: (layer, query head) pairs, from 0; None: all.
+      draws: number of draws of random pairs, for every band.
+
+    Raises:
+      ValueError: for a head that does not exist, or one that shares its key, or the norm of its
+        query (qk_norm), with heads that are not in `heads`.
+    """
+    config, length = subject.run.config.model, subject.run.config.data.context_length
+    inv_freq_LNR = capability.query_head_frequencies(subject.run.table.inv_freq, config.num_heads)
+    is_selected_LN = _select_heads(inv_freq_LNR.shape[:2], heads)
+    with np.errstate(divide="ignore"):
+        octave_LNR = np.floor(np.log2(2 * np.pi / inv_freq_LNR / length))
+    octave_G = np.unique(octave_LNR[is_selected_LN])
+    bands_GLNR = (octave_LNR == octave_G[:, None, None, None]) & is_selected_LN[..., None]
+    random = np.random.default_rng(0)
+    pairs_GXLNR = np.stack([[band, *_shuffle(band, draws, random)] for band in bands_GLNR])
+    intact, W, G, X = subject.candidate(), len(METHODS), len(octave_G), 1 + draws
+    pairs_YLNR = pairs_GXLNR.reshape(G * X, *inv_freq_LNR.shape)
+    changed = (
+        change(config, intact, pairs)
+        for change in (zero_candidate, freeze_candidate)
+        for pairs in pairs_YLNR
+    )
+    effects = measure_effects(subject, itertools.chain([intact], changed))
+    l50_3WGX, loss_3WGX = (
+        x_3X[:, 1:].reshape(3, W, G, X) for x_3X in (effects.l50_3X, effects.loss_3X)
+    )
+    return BandAblation(
+        start_G=length * 2.0**octave_G,
+        pairs_G=bands_GLNR.sum(axis=(1, 2, 3)) / is_selected_LN.sum(),
+        trained_length=length,
+        longest=subject.length or length,
+        intact_l50_3=effects.l50_3X[:, 0],
+        intact_loss_3=effects.loss_3X[:, 0],
+        l50_3WG=l50_3WGX[..., 0],
+        loss_3WG=loss_3WGX[..., 0],
+        l50_text_WG=effects.l50_text_X[1:].reshape(W, G, X)[..., 0],
+        random_l50_WGC=l50_3WGX[0, ..., 1:],
+        random_loss_WGC=loss_3WGX[0, ..., 1:],
+    )
+
+
+def _select_heads(shape: tuple[int, ...], heads: Iterable[tuple[int, int]] | None) -> np.ndarray:
+    L, N = shape
+    is_selected_LN = np.full((L, N), heads is None)
+    for layer, head in heads or []:
+        if not (0 <= layer < L and 0 <= head < N):
+            raise ValueError(
+                f"no head {head} in layer {layer}: layers are 0 to {L - 1}, heads 0 to {N - 1}"
+            )
+        is_selected_LN[layer, head] = True
+    return is_selected_LN
+
+
+def _shuffle(pairs_LNR: np.ndarray, draws: int, random: np.random.Generator) -> list[np.ndarray]:
+    """Return draws of as many pairs of each head; heads with equal pairs have equal draws."""
+    L, _, R = pairs_LNR.shape
+    orders = [np.stack([random.permutation(R) for _ in range(L)]) for _ in range(draws)]
+    return [np.take_along_axis(pairs_LNR, order_LR[:, None], axis=-1) for order_LR in orders]
+
+
+def zero_candidate(config: ModelConfig, candidate: Candidate, pairs_LNR: np.ndarray) -> Candidate:
+    """Return the model without some pairs of its heads' logits; errors as of `without_pairs`."""
+    return candidate._replace(params=without_pairs(config, candidate.params, pairs_LNR))
+
+
+def freeze_candidate(config: ModelConfig, candidate: Candidate, pairs_LNR: np.ndarray) -> Candidate:
+    """Return the model that does not rotate some pairs of its heads.
+
+    Raises:
+      ValueError: if the pairs differ between heads that share a key.
+    """
+    L, N, R = pairs_LNR.shape
+    K = 1 if config.mla is not None else config.kv_heads
+    pairs_LKGR = pairs_LNR.reshape(L, K, N // K, R)
+    if (pairs_LKGR != pairs_LKGR[:, :, :1]).any():
+        raise ValueError(
+            f"each group of {N // K} heads shares a key and its rotation: freeze the same pairs in "
+            "all heads of a group"
+        )
+    pairs_LKR = pairs_LKGR[:, :, 0]
+    if (pairs_LKR == pairs_LKR[:, :1]).all():
+        pairs_LKR = pairs_LKR[:, :1]  # keeps the shape of the table, and so the compiled program
+
+    def table_for(length: int):
+        return freeze_pairs(candidate.table_for(length), pairs_LKR)
+
+    return candidate._replace(table_for=table_for)

@@ -1,0 +1,234 @@
+"""Use of frequencies: the norms of queries and keys in each pair, and each pair's logit gap.
+
+- Norms (Barbero et al. 2024, arXiv 2410.06205): the 2-norm of a pair's two features, of queries and
+  of keys, mean over tokens. Rotation does not change it.
+- Gap: a pair's contribution to the logit of the matching key less that of other keys, by distance:
+  the term a_i cos(m inv_freq_i) - b_i sin(m inv_freq_i) of `matching_keys`' series, of amplitude
+  sqrt(a_i² + b_i²). Its signed share is relative to the sum of the terms' absolute values.
+- Massive features (Jin et al. 2025, arXiv 2502.01563): features of a head's queries or keys whose
+  2-norm over all tokens exceeds 5 times the mean of the head's features.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from probes.analyses.matching_keys import sum_by_document
+from probes.figures import DASHES, draw_band, head_colors, head_handles, head_name, log_axis
+from probes.inside import Capture
+from probes.probe import INTERVAL, Number, Probe, complex_pairs, counts_with_original, list_heads
+from probes.questions import Questions
+from probes.subject import Subject
+from reporting.looks import FAINT, INK, PAPER
+from reporting.style import handle
+
+_MASSIVE = 5  # times the mean
+_MAX_HEADS = 8  # heads in the lower panel
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class FrequencyUse(Probe):
+    """Norms of queries and keys in each pair, and each pair's share of the matching key's gap.
+
+    For every layer and head; `_3LNR` are a value and the ends of its 95% interval over documents.
+
+    Attributes:
+      inv_freq_LNR: radians per token.
+      query_3LNR, key_3LNR: mean 2-norm of a pair, in units of the features before any scale.
+      cosine_LNR, sine_LNR: a and -b of the matching key's gap, in units of the logit.
+      amplitude_3LNR: amplitude of that gap; noise alone has an amplitude above 0.
+      massive_query_LNH, massive_key_LNH: bool, massive features.
+      distances_M: 1, 2, ... tokens.
+      visible_LM: whether a query of the layer attends to this distance, given its window.
+      half_norm_3, half_gain_3: the period in tokens up to which pairs have half of the norms'
+        product, and of the amplitudes, of all heads; inf if unrotated pairs have more.
+    """
+
+    title = "Use of frequencies"
+    caption = """
+    Above: mean 2-norm of queries (solid) and keys (dashed) in each pair of a head's features, from
+    the fastest to the slowest, with 95% intervals over documents. Below: each pair's contribution
+    to the matching key's logit gap at a distance, positive (red) or negative (blue), as a share of
+    the sum of all pairs' absolute terms; one block per head, its fastest pair on top. With more
+    than eight heads, those of the largest amplitudes."""
+    by_default = True
+    y_labels = "2-norm of a pair", "pairs of each head"
+
+    inv_freq_LNR: np.ndarray
+    query_3LNR: np.ndarray
+    key_3LNR: np.ndarray
+    cosine_LNR: np.ndarray
+    sine_LNR: np.ndarray
+    amplitude_3LNR: np.ndarray
+    massive_query_LNH: np.ndarray
+    massive_key_LNH: np.ndarray
+    distances_M: np.ndarray
+    visible_LM: np.ndarray
+    half_norm_3: np.ndarray
+    half_gain_3: np.ndarray
+
+    @classmethod
+    def measure(cls, subject: Subject) -> "FrequencyUse":
+        """Measure the captured questions; see `frequency_use`."""
+        return frequency_use(subject.capture, subject.questions)
+
+    def share(self, head: tuple[int, int]) -> np.ndarray:
+        """Return each pair's signed share of a (layer, head)'s gap, `[R, M]`; NaN if masked."""
+        angles_RM = self.inv_freq_LNR[head][:, None] * self.distances_M
+        terms_RM = self.cosine_LNR[head][:, None] * np.cos(angles_RM)
+        terms_RM += self.sine_LNR[head][:, None] * np.sin(angles_RM)
+        share_RM = terms_RM / np.maximum(np.abs(terms_RM).sum(axis=0), 1e-30)
+        return np.where(self.visible_LM[head[0]], share_RM, np.nan)
+
+    def numbers(self) -> dict[str, Number]:
+        """Return numbers over all heads together."""
+        massive = self.massive_query_LNH.sum() + self.massive_key_LNH.sum()
+        return {
+            "period up to which pairs have half of the norms (tokens)": Number(*self.half_norm_3),
+            "period up to which pairs have half of the gap (tokens)": Number(*self.half_gain_3),
+            "massive features of queries and keys": Number(float(massive)),
+        }
+
+    def lines(self) -> list[dict[str, str]]:
+        """Return a line per head."""
+        return [self._line(head) for head in list_heads(self.inv_freq_LNR[..., 0])]
+
+    def _line(self, head: tuple[int, int]) -> dict[str, str]:
+        norms_R = self.query_3LNR[0][head] * self.key_3LNR[0][head]
+        largest = self.amplitude_3LNR[0][head].argmax()
+        return {
+            "layer": str(head[0]),
+            "head": str(head[1]),
+            "pair of largest norms": _format_pair(norms_R.argmax(), self.inv_freq_LNR[head]),
+            "pair of largest amplitude": _format_pair(largest, self.inv_freq_LNR[head]),
+            "amplitude [95% CI]": "{:.3g} [{:.3g}, {:.3g}]".format(
+                *self.amplitude_3LNR[:, *head, largest]
+            ),
+            "massive features": f"{self.massive_query_LNH[head].sum()} of queries, "
+            f"{self.massive_key_LNH[head].sum()} of keys",
+        }
+
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw norms above and shares below."""
+        self._draw_norms(axes[0])
+        self._draw_shares(axes[1])
+
+    @classmethod
+    def legend(cls, members: Sequence["FrequencyUse"]) -> list[Line2D]:
+        """Return entries of heads, line styles, and colors."""
+        return [
+            *head_handles(member.inv_freq_LNR[..., 0] for member in members),
+            handle("queries", color=INK, lw=1.4),
+            handle("keys", color=INK, lw=1.4, ls=DASHES),
+            handle("positive", marker="s", color="#b2182b", ls="none"),
+            handle("negative", marker="s", color="#2166ac", ls="none"),
+        ]
+
+    def _draw_norms(self, ax: Axes) -> None:
+        pairs_R = np.arange(self.inv_freq_LNR.shape[-1])
+        for (layer, head), color in head_colors(self.inv_freq_LNR[..., 0]):
+            for norms_3LNR, style in ((self.query_3LNR, "-"), (self.key_3LNR, DASHES)):
+                draw_band(ax, pairs_R, norms_3LNR[:, layer, head], color, lw=1.2, ls=style)
+        ticks = np.unique(np.linspace(0, pairs_R[-1], 4).round().astype(int))
+        labels = [f"{t}\n{_format_period(self.inv_freq_LNR[0, 0, t])}" for t in ticks]
+        ax.set_xticks(ticks, labels, fontsize=7)
+        ax.set_xlabel("pair and its period (tokens)", fontsize=8)
+        ax.set_ylim(bottom=0)
+
+    def _draw_shares(self, ax: Axes) -> None:
+        amplitude_LN = self.amplitude_3LNR[0].sum(axis=-1)
+        by_amplitude = sorted(list_heads(amplitude_LN), key=lambda head: -amplitude_LN[head])
+        drawn = sorted(by_amplitude[:_MAX_HEADS])
+        R = self.inv_freq_LNR.shape[-1]
+        shares = np.concatenate([self.share(head) for head in drawn])
+        edges_M = np.append(self.distances_M, self.distances_M[-1] + 1) - 0.5
+        limit = np.nanmax(np.abs(shares))
+        cells = ax.pcolormesh(edges_M, np.arange(len(shares) + 1), shares, cmap="RdBu_r")
+        cells.set_clim(-limit, limit)
+        cells.set_rasterized(True)
+        for line in range(R, len(shares), R):
+            ax.axhline(line, color=PAPER, lw=1.5)
+            ax.axhline(line, color=FAINT, lw=0.5)
+        prefix = "head " if len(amplitude_LN) == 1 else ""
+        names = [prefix + head_name(amplitude_LN, *head) for head in drawn]
+        ax.set_yticks(R * (np.arange(len(drawn)) + 0.5), names, fontsize=7)
+        ax.invert_yaxis()
+        log_axis(ax.xaxis, num_ticks=8)
+        ax.set_xlim(left=1)
+        ax.set_xlabel("distance to the matching key (tokens)", fontsize=8)
+
+
+def _format_period(inv_freq: float) -> str:
+    return f"{float(f'{2 * np.pi / inv_freq:.3g}'):,.10g}" if inv_freq else "–"
+
+
+def _format_pair(pair: int, inv_freq_R: np.ndarray) -> str:
+    if inv_freq_R[pair] == 0:
+        return f"{pair} (unrotated)"
+    return f"{pair} (period {_format_period(inv_freq_R[pair])})"
+
+
+def frequency_use(inside: Capture, questions: Questions) -> FrequencyUse:
+    """Measure the use of each frequency from the queries and keys of some questions.
+
+    Args:
+      inside, questions: the result of `probes.questions.capture_recall`.
+
+    Raises:
+      ValueError: if there is no question with a distractor.
+    """
+    config = inside.config
+    inv_freq_LNR = inside.inv_freq
+    sums = [sum_by_document(inside, questions, *item) for item in enumerate(inv_freq_LNR)]
+    weights_CB = counts_with_original(len(inside.tokens_BT))
+    group = config.num_heads // inside.activations.k_LBSKH.shape[3]
+    query_CLNR, massive_query_LNH = _norms(inside.activations.q_LBTNH, weights_CB)
+    key_CLKR, massive_key_LKH = _norms(inside.activations.k_LBSKH, weights_CB)
+    key_CLNR = np.repeat(key_CLKR, group, axis=2)
+    gap_CLNR = np.stack([layer_sums.means(weights_CB)[1] for layer_sums in sums], axis=1)
+    amplitude_CLNR, distances_M = np.abs(gap_CLNR), np.arange(1, inside.length)
+    return FrequencyUse(
+        inv_freq_LNR=inv_freq_LNR,
+        query_3LNR=_with_interval(query_CLNR),
+        key_3LNR=_with_interval(key_CLNR),
+        cosine_LNR=gap_CLNR[0].real,
+        sine_LNR=-gap_CLNR[0].imag,
+        amplitude_3LNR=_with_interval(amplitude_CLNR),
+        massive_query_LNH=massive_query_LNH,
+        massive_key_LNH=np.repeat(massive_key_LKH, group, axis=1),
+        distances_M=distances_M,
+        visible_LM=np.stack([inside.is_visible(l, distances_M) for l in range(config.num_layers)]),
+        half_norm_3=_with_interval(_half_period(inv_freq_LNR, query_CLNR * key_CLNR)),
+        half_gain_3=_with_interval(_half_period(inv_freq_LNR, amplitude_CLNR)),
+    )
+
+
+def _norms(x_LBTNH, weights_CB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each pair's mean 2-norm per resample, `[C, L, N, R]`, and massive features."""
+    norm_LBNR, square_LNH = [], []
+    for x_BTNH in x_LBTNH:
+        x_BTNH = np.asarray(x_BTNH, np.float64)
+        norm_LBNR.append(np.abs(complex_pairs(x_BTNH)).mean(axis=1))
+        square_LNH.append((x_BTNH**2).sum(axis=(0, 1)))
+    norm_LNH = np.sqrt(square_LNH)
+    mean_CLNR = np.einsum("cb,lbnr->clnr", weights_CB, norm_LBNR, optimize=True)
+    mean_CLNR /= weights_CB.sum(axis=1)[:, None, None, None]
+    return mean_CLNR, norm_LNH > _MASSIVE * norm_LNH.mean(axis=-1, keepdims=True)
+
+
+def _with_interval(x_CX: np.ndarray) -> np.ndarray:
+    """Return `[3, ...]`: the original sample, and the interval of the resamples after it."""
+    return np.stack([x_CX[0], *np.percentile(x_CX[1:], INTERVAL, axis=0, method="nearest")])
+
+
+def _half_period(inv_freq_LNR: np.ndarray, weights_CLNR: np.ndarray) -> np.ndarray:
+    """Return the period up to which pairs have half of the total weight, per resample."""
+    with np.errstate(divide="ignore"):
+        periods_X = (2 * np.pi / inv_freq_LNR).ravel()
+    order = np.argsort(periods_X)
+    weights_CX = weights_CLNR.reshape(len(weights_CLNR), -1)[:, order].cumsum(axis=1)
+    half_C = (weights_CX < weights_CX[:, -1:] / 2).sum(axis=1)
+    return periods_X[order][half_C]

@@ -1,0 +1,298 @@
+"""Head scores of the literature.
+
+Each is a mean over queries and documents of one head's attention weights:
+
+- prefix matching (Olsson et al. 2022, arXiv 2209.11895): on rows of distinct random ids, repeated
+  once, without BOS: the weight of a query of the repetition on the id that followed its own id
+  before. An induction head has 1.
+- previous token: on documents, the weight on the key before the query; all queries but the first.
+- first token (Gu et al. 2024, arXiv 2410.10781): on documents, the weight on the first token, BOS;
+  all queries, including the first. A head above 0.3 is a sink.
+- retrieval (Wu et al. 2024, arXiv 2404.15574): of the questions of key-value recall that the model
+  answers correctly, the share for which the head's largest weight is on the answer.
+- entropy of the weights, and the mean distance to the keys.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import entr
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from data.tokenizer import Tokenizer
+from probes.figures import head_colors, head_handles, log_axis
+from probes.inside import Capture, capture
+from probes.page import format_number
+from probes.probe import Number, Probe, bootstrap_mean, list_heads
+from probes.questions import Questions
+from probes.subject import Subject, untrained
+from reporting.looks import FAINT, INK
+from reporting.style import handle
+
+_SINK = 0.3  # mean weight on the first token
+_REPEATED = 50  # distinct ids of a row of repeated ids
+_REPEATED_ROWS = 64
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class HeadScores(Probe):
+    """Prefix matching, previous token, first token, retrieval, entropy, and distance of each head.
+
+    For every layer and head; `_3LN` are a mean and the ends of its 95% interval over documents.
+
+    Attributes:
+      prefix_3LN, previous_3LN, first_3LN, retrieval_3LN: shares, defined in the module's docstring.
+        Retrieval is NaN if no question is answered correctly.
+      entropy_3LN: nats.
+      distance_3LN: tokens.
+      uniform_LX: the same scores, in this order, of equal weights on all visible keys; of
+        retrieval, the probability that a random visible key is the answer.
+      random_LN: retrieval of a model of this shape with random weights, as before training.
+    """
+
+    title = "Head scores"
+    caption = """
+    Above: the share of a head's weight on the token after the last occurrence of the query's id
+    (prefix matching), on the token before the query, and on the document's first token, and how
+    often its largest weight is on the answer (retrieval). Below: mean distance to the keys, and the
+    number of tokens that the weights spread over. Bars are 95% intervals over documents, gray lines
+    the scores of equal weights, triangles the retrieval of random weights."""
+    by_default = True
+    y_labels = "share", "spread over (tokens)"
+    sharey = "row"
+
+    prefix_3LN: np.ndarray
+    previous_3LN: np.ndarray
+    first_3LN: np.ndarray
+    retrieval_3LN: np.ndarray
+    entropy_3LN: np.ndarray
+    distance_3LN: np.ndarray
+    uniform_LX: np.ndarray
+    random_LN: np.ndarray
+
+    @classmethod
+    def measure(cls, subject: Subject) -> "HeadScores":
+        """Score the heads on the captured questions; see `head_scores`."""
+        run, inside = subject.run, subject.capture
+        repeated = capture(run, repeated_ids(run.tokenizer, inside.length))
+        random = dataclasses.replace(run, params=untrained(run).params)
+        random = capture(random, inside.tokens_BT)
+        return head_scores(inside, subject.questions, subject.is_right, repeated, random)
+
+    @property
+    def shares(self) -> dict[str, np.ndarray]:
+        """Scores between 0 and 1, by their labels in figures."""
+        return {
+            "prefix\nmatching": self.prefix_3LN,
+            "previous\ntoken": self.previous_3LN,
+            "first\ntoken": self.first_3LN,
+            "retrieval": self.retrieval_3LN,
+        }
+
+    def numbers(self) -> dict[str, Number]:
+        """Return the highest scores, and the share of sinks."""
+        highest = {
+            f"{name}, highest of heads": _highest(score_3LN)
+            for name, score_3LN in (
+                ("retrieval", self.retrieval_3LN),
+                ("prefix matching", self.prefix_3LN),
+                ("previous token", self.previous_3LN),
+            )
+        }
+        return highest | {
+            "retrieval, highest of random heads": Number(float(self.random_LN.max())),
+            "sinks (share of heads)": Number(float((self.first_3LN[0] > _SINK).mean())),
+            "entropy, mean over heads (nats)": Number(float(self.entropy_3LN[0].mean())),
+        }
+
+    def lines(self) -> list[dict[str, str]]:
+        """Return a line per head."""
+        return [
+            {
+                "layer": str(layer),
+                "head": str(head),
+                "retrieval [95% CI]": format_number([Number(*self.retrieval_3LN[:, layer, head])]),
+                "prefix matching [95% CI]": format_number(
+                    [Number(*self.prefix_3LN[:, layer, head])]
+                ),
+                "previous token": f"{self.previous_3LN[0, layer, head]:.3g}",
+                "first token": f"{self.first_3LN[0, layer, head]:.3g}",
+                "entropy (nats)": f"{self.entropy_3LN[0, layer, head]:.3g}",
+                "distance (tokens)": f"{self.distance_3LN[0, layer, head]:.3g}",
+            }
+            for layer, head in list_heads(self.random_LN)
+        ]
+
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw shares above and spread below."""
+        self._draw_shares(axes[0])
+        self._draw_spread(axes[1])
+
+    @classmethod
+    def legend(cls, members: Sequence["HeadScores"]) -> list[Line2D]:
+        """Return entries of heads and references."""
+        return [
+            *head_handles(member.random_LN for member in members),
+            handle("equal weights", color=FAINT, lw=1.5),
+            handle("random weights", marker="^", color=FAINT, ls="none"),
+            handle("threshold of sinks", color=INK, lw=0.8, ls=":"),
+        ]
+
+    def _draw_shares(self, ax: Axes) -> None:
+        colors, shares = head_colors(self.random_LN), self.shares
+        offsets = np.linspace(-0.3, 0.3, len(colors)) if len(colors) > 1 else [0.0]
+        for ((layer, head), color), offset in zip(colors, offsets, strict=True):
+            for column, score_3LN in enumerate(shares.values()):
+                value, low, high = score_3LN[:, layer, head]
+                ax.plot(column + offset, value, "o", color=color, ms=4, zorder=3)
+                ax.vlines(column + offset, low, high, color=color, lw=1.2)
+        for column, uniform in enumerate(self.uniform_LX.mean(axis=0)[: len(shares)]):
+            ax.hlines(uniform, column - 0.42, column + 0.42, color=FAINT, lw=1.5)
+        ax.plot(len(shares) - 1, self.random_LN.max(), "^", color=FAINT, ms=5)
+        ax.axhline(_SINK, 2 / 4, 3 / 4, color=INK, lw=0.8, ls=":")
+        ax.set_xticks(range(len(shares)), shares, fontsize=7)
+        ax.set_xlim(-0.5, len(shares) - 0.5)
+        ax.set_ylim(-0.03, 1.03)
+
+    def _draw_spread(self, ax: Axes) -> None:
+        for (layer, head), color in head_colors(self.random_LN):
+            spread = math.exp(self.entropy_3LN[0, layer, head])
+            ax.plot(self.distance_3LN[0, layer, head], spread, "o", color=color, ms=5, zorder=3)
+        *_, entropy, distance = self.uniform_LX.mean(axis=0)
+        ax.plot(distance, math.exp(entropy), "_", color=FAINT, ms=12, mew=1.5)
+        ax.set_xlabel("mean distance (tokens)", fontsize=9)
+        ax.set_xlim(0, 1.15 * max(distance, self.distance_3LN[0].max()))
+        log_axis(ax.yaxis)
+
+
+def _highest(score_3LN: np.ndarray) -> Number:
+    if np.isnan(score_3LN[0]).all():
+        return Number(math.nan)
+    head = np.unravel_index(np.nanargmax(score_3LN[0]), score_3LN[0].shape)
+    return Number(*score_3LN[:, *head])
+
+
+def repeated_ids(tokenizer: Tokenizer, length: int) -> np.ndarray:
+    """Return rows of distinct random ids, repeated once: int32 `[B, 2 n]`, 2 n <= `length`."""
+    ids = np.concatenate([tokenizer.fillers, tokenizer.keys, tokenizer.values])
+    random, count = np.random.default_rng(0), min(_REPEATED, length // 2, len(ids))
+    rows = [random.choice(ids, count, replace=False) for _ in range(_REPEATED_ROWS)]
+    return np.tile(np.stack(rows), 2).astype(np.int32)
+
+
+def head_scores(
+    inside: Capture, questions: Questions, right_Q: np.ndarray, repeated: Capture, random: Capture
+) -> HeadScores:
+    """Score every head.
+
+    Args:
+      inside, questions: the result of `probes.questions.capture_recall`.
+      right_Q: which questions the model answers correctly.
+      repeated: a capture of `repeated_ids`.
+      random: a capture of the rows of `inside` by a model with random weights.
+    """
+    previous_3LN, first_3LN, entropy_3LN, distance_3LN = _mean_over_rows(_score_documents(inside))
+    (prefix_3LN,) = _mean_over_rows(_score_prefix(repeated))
+    uniform = [_score_prefix(_equalize(repeated)), _score_documents(_equalize(inside))]
+    uniform_XL = np.concatenate([scores_BXLN[0, ..., 0] for scores_BXLN in uniform])
+    distances_T, num_layers = np.arange(inside.length), inside.config.num_layers
+    visible_LT = np.stack([inside.is_visible(layer, distances_T) for layer in range(num_layers)])
+    chance_L = (1 / visible_LT.cumsum(axis=1))[:, questions.query_Q].mean(axis=1)
+    return HeadScores(
+        prefix_3LN=prefix_3LN,
+        previous_3LN=previous_3LN,
+        first_3LN=first_3LN,
+        retrieval_3LN=retrieval(inside, questions, right_Q),
+        entropy_3LN=entropy_3LN,
+        distance_3LN=distance_3LN,
+        uniform_LX=np.insert(uniform_XL, 3, chance_L, axis=0).T,
+        random_LN=retrieval(random, questions, right_Q)[0],
+    )
+
+
+def retrieval(inside: Capture, questions: Questions, right_Q: np.ndarray) -> np.ndarray:
+    """Return every head's retrieval score with its 95% interval over documents, `[3, L, N]`.
+
+    Arguments as of `head_scores`. NaN if no question is answered correctly.
+    """
+    row_Q, query_Q, key_Q, _ = questions
+    num_rows = len(inside.tokens_BT)
+    hits_BLN = np.zeros((num_rows, inside.config.num_layers, inside.config.num_heads))
+    for layer in range(inside.config.num_layers):
+        largest_BNT = np.concatenate(
+            [np.asarray(logits.argmax(axis=-1)) for _, logits in inside.chunks(layer)], axis=2
+        )
+        is_hit_QN = (largest_BNT[row_Q, :, query_Q] == key_Q[:, None]) & right_Q[:, None]
+        np.add.at(hits_BLN[:, layer], row_Q, is_hit_QN)
+    return bootstrap_mean(hits_BLN, np.bincount(row_Q[right_Q], minlength=num_rows))
+
+
+def _equalize(inside: Capture) -> Capture:
+    """Return one row with zero queries, whose weights are equal on all visible keys."""
+    row, activations = slice(1), inside.activations
+    return dataclasses.replace(
+        inside,
+        tokens_BT=inside.tokens_BT[row],
+        positions_BT=inside.positions_BT[row],
+        segment_ids_BT=inside.segment_ids_BT[row],
+        activations=activations._replace(
+            q_LBTNH=jnp.zeros_like(activations.q_LBTNH[:, row]),
+            k_LBSKH=activations.k_LBSKH[:, row],
+        ),
+    )
+
+
+def _mean_over_rows(scores_BXLN: np.ndarray) -> np.ndarray:
+    """Return the mean of each score with its interval, `[X, 3, L, N]`."""
+    return bootstrap_mean(scores_BXLN, np.ones(len(scores_BXLN))).swapaxes(0, 1)
+
+
+def _score_documents(inside: Capture) -> np.ndarray:
+    """Return previous token, first token, entropy, distance, means over queries `[B, 4, L, N]`."""
+    T = inside.length
+    queries_X11 = np.array([T - 1, T, T, T])[:, None, None]
+    return _sum_over_queries(inside, _sum_scores) / queries_X11
+
+
+def _score_prefix(repeated: Capture) -> np.ndarray:
+    """Return prefix matching, mean over the queries of the repetition, `[B, 1, L, N]`."""
+    n = repeated.length // 2
+    return _sum_over_queries(repeated, functools.partial(_sum_prefix, n)) / n
+
+
+def _sum_over_queries(inside: Capture, scores: Callable) -> np.ndarray:
+    """Return sums over all queries of `scores(logits, distances)`, `[B, X, L, N]`."""
+    indices_S, layers = np.arange(inside.length), []
+    for layer in range(inside.config.num_layers):
+        parts = [
+            np.asarray(scores(logits_BNTS, indices_S[queries, None] - indices_S), np.float64)
+            for queries, logits_BNTS in inside.chunks(layer)
+        ]
+        layers.append(sum(parts))
+    return np.stack(layers, axis=2)
+
+
+@jax.jit
+def _sum_scores(logits_BNTS, distances_TS) -> jax.Array:
+    weights_BNTS = jax.nn.softmax(logits_BNTS)
+    scores = (
+        weights_BNTS * (distances_TS == 1),
+        weights_BNTS * (distances_TS == distances_TS[:, :1]),  # key 0
+        entr(weights_BNTS),
+        weights_BNTS * distances_TS,
+    )
+    return jnp.stack([score_BNTS.sum(axis=(2, 3)) for score_BNTS in scores], axis=1)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _sum_prefix(n: int, logits_BNTS, distances_TS) -> jax.Array:
+    """Return sums of the weights on keys that follow the query's id, which is n tokens back."""
+    follows_TS = (distances_TS == n - 1) & (distances_TS[:, :1] >= n)
+    weights_BNTS = jax.nn.softmax(logits_BNTS) * follows_TS
+    return weights_BNTS.sum(axis=(2, 3))[:, None]

@@ -1,0 +1,246 @@
+"""Masking of heads: which heads a model needs.
+
+Heads are masked one at a time; several at a time, in the order of their retrieval scores (Wu et al.
+2024, arXiv 2404.15574; see `head_scores`) and in random orders; and all but one, which shows the
+distances that the remaining head answers alone.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from evals.estimate.bins import fine_bin_number
+from evals.rows import Rows
+from evals.score import Candidate
+from model.transformer import without_heads
+from probes.analyses.head_scores import retrieval
+from probes.effects import measure_effects
+from probes.figures import DASHES, head_colors, head_handles, log_axis
+from probes.page import format_number
+from probes.probe import Number, Probe, format_runs, list_heads
+from probes.subject import Subject
+from reporting.looks import FAINT, INK
+from reporting.style import handle
+from theory import capability
+
+_NUM_DRAWS = 4  # random orders of heads
+_MAX_COUNTS = 6  # numbers of heads that are masked together
+_MIN_QUESTIONS = 30  # of a bin of distances
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class KnockOut(Probe):
+    """L50 without some heads, and the distances that each head answers alone.
+
+    `_3...` are a value and the ends of its 95% interval over documents. L50 in tokens, NaN if the
+    model does not answer at the shortest distances either; loss of the answers to key-value recall,
+    nats. X bins of distance of 30 questions or more; C numbers of masked heads, D random orders.
+
+    Attributes:
+      retrieval_LN: score that orders the heads; NaN if no question is answered correctly.
+      longest: longest distance tested, tokens.
+      low_X, high_X: shortest and longest distance of a bin, tokens.
+      right_X: share of questions that the unchanged model answers correctly.
+      alone_LNX: the same of each head, with the heads of all layers masked but this one.
+      intact_l50_3, intact_loss_3: of the unchanged model.
+      without_l50_3LN, without_loss_3LN: without one head.
+      l50_text_LN: that L50 as text.
+      masked_C: number of masked heads.
+      by_score_l50_3C, by_score_loss_3C: without the heads of the highest scores.
+      random_l50_CD, random_loss_CD: without as many random heads.
+    """
+
+    title = "Effect of masking heads, and what each head answers alone"
+    caption = """
+    Above: share of questions that each head answers with all other heads masked (lines), and that
+    the unchanged model answers (dots). Below: L50 without the heads of the highest retrieval scores
+    (line, with 95% intervals over documents) and without as many random heads (small dots, four
+    draws); dashed: the unchanged model. A cross at the bottom: not learned."""
+    y_labels = "answered correctly", "L50 (tokens)"
+
+    retrieval_LN: np.ndarray
+    longest: int
+    low_X: np.ndarray
+    high_X: np.ndarray
+    right_X: np.ndarray
+    alone_LNX: np.ndarray
+    intact_l50_3: np.ndarray
+    intact_loss_3: np.ndarray
+    without_l50_3LN: np.ndarray
+    without_loss_3LN: np.ndarray
+    l50_text_LN: np.ndarray
+    masked_C: np.ndarray
+    by_score_l50_3C: np.ndarray
+    by_score_loss_3C: np.ndarray
+    random_l50_CD: np.ndarray
+    random_loss_CD: np.ndarray
+
+    @classmethod
+    def measure(cls, subject: Subject) -> "KnockOut":
+        """Mask heads and evaluate; see `knock_out`."""
+        return knock_out(subject)
+
+    def window(self, layer: int, head: int) -> list[tuple[int, int]]:
+        """Return the distances (first, last) at which the head alone has accuracy .5 or more."""
+        bins = capability.find_runs(np.flatnonzero(self.alone_LNX[layer, head] >= 0.5))
+        return [(int(self.low_X[first]), int(self.high_X[last])) for first, last in bins]
+
+    def numbers(self) -> dict[str, Number]:
+        """Return L50, and shares of the distances, on a log scale, that single heads answer."""
+        num_heads_X = (self.alone_LNX >= 0.5).sum(axis=(0, 1))
+        octaves_X = np.log2((self.high_X + 1) / self.low_X)
+
+        def share(selected_X: np.ndarray) -> Number:
+            return Number(float((octaves_X * selected_X).sum() / octaves_X.sum()))
+
+        return {
+            "L50, unchanged (tokens)": Number(*self.intact_l50_3),
+            "L50 without the head of highest score (tokens)": Number(*self.by_score_l50_3C[:, 0]),
+            "share of octaves that the model answers": share(self.right_X >= 0.5),
+            "that exactly one head answers alone": share(num_heads_X == 1),
+            "that several heads answer, each alone": share(num_heads_X > 1),
+            "that the model answers and no head alone": share(
+                (self.right_X >= 0.5) & (num_heads_X == 0)
+            ),
+        }
+
+    def lines(self) -> list[dict[str, str]]:
+        """Return a line per head."""
+        return [
+            {
+                "layer": str(layer),
+                "head": str(head),
+                "retrieval score": format_number([Number(self.retrieval_LN[layer, head])]),
+                "L50 without it": str(self.l50_text_LN[layer, head]),
+                "loss without it [95% CI]": "{:.2f} [{:.2f}, {:.2f}]".format(
+                    *self.without_loss_3LN[:, layer, head]
+                ),
+                "alone answers": format_runs(self.window(layer, head)),
+            }
+            for layer, head in list_heads(self.retrieval_LN)
+        ]
+
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw windows above and masked heads below."""
+        self._draw_windows(axes[0])
+        self._draw_masked(axes[1])
+
+    @classmethod
+    def legend(cls, members: Sequence["KnockOut"]) -> list[Line2D]:
+        """Return entries of heads and references."""
+        return [
+            *head_handles(member.retrieval_LN for member in members),
+            handle("all heads", marker=".", color=INK, ls="none"),
+            handle("masked by score", marker="o", color=INK, lw=1.2),
+            handle("random heads", marker="o", color=FAINT, ms=3, ls="none"),
+            handle("unchanged", color=INK, lw=1, ls=DASHES),
+        ]
+
+    def _draw_windows(self, ax: Axes) -> None:
+        middle_X = np.sqrt(self.low_X * self.high_X)
+        for head, color in head_colors(self.retrieval_LN):
+            ax.plot(middle_X, self.alone_LNX[head], color=color, lw=1.4)
+        ax.plot(middle_X, self.right_X, ".", color=INK, ms=4, zorder=4)
+        ax.axhline(0.5, color=FAINT, lw=0.8, ls=DASHES)
+        ax.set_ylim(-0.03, 1.03)
+        log_axis(ax.xaxis, num_ticks=8)
+        ax.set_xlabel("distance (tokens)", fontsize=8)
+
+    def _draw_masked(self, ax: Axes) -> None:
+        top = 1.3 * self.longest
+        ax.axhline(self.intact_l50_3[0], color=INK, lw=1, ls=DASHES)
+        value_C, low_C, high_C = np.clip(self.by_score_l50_3C, 1, top)
+        ax.plot(self.masked_C, value_C, "o-", color=INK, ms=5, lw=1.2)
+        ax.vlines(self.masked_C, low_C, high_C, color=INK, lw=1.2)
+        bottom = ax.get_xaxis_transform()
+        for masked, value, random_D in zip(self.masked_C, value_C, self.random_l50_CD, strict=True):
+            is_lost_D = np.isnan(random_D)
+            x_D = masked + 0.12 + 0.05 * np.arange(len(random_D))
+            ax.plot(x_D, random_D, "o", color=FAINT, ms=3)
+            lost_x = x_D[is_lost_D]
+            ax.plot(lost_x, np.full_like(lost_x, 0.03), "x", color=FAINT, ms=3, transform=bottom)
+            if np.isnan(value):
+                ax.plot(masked, 0.03, "x", color=INK, transform=bottom)
+        log_axis(ax.yaxis)
+        ax.set_ylim(0.9, top)
+        ax.set_xticks(self.masked_C)
+        ax.set_xlim(0.5, self.masked_C[-1] + 0.5)
+        ax.set_xlabel("heads masked", fontsize=8)
+
+
+def knock_out(subject: Subject, *, draws: int = _NUM_DRAWS) -> KnockOut:
+    """Mask heads and evaluate the model.
+
+    Args:
+      subject: the run.
+      draws: number of random orders of masking.
+
+    Raises:
+      ValueError: if key-value recall does not fit the run.
+    """
+    retrieval_LN = retrieval(subject.capture, subject.questions, subject.is_right)[0]
+    L, N = retrieval_LN.shape
+    heads, random = list_heads(retrieval_LN), np.random.default_rng(0)
+    by_score = np.argsort(-np.nan_to_num(retrieval_LN.ravel()), kind="stable")
+    masked_C = np.unique(np.geomspace(1, max(1, L * N - 1), _MAX_COUNTS).round().astype(int))
+
+    single = [[head] for head in heads]
+    alone = [[other for other in heads if other != head] for head in heads]
+    orders = [by_score, *(random.permutation(L * N) for _ in range(draws))]
+    together = [[heads[i] for i in order[:count]] for order in orders for count in masked_C]
+    masks = [[], *single, *alone, *together]
+    effects = measure_effects(subject, (_mask(subject.candidate(), masked) for masked in masks))
+    bins_Q, low_X, high_X = _bin_distances(effects.rows[0]["distance"])
+    right_YX = np.stack([_accuracy(rows, bins_Q) for rows in effects.rows])
+    ends = 1 + np.cumsum([L * N, L * N])
+    (intact_l50, single_l50, _, l50), (intact_loss, single_loss, _, loss) = (
+        np.split(x_3Y, [1, *ends], axis=-1) for x_3Y in (effects.l50_3X, effects.loss_3X)
+    )
+    l50_3DC, loss_3DC = (x_3Y.reshape(3, len(orders), -1) for x_3Y in (l50, loss))
+    return KnockOut(
+        retrieval_LN=retrieval_LN,
+        longest=int(high_X[-1]),
+        low_X=low_X,
+        high_X=high_X,
+        right_X=right_YX[0],
+        alone_LNX=right_YX[ends[0] : ends[1]].reshape(L, N, -1),
+        intact_l50_3=intact_l50[:, 0],
+        intact_loss_3=intact_loss[:, 0],
+        without_l50_3LN=single_l50.reshape(3, L, N),
+        without_loss_3LN=single_loss.reshape(3, L, N),
+        l50_text_LN=effects.l50_text_X[1 : ends[0]].reshape(L, N),
+        masked_C=masked_C,
+        by_score_l50_3C=l50_3DC[:, 0],
+        by_score_loss_3C=loss_3DC[:, 0],
+        random_l50_CD=l50_3DC[0, 1:].T,
+        random_loss_CD=loss_3DC[0, 1:].T,
+    )
+
+
+def _mask(candidate: Candidate, heads: Iterable[tuple[int, int]]) -> Candidate:
+    return candidate._replace(params=without_heads(candidate.params, heads))
+
+
+def _bin_distances(distance_Q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the bin of each question, and each bin's shortest and longest distance.
+
+    A bin is an eighth of an octave, or wider until it has enough questions.
+    """
+    fine, fine_Q, counts = np.unique(
+        fine_bin_number(distance_Q), return_inverse=True, return_counts=True
+    )
+    bin_of_fine, number, size = np.zeros(len(fine), int), 0, 0
+    for index in range(len(fine)):
+        bin_of_fine[index], size = number, size + counts[index]
+        if size >= _MIN_QUESTIONS and counts[index + 1 :].sum() >= _MIN_QUESTIONS:
+            number, size = number + 1, 0
+    bins_Q = bin_of_fine[fine_Q]
+    distances = [distance_Q[bins_Q == index] for index in range(number + 1)]
+    return bins_Q, np.array([d.min() for d in distances]), np.array([d.max() for d in distances])
+
+
+def _accuracy(rows: Rows, bins_Q: np.ndarray) -> np.ndarray:
+    return np.bincount(bins_Q, rows["exact_match"]) / np.bincount(bins_Q)

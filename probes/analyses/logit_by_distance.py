@@ -1,0 +1,198 @@
+"""The mean logit of all pairs of a query and a key at each distance.
+
+Through pair i of a head's features, query t scores key s by Re z_i exp(i (t - s) inv_freq_i), with
+z_i = q_i conj(k_i) before rotation. If z does not depend on the distance between the two, its mean
+over positions defines a trigonometric series in the distance,
+
+    mean(m) = sum_i a_i cos(m inv_freq_i) + b_i sin(m inv_freq_i),    a_i - i b_i = mean z_i.
+
+The figure shows it with the measured means. Where they differ, z does depend on the distance.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from probes.figures import head_colors, head_handles, log_axis
+from probes.inside import Capture
+from probes.probe import INTERVAL, Number, Probe, bootstrap_counts, complex_pairs, list_heads
+from probes.subject import Subject
+from reporting.looks import FAINT, INK
+from reporting.style import handle
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class LogitByDistance(Probe):
+    """Mean logit of all keys by distance, and its standard deviation.
+
+    For every layer and head; intervals are 95%, over rows.
+
+    Attributes:
+      inv_freq_LNR: radians per token.
+      cosine_LNR, sine_LNR: a and b of the series, in units of the logit.
+      spread_LNR: root mean square of |z - mean z| of each pair.
+      distances_M: 0, 1, ... tokens.
+      mean_LNM, mean_low_LNM, mean_high_LNM: measured; NaN at distances that a layer masks.
+      series_LNM: values of the series.
+      spread_LNM: standard deviation of the logits at each distance.
+    """
+
+    title = "Effect of distance on the logit"
+    caption = """
+    Mean logit of all pairs of a query and a key at each distance, for each head: measured (dots),
+    and the trigonometric series of mean z (lines). Shaded, for models of one head: one standard
+    deviation of the logits at each distance to either side."""
+    by_default = True
+    y_labels = ("mean logit",)
+    x_label = "distance (tokens, log scale)"
+    sharex = True
+
+    inv_freq_LNR: np.ndarray
+    cosine_LNR: np.ndarray
+    sine_LNR: np.ndarray
+    spread_LNR: np.ndarray
+    distances_M: np.ndarray
+    mean_LNM: np.ndarray
+    mean_low_LNM: np.ndarray
+    mean_high_LNM: np.ndarray
+    series_LNM: np.ndarray
+    spread_LNM: np.ndarray
+
+    @classmethod
+    def measure(cls, subject: Subject) -> "LogitByDistance":
+        """Measure the captured documents; see `logit_by_distance`."""
+        return logit_by_distance(subject.capture)
+
+    @property
+    def explained(self) -> np.ndarray:
+        """Share of the logits' variance between equally weighted distances, `[L, N]`."""
+        between_LN = np.nanvar(self.mean_LNM, axis=-1)
+        within_LN = np.nanmean(self.spread_LNM**2, axis=-1)
+        return between_LN / np.maximum(between_LN + within_LN, 1e-30)
+
+    def numbers(self) -> dict[str, Number]:
+        """Return the largest share of variance over heads."""
+        name = "share of the logit's variance that distance explains, largest over heads"
+        return {name: Number(float(self.explained.max()))}
+
+    def lines(self) -> list[dict[str, str]]:
+        """Return a line per head."""
+        return [
+            {
+                "layer": str(layer),
+                "head": str(head),
+                "highest at (tokens)": str(self.distances_M[np.nanargmax(mean_M)]),
+                "mean logit, from": f"{np.nanmin(mean_M):.2f}",
+                "to": f"{np.nanmax(mean_M):.2f}",
+                "spread": f"{np.sqrt(np.nanmean(self.spread_LNM[layer, head] ** 2)):.2f}",
+                "explained by distance": f"{self.explained[layer, head]:.1%}",
+            }
+            for layer, head in list_heads(self.explained)
+            for mean_M in [self.mean_LNM[layer, head]]
+        ]
+
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw the mean logit."""
+        (ax,) = axes
+        colors = head_colors(self.explained)
+        distances_M = self.distances_M[1:]  # a log axis has no 0
+        for head, color in colors:
+            mean_M, spread_M = self.mean_LNM[head][1:], self.spread_LNM[head][1:]
+            series_M = np.where(np.isnan(mean_M), np.nan, self.series_LNM[head][1:])
+            ax.plot(distances_M, series_M, color=color, lw=1.4)
+            ax.plot(distances_M, mean_M, ".", color=color, ms=2, alpha=0.7)
+            if len(colors) == 1:
+                low_M, high_M = mean_M - spread_M, mean_M + spread_M
+                ax.fill_between(distances_M, low_M, high_M, color=color, alpha=0.12, lw=0)
+        ax.axhline(0, color=FAINT, lw=0.8)
+        log_axis(ax.xaxis, num_ticks=8)
+
+    @classmethod
+    def legend(cls, members: Sequence["LogitByDistance"]) -> list[Line2D]:
+        """Return entries of heads and of the measured means."""
+        measured = handle("measured", marker=".", color=INK, ls="none")
+        return [*head_handles(member.explained for member in members), measured]
+
+
+def logit_by_distance(inside: Capture) -> LogitByDistance:
+    """Measure all queries and their visible keys; rows weigh as much as they have of these."""
+    inv_freq_LNR = inside.inv_freq
+    layers = [_layer_fields(inside, *item) for item in enumerate(inv_freq_LNR)]
+    return LogitByDistance(
+        inv_freq_LNR=inv_freq_LNR,
+        distances_M=np.arange(inside.length),
+        **{name: np.stack([fields[name] for fields in layers]) for name in layers[0]},
+    )
+
+
+def _layer_fields(inside: Capture, layer: int, inv_freq_NR: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the fields of `LogitByDistance` that differ by layer."""
+    sums = [_sum_by_distance(queries.start, logits) for queries, logits in inside.chunks(layer)]
+    count_BM, sum_BNM, square_BNM = (
+        np.sum([np.asarray(x, np.float64) for x in parts], axis=0)
+        for parts in zip(*sums, strict=True)
+    )
+    with np.errstate(invalid="ignore"):  # 0 / 0: all keys at this distance are masked
+        mean_NM = sum_BNM.sum(0) / count_BM.sum(0)
+        spread_NM = np.sqrt(np.maximum(square_BNM.sum(0) / count_BM.sum(0) - mean_NM**2, 0))
+        weights_CB = bootstrap_counts(len(count_BM))
+        means_CNM = np.einsum("cb,bnm->cnm", weights_CB, sum_BNM, optimize=True)
+        means_CNM /= (weights_CB @ count_BM)[:, None]
+    mean_NR, spread_NR = _mean_content(inside, layer, inv_freq_NR)
+    phases_NRM = np.exp(1j * inv_freq_NR[..., None] * np.arange(inside.length))
+    low_NM, high_NM = np.percentile(means_CNM, INTERVAL, axis=0)
+    return {
+        "cosine_LNR": np.real(mean_NR),
+        "sine_LNR": -np.imag(mean_NR),
+        "spread_LNR": spread_NR,
+        "mean_LNM": mean_NM,
+        "mean_low_LNM": low_NM,
+        "mean_high_LNM": high_NM,
+        "series_LNM": np.einsum("nr,nrm->nm", mean_NR, phases_NRM).real,
+        "spread_LNM": spread_NM,
+    }
+
+
+@jax.jit
+def _sum_by_distance(start, logits_BNTS) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return visible keys at each distance `[B, M]`, sums of their logits and squares `[B, N, M]`.
+
+    `start` is the index of the first query.
+    """
+    T, S = logits_BNTS.shape[2:]
+    key_TM = start + jnp.arange(T)[:, None] - jnp.arange(S)
+    # Column m has the key m tokens before each query.
+    logits_BNTM = jnp.take_along_axis(logits_BNTS, jnp.maximum(key_TM, 0)[None, None], axis=-1)
+    visible_BNTM = (key_TM >= 0) & jnp.isfinite(logits_BNTM)
+    logits_BNTM = jnp.where(visible_BNTM, logits_BNTM, 0)
+    counts_BM = visible_BNTM[:, 0].sum(axis=1)
+    return counts_BM, logits_BNTM.sum(axis=2), (logits_BNTM**2).sum(axis=2)
+
+
+def _mean_content(
+    inside: Capture, layer: int, inv_freq_NR: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of z over all pairs of a document, `[N, R]`, and its spread."""
+    N = inside.config.num_heads
+    mean_NR, square_NR, count = np.zeros(inv_freq_NR.shape, complex), np.zeros(inv_freq_NR.shape), 0
+    q_BTNH, k_BSKH = map(np.asarray, inside.rotated(layer))
+    for row, (q_TNH, k_SKH) in enumerate(zip(q_BTNH, k_BSKH, strict=True)):
+        phases_TNR = np.exp(-1j * inside.positions_BT[row][:, None, None] * inv_freq_NR)
+        q_TNR = complex_pairs(np.asarray(q_TNH, np.float64)) * phases_TNR
+        k_SKH = np.asarray(k_SKH, np.float64)
+        k_SNR = complex_pairs(np.repeat(k_SKH, N // k_SKH.shape[1], axis=1)) * phases_TNR
+        for document in np.unique(inside.segment_ids_BT[row]):
+            in_document = inside.segment_ids_BT[row] == document
+            # Sums over the keys up to each query, itself included, without an array of T x S.
+            before_TNR = np.cumsum(k_SNR[in_document].conj(), axis=0)
+            mean_NR += (q_TNR[in_document] * before_TNR).sum(axis=0)
+            powers_TNR = np.cumsum(np.abs(k_SNR[in_document]) ** 2, axis=0)
+            square_NR += (np.abs(q_TNR[in_document]) ** 2 * powers_TNR).sum(axis=0)
+            count += in_document.sum() * (in_document.sum() + 1) // 2
+    mean_NR /= count
+    return mean_NR, np.sqrt(np.maximum(square_NR / count - np.abs(mean_NR) ** 2, 0))

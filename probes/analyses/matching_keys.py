@@ -1,0 +1,343 @@
+"""The logit gap of a matching key over other keys, by distance: the empirical B(m).
+
+A head scores the key k at distance m from the query q, through pair i of its features, by
+Re z_i exp(i m inv_freq_i) with z_i = q_i conj(k_i). Averaged over questions, z of the matching keys
+less z of the others defines a trigonometric series in m,
+
+    gap(m) = sum_i a_i cos(m inv_freq_i) - b_i sin(m inv_freq_i),    a_i + i b_i = mean difference,
+
+the bound B(m) of Men et al. 2024 (arXiv 2405.14591) with the model's weights in place of equal
+ones. `theory.capability` gives the series that is positive up to the longest distance.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from evals.estimate.bins import fine_bin_number
+from probes.figures import DASHES, head_colors, head_handles, log_axis
+from probes.inside import Capture
+from probes.probe import (
+    INTERVAL,
+    Number,
+    Probe,
+    bootstrap_counts,
+    complex_pairs,
+    format_runs,
+    list_heads,
+)
+from probes.questions import Questions
+from probes.subject import Subject
+from reporting.looks import FAINT, INK
+from reporting.style import handle
+from theory import capability
+
+ZERO = "zero of the empirical B(m), largest over heads (tokens)"
+_MIN_QUESTIONS = 30  # of a dot
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class MatchingKeys(Probe):
+    """Logit gap of the matching key at every distance, and the distance at which it vanishes.
+
+    For every layer and head; intervals are 95%, over documents.
+
+    Attributes:
+      inv_freq_LNR: radians per token.
+      cosine_LNR, sine_LNR: a and -b of the series, in units of the logit.
+      distances_M: 1, 2, ... tokens.
+      gap_LNM, gap_low_LNM, gap_high_LNM: the series.
+      visible_LM: whether a query of the layer attends to this distance, given its window.
+      zero_LN, zero_low_LN, zero_high_LN: tokens, the first distance at which the gap is not
+        positive, or masked; inf if there is none among `distances_M`, 0 if it is distance 1.
+      match_LNM: mean logit of a matching key, as a series.
+      other_LN: mean logit of keys that do not match, over all distances.
+      spread_LN: their standard deviation.
+      num_others: mean number of distractors of a question.
+      distance_Q, right_Q: of each question, tokens to its key; whether the answer is correct.
+    """
+
+    title = "Logit gap of the matching key, by distance"
+    caption = """
+    Above: d′ of each head, the number of standard deviations by which a matching key scores above
+    the other keys; dashed: d′ needed for accuracy .5; circles: zeros of the empirical B(m), where
+    the gap vanishes. Below: accuracy of each head alone, computed from d′ (lines), and of the model
+    (dots)."""
+    by_default = True
+    order = 0
+    y_labels = "d′ of the matching key", "accuracy"
+    x_label = "distance to the matching key (tokens, log scale)"
+    sharex = True
+
+    inv_freq_LNR: np.ndarray
+    cosine_LNR: np.ndarray
+    sine_LNR: np.ndarray
+    distances_M: np.ndarray
+    gap_LNM: np.ndarray
+    gap_low_LNM: np.ndarray
+    gap_high_LNM: np.ndarray
+    visible_LM: np.ndarray
+    zero_LN: np.ndarray
+    zero_low_LN: np.ndarray
+    zero_high_LN: np.ndarray
+    match_LNM: np.ndarray
+    other_LN: np.ndarray
+    spread_LN: np.ndarray
+    num_others: float
+    distance_Q: np.ndarray
+    right_Q: np.ndarray
+
+    @classmethod
+    def measure(cls, subject: Subject) -> "MatchingKeys":
+        """Measure the captured questions; see `matching_keys`."""
+        return matching_keys(subject.capture, subject.questions, subject.is_right)
+
+    @property
+    def d_prime(self) -> np.ndarray:
+        """Gap between a matching key and the mean of the others, standard deviations."""
+        gap_LNM = self.match_LNM - self.other_LN[..., None]
+        return gap_LNM / np.maximum(self.spread_LN, 1e-30)[..., None]
+
+    @functools.cached_property
+    def accuracy(self) -> np.ndarray:
+        """Probability that the matching key scores highest among independent normal scores."""
+        accuracy_LNM = np.vectorize(capability.accuracy)(self.d_prime, self.num_others)
+        return np.where(self.visible_LM[:, None], accuracy_LNM, 0)
+
+    def alone(self, layer: int, head: int) -> list[tuple[int, int]]:
+        """Return the distances (first, last) at which the head's accuracy is .5 or more."""
+        return list(capability.find_runs(self.distances_M[self.accuracy[layer, head] >= 0.5]))
+
+    def window(self, layer: int, head: int) -> tuple[int, float]:
+        """Return the length of the window filter most similar to the head's, and their cosine.
+
+        The window filter of a length is the best filter for all distances up to that length.
+        """
+        weights_W = np.concatenate([self.cosine_LNR[layer, head], -self.sine_LNR[layer, head]])
+        lengths = np.unique(np.geomspace(1, self.distances_M[-1], 48).astype(int))
+        f_MW = capability.responses(self.inv_freq_LNR[layer, head], self.distances_M)
+        best_CW = np.stack([capability.nearest_point(f_MW[:length]) for length in lengths])
+        norms_C = np.linalg.norm(best_CW, axis=1) * np.linalg.norm(weights_W)
+        cosines_C = best_CW @ weights_W / np.maximum(norms_C, 1e-30)
+        best = int(np.argmax(cosines_C))
+        return int(lengths[best]), float(cosines_C[best])
+
+    def numbers(self) -> dict[str, Number]:
+        """Return the largest zero, where the best head fails, and the accuracy of the model."""
+        head = np.unravel_index(self.zero_LN.argmax(), self.zero_LN.shape)
+        low, high = self.zero_low_LN[head], self.zero_high_LN[head]
+        is_below_M = self.accuracy.max(axis=(0, 1)) < 0.5
+        end = self.distances_M[is_below_M.argmax()] if is_below_M.any() else math.inf
+        return {
+            ZERO: Number(self.zero_LN[head], low, high),
+            "distance where the best head's accuracy falls below .5 (tokens)": Number(float(end)),
+            "answered correctly": Number(float(self.right_Q.mean())),
+        }
+
+    def lines(self) -> list[dict[str, str]]:
+        """Return a line per head."""
+        return [self._line(*head) for head in list_heads(self.zero_LN)]
+
+    def _line(self, layer: int, head: int) -> dict[str, str]:
+        zero, low, high = (
+            self._format_distance(x_LN[layer, head])
+            for x_LN in (self.zero_LN, self.zero_low_LN, self.zero_high_LN)
+        )
+        length, cosine = self.window(layer, head)
+        return {
+            "layer": str(layer),
+            "head": str(head),
+            "zero of B(m) [95% CI]": f"{zero} [{low}, {high}]",
+            "most similar window": f"{length} (cosine {cosine:.2f})",
+            "alone answers": format_runs(self.alone(layer, head)),
+        }
+
+    def _format_distance(self, distance: float) -> str:
+        return f"> {self.distances_M[-1]}" if math.isinf(distance) else f"{distance:.3g}"
+
+    @classmethod
+    def legend(cls, members: Sequence["MatchingKeys"]) -> list[Line2D]:
+        """Return entries of heads and references."""
+        return [
+            *head_handles(member.zero_LN for member in members),
+            handle("d′ needed for\naccuracy .5", color=INK, lw=1, ls=DASHES),
+            handle("zero of B(m)", marker="o", mfc="white", mec=INK, ls="none"),
+            handle("model", marker=".", color=INK, ls="none"),
+        ]
+
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw d′ above and accuracy below."""
+        above, below = axes
+        for head, color in head_colors(self.zero_LN):
+            above.plot(self.distances_M, self.d_prime[head], color=color, lw=1.4)
+            zero = self.zero_LN[head]
+            if 0 < zero < math.inf:
+                above.plot(zero, 0, "o", mfc="white", mec=color, zorder=5)
+            below.plot(self.distances_M, self.accuracy[head], color=color, lw=1.2)
+        required = capability.required_capability(max(1, round(self.num_others)))
+        above.axhline(required, color=INK, lw=1, ls=DASHES)
+        above.axhline(0, color=FAINT, lw=0.8)
+        self._draw_model(below)
+        log_axis(below.xaxis, num_ticks=8)
+        below.set_ylim(-0.03, 1.03)
+
+    def _draw_model(self, ax: Axes) -> None:
+        """Draw a dot per eighth of an octave, or per wider bin until it has enough questions."""
+        order = np.argsort(self.distance_Q)
+        bins = np.flatnonzero(np.diff(fine_bin_number(self.distance_Q[order]))) + 1
+        start = 0
+        for stop in [*bins.tolist(), len(order)]:
+            if stop - start >= _MIN_QUESTIONS:
+                selected = order[start:stop]
+                middle = np.exp(np.log(self.distance_Q[selected]).mean())
+                ax.plot(middle, self.right_Q[selected].mean(), ".", color=INK, ms=5, zorder=4)
+                start = stop
+
+
+def matching_keys(inside: Capture, questions: Questions, right_Q: np.ndarray) -> MatchingKeys:
+    """Measure the gap of every head from the queries and keys of some questions.
+
+    Args:
+      inside, questions: the result of `probes.questions.capture_recall`.
+      right_Q: which questions the model answers correctly.
+
+    Raises:
+      ValueError: if there is no question with a distractor.
+    """
+    inv_freq_LNR = inside.inv_freq
+    distances_M = np.arange(1, inside.length)
+    layers = []
+    for layer, inv_freq_NR in enumerate(inv_freq_LNR):
+        sums = sum_by_document(inside, questions, layer, inv_freq_NR)
+        layers.append(_layer_fields(sums, inv_freq_NR, inside.is_visible(layer, distances_M)))
+    return MatchingKeys(
+        inv_freq_LNR=inv_freq_LNR,
+        distances_M=distances_M,
+        num_others=float(questions.distractors().sum(axis=1).mean()),
+        distance_Q=questions.distances,
+        right_Q=right_Q,
+        **{name: np.stack([fields[name] for fields in layers]) for name in layers[0]},
+    )
+
+
+class Sums(NamedTuple):
+    """Sums over the questions of each of B documents, of one layer.
+
+    Attributes:
+      match_BNR, other_BNR: complex; z of matching keys, and of keys that do not match.
+      num_match_B, num_other_B: number of these keys.
+      logit_BN, square_BN: logits of keys that do not match, and their squares.
+    """
+
+    match_BNR: np.ndarray
+    other_BNR: np.ndarray
+    num_match_B: np.ndarray
+    num_other_B: np.ndarray
+    logit_BN: np.ndarray
+    square_BN: np.ndarray
+
+    def means(self, weights_CB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean z of matching keys, and its difference to other keys, complex `[C, N, R]`.
+
+        `weights_CB` is the number of times that each document counts in each of C samples.
+        """
+        match_CNR = np.einsum("cb,bnr->cnr", weights_CB, self.match_BNR)
+        other_CNR = np.einsum("cb,bnr->cnr", weights_CB, self.other_BNR)
+        match_CNR /= (weights_CB @ self.num_match_B)[:, None, None]
+        other_CNR /= (weights_CB @ self.num_other_B)[:, None, None]
+        return match_CNR, match_CNR - other_CNR
+
+
+def sum_by_document(
+    inside: Capture, questions: Questions, layer: int, inv_freq_NR: np.ndarray
+) -> Sums:
+    """Sum z and the logits of matching and other keys of a layer, document by document.
+
+    Raises:
+      ValueError: if there is no question with a distractor.
+    """
+    distractors_QP = questions.distractors()
+    if not distractors_QP.any():
+        raise ValueError("no question follows another key: use more or longer documents")
+    q_BTNH, k_BSKH = (np.asarray(x, np.float64) for x in inside.rotated(layer))
+    k_BSNH = np.repeat(k_BSKH, q_BTNH.shape[2] // k_BSKH.shape[2], axis=2)
+    q_BTNR, k_BSNR = complex_pairs(q_BTNH), complex_pairs(k_BSNH)
+    documents = []
+    for row in range(len(q_BTNR)):
+        in_row = (questions.row_Q == row) & inside.is_visible(layer, questions.distances)
+        t_Q, s_Q, s_P = questions.query_Q[in_row], questions.key_Q[in_row], questions.pairs_BP[row]
+        is_other_QP = distractors_QP[in_row] & inside.is_visible(layer, t_Q[:, None] - s_P)
+        is_other_QP = is_other_QP.astype(float)
+        q_QNR, match_QNR, k_PNR = q_BTNR[row, t_Q], k_BSNR[row, s_Q], k_BSNR[row, s_P]
+        logits_NQP = np.einsum("qnr,pnr->nqp", q_QNR, k_PNR.conj()).real
+        # Undo the rotation, so that z does not depend on the distance.
+        q_QNR = q_QNR * _phases(-t_Q, inv_freq_NR)
+        match_QNR = match_QNR * _phases(-s_Q, inv_freq_NR)
+        k_PNR = k_PNR * _phases(-s_P, inv_freq_NR)
+        documents.append(
+            (
+                np.einsum("qnr,qnr->nr", q_QNR, match_QNR.conj()),
+                np.einsum("qp,qnr,pnr->nr", is_other_QP, q_QNR, k_PNR.conj(), optimize=True),
+                in_row.sum(),
+                is_other_QP.sum(),
+                np.einsum("qp,nqp->n", is_other_QP, logits_NQP),
+                np.einsum("qp,nqp->n", is_other_QP, logits_NQP**2),
+            )
+        )
+    return Sums(*map(np.stack, zip(*documents, strict=True)))
+
+
+def _phases(positions: np.ndarray, inv_freq_NR: np.ndarray) -> np.ndarray:
+    return np.exp(1j * positions[:, None, None] * inv_freq_NR)
+
+
+def _layer_fields(
+    sums: Sums, inv_freq_NR: np.ndarray, visible_M: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return the fields of `MatchingKeys` that differ by layer."""
+    num_documents = len(sums.num_match_B)
+    phases_NRM = np.exp(1j * inv_freq_NR[..., None] * np.arange(1, len(visible_M) + 1))
+
+    def series(z_CNR: np.ndarray) -> np.ndarray:
+        return np.einsum("cnr,nrm->cnm", z_CNR, phases_NRM, optimize=True).real
+
+    match_1NR, gap_1NR = sums.means(np.ones((1, num_documents)))
+    gaps_CNM = series(sums.means(bootstrap_counts(num_documents))[1])
+    gap_NM = series(gap_1NR)[0]
+    low_NM, high_NM = np.percentile(gaps_CNM, INTERVAL, axis=0)
+    # "nearest", because interpolation between a distance and inf is undefined.
+    zeros_CN = _first_zero(gaps_CNM * visible_M)
+    low_N, high_N = np.percentile(zeros_CN, INTERVAL, axis=0, method="nearest")
+    num_others = sums.num_other_B.sum()
+    other_N = sums.logit_BN.sum(axis=0) / num_others
+    return {
+        "cosine_LNR": gap_1NR[0].real,
+        "sine_LNR": -gap_1NR[0].imag,
+        "gap_LNM": gap_NM,
+        "gap_low_LNM": low_NM,
+        "gap_high_LNM": high_NM,
+        "visible_LM": visible_M,
+        "zero_LN": _first_zero(gap_NM * visible_M),
+        "zero_low_LN": low_N,
+        "zero_high_LN": high_N,
+        "match_LNM": series(match_1NR)[0],
+        "other_LN": other_N,
+        "spread_LN": np.sqrt(np.maximum(sums.square_BN.sum(axis=0) / num_others - other_N**2, 0)),
+    }
+
+
+def _first_zero(gap_XM: np.ndarray) -> np.ndarray:
+    """Return where series from distance 1 first reach 0, interpolated between distances."""
+    is_down_XM = gap_XM <= 0
+    first_X = is_down_XM.argmax(axis=-1)
+    after_X = np.take_along_axis(gap_XM, first_X[..., None], -1)[..., 0]
+    before_X = np.take_along_axis(gap_XM, np.maximum(first_X - 1, 0)[..., None], -1)[..., 0]
+    between_X = first_X + before_X / np.maximum(before_X - after_X, 1e-30)
+    zero_X = np.where(first_X == 0, 0.0, between_X)
+    return np.where(is_down_XM.any(axis=-1), zero_X, np.inf)

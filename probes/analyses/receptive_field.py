@@ -1,0 +1,244 @@
+"""The effect of distant tokens on an answer: gradients, and truncated context.
+
+The receptive field of Chi et al. 2023 (arXiv 2212.10356) at the last question of each document: the
+norm of the gradient with respect to each token's embedding. The gradient is that of the answer's
+log-odds, ln(p / (1 - p)), which do not saturate if the model is certain; the loss does. It is 0
+beyond the sum over layers of (window - 1), plus 1 per layer with key smearing.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from evals.estimate.bins import fine_bin_number
+from model import transformer
+from model.config import ModelConfig
+from model.positions import NO_WINDOW, PositionTable, position_table
+from model.transformer import Params
+from probes.figures import DASHES, draw_band, log_axis
+from probes.inside import Capture
+from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
+from probes.questions import Questions
+from probes.subject import Subject
+from reporting.looks import INK
+from reporting.style import handle
+
+# Maximal number of attention weights in memory: a quarter of a GiB in float32.
+_MAX_WEIGHTS = 2**26
+_SHARES = 0.5, 0.9  # of the gradient
+_SMALL_KL = 0.1  # nats
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ReceptiveField(Probe):
+    """Gradient of an answer by distance, and the divergence caused by a truncated context.
+
+    `_3` are a mean over documents and the ends of its 95% interval.
+
+    Attributes:
+      distance_X: tokens, the mean of a bin: an eighth of an octave, or one distance.
+      gradient_3X: the gradient's norm with respect to one token of the bin; 1 is the mean over all
+        tokens up to the question.
+      within_3P: distance in tokens within which .5 and .9 of the gradient lie.
+      context_K: tokens, including the query's, to which a document is truncated.
+      kl_3K: nats, from the prediction with the full document to the truncated one.
+      limit: tokens; the windows let no gradient through beyond it. inf without windows.
+    """
+
+    title = "Gradient by distance"
+    caption = """
+    At the last question of each document. Above: norm of the gradient with respect to a token at
+    each distance; 1 is the mean over all tokens. Dashed: the farthest token that the windows of all
+    layers let through. Below: change of the prediction (Kullback-Leibler divergence) when the
+    document is truncated to its last tokens. Bands are 95% intervals over documents; one line per
+    seed."""
+    y_labels = "gradient (mean = 1)", "KL divergence (nats)"
+    x_label = "distance; tokens of context (log scale)"
+    sharex = True
+    sharey = "row"
+    draws_all_seeds = True
+
+    distance_X: np.ndarray
+    gradient_3X: np.ndarray
+    within_3P: np.ndarray
+    context_K: np.ndarray
+    kl_3K: np.ndarray
+    limit: float
+
+    @classmethod
+    def measure(cls, subject: Subject) -> "ReceptiveField":
+        """Measure the captured questions; see `receptive_field`."""
+        return receptive_field(subject.capture, subject.questions)
+
+    @property
+    def sufficient_context(self) -> float:
+        """Shortest tested context from which on the prediction changes by less than 0.1 nats."""
+        # The divergence may rise again with more context; with the full document it is 0.
+        is_small_K = np.minimum.accumulate((self.kl_3K[0] < _SMALL_KL)[::-1])[::-1]
+        return float(self.context_K[is_small_K.argmax()])
+
+    def numbers(self) -> dict[str, Number]:
+        """Return the distances that hold most of the gradient, and the sufficient context."""
+        within = {
+            f"{share:.0%} of the gradient within (tokens)": Number(*within_3)
+            for share, within_3 in zip(_SHARES, self.within_3P.T, strict=True)
+        }
+        name = f"context that changes the prediction by less than {_SMALL_KL} nats (tokens)"
+        return within | {name: Number(self.sufficient_context)}
+
+    def draw(self, axes: Sequence[Axes], color: str) -> None:
+        """Draw the gradient above and the divergence below."""
+        above, below = axes
+        draw_band(above, self.distance_X, self.gradient_3X, color)
+        draw_band(below, self.context_K, self.kl_3K, color)
+        if math.isfinite(self.limit):
+            above.axvline(self.limit, color=INK, lw=1, ls=DASHES)
+        log_axis(above.yaxis, num_ticks=8)
+        log_axis(below.xaxis, num_ticks=5)
+
+    @classmethod
+    def legend(cls, members: Sequence["ReceptiveField"]) -> list[Line2D]:
+        """Return the entry of the windows, if any member has windows in all layers."""
+        if any(math.isfinite(member.limit) for member in members):
+            return [handle("end of all windows", color=INK, lw=1, ls=DASHES)]
+        return []
+
+
+def receptive_field(inside: Capture, questions: Questions) -> ReceptiveField:
+    """Measure the effect of each token on the last question of each row.
+
+    Args:
+      inside, questions: the result of `probes.questions.capture_recall`.
+    """
+    rows, first = np.unique(questions.row_Q[::-1], return_index=True)
+    last = len(questions.row_Q) - 1 - first
+    query_B, key_B = questions.query_Q[last], questions.key_Q[last]
+    tokens_BT = inside.tokens_BT[rows]
+    answers = _Answers(inside, tokens_BT, query_B, tokens_BT[np.arange(len(rows)), key_B])
+    norm_BM, exists_BM = _by_distance(answers.gradients(), query_B)
+    share_BM = norm_BM / norm_BM.sum(axis=1, keepdims=True)
+    # Bins of all distances from 1 on; at distance 0 is the query itself.
+    distances_M = np.arange(1, query_B.max() + 1)
+    starts_X = np.flatnonzero(np.diff(fine_bin_number(distances_M), prepend=-1))
+    gradient_BM = share_BM * (query_B + 1)[:, None]
+    gradient_BX, count_BX = (
+        np.add.reduceat(x_BM[:, distances_M], starts_X, axis=1) for x_BM in (gradient_BM, exists_BM)
+    )
+    sizes_X = np.diff(np.append(starts_X, len(distances_M)))
+    full_BV = answers.log_probs(query_B + 1)
+    context_K = np.unique((2 ** np.arange(0, math.log2(inside.length) + 0.5, 0.5)).astype(int))
+    context_K = np.append(context_K[context_K < inside.length], inside.length)
+    kl_BK = np.stack([_kl(full_BV, answers.log_probs(context)) for context in context_K], axis=1)
+    return ReceptiveField(
+        distance_X=np.add.reduceat(distances_M, starts_X) / sizes_X,
+        gradient_3X=bootstrap_mean(gradient_BX, count_BX),
+        within_3P=quantile_distances(share_BM, _SHARES),
+        context_K=context_K,
+        kl_3K=bootstrap_mean(kl_BK, np.ones(len(rows))),
+        limit=_limit(inside),
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Answers:
+    """Rows, the position of the question in each, and the id of its answer.
+
+    Attributes:
+      inside: a capture of the model.
+    """
+
+    inside: Capture
+    tokens_BT: np.ndarray
+    query_B: np.ndarray
+    answer_B: np.ndarray
+
+    def gradients(self) -> np.ndarray:
+        """Return the gradient's norm with respect to the embedding of every token, `[B, T]`."""
+        return self._in_chunks(_gradients, self.tokens_BT, self.query_B, self.answer_B)
+
+    def log_probs(self, context_B: np.ndarray | int) -> np.ndarray:
+        """Return log-probabilities `[B, V]` after the last `context_B` tokens of each document."""
+        start_B1 = np.maximum(self.query_B + 1 - context_B, 0)[:, None]
+        indices_T = np.arange(self.tokens_BT.shape[1], dtype=np.int32)
+        positions_BT = np.maximum(indices_T - start_B1, 0).astype(np.int32)
+        segment_ids_BT = 1 + (indices_T >= start_B1).astype(np.int32)
+        rows = self.tokens_BT, positions_BT, segment_ids_BT, self.query_B
+        return self._in_chunks(_log_probs, *rows)
+
+    def _in_chunks(self, program, *columns: np.ndarray) -> np.ndarray:
+        inside, T = self.inside, self.tokens_BT.shape[1]
+        config = inside.config
+        table = position_table(config, inside.context_length, T)
+        size = max(1, _MAX_WEIGHTS // (config.num_layers * config.num_heads * T * T))
+        return np.concatenate(
+            [
+                program(config, inside.params, table, *(x[i : i + size] for x in columns))
+                for i in range(0, len(self.tokens_BT), size)
+            ]
+        ).astype(np.float64)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _gradients(
+    config: ModelConfig, params: Params, table: PositionTable, tokens_BT, query_B, answer_B
+) -> jax.Array:
+    B, T = tokens_BT.shape
+    # Every token of every row gets its own embedding, and so its own gradient.
+    ids_BT = jnp.arange(B * T).reshape(B, T)
+    positions_BT = jnp.broadcast_to(jnp.arange(T), (B, T))
+
+    def log_odds(embedding_VD: jax.Array) -> jax.Array:
+        own_params, segments_BT = {**params, "embedding": embedding_VD}, jnp.ones_like(ids_BT)
+        hidden_BTD = transformer.hidden(
+            config, own_params, table, ids_BT, positions_BT, segments_BT
+        )
+        logits_BV = _logits_at(config, params, hidden_BTD, query_B)
+        is_answer_BV = jnp.arange(logits_BV.shape[1]) == answer_B[:, None]
+        others_BV = jnp.where(is_answer_BV, -jnp.inf, logits_BV)
+        answers_BV = jnp.where(is_answer_BV, logits_BV, 0)
+        return answers_BV.sum() - jax.nn.logsumexp(others_BV, axis=1).sum()
+
+    with jax.default_matmul_precision("highest"):
+        gradient_VD = jax.grad(log_odds)(jnp.asarray(params["embedding"])[tokens_BT.ravel()])
+    return jnp.linalg.norm(gradient_VD, axis=-1).reshape(B, T)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _log_probs(config: ModelConfig, params: Params, table: PositionTable, *rows) -> jax.Array:
+    *rows, query_B = rows
+    with jax.default_matmul_precision("highest"):
+        hidden_BTD = transformer.hidden(config, params, table, *rows)
+        return jax.nn.log_softmax(_logits_at(config, params, hidden_BTD, query_B))
+
+
+def _logits_at(config: ModelConfig, params: Params, hidden_BTD, query_B) -> jax.Array:
+    """Return the logits at one position of each row, `[B, V]`."""
+    hidden_1BD = hidden_BTD[jnp.arange(len(query_B)), query_B][None]
+    return transformer.unembed(config, params, hidden_1BD)[0]
+
+
+def _by_distance(x_BT: np.ndarray, query_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return values by distance to each row's query, `[B, M]`, and 1.0 where a token exists."""
+    key_BM = query_B[:, None] - np.arange(x_BT.shape[1])
+    exists_BM = key_BM >= 0
+    x_BM = np.take_along_axis(x_BT, np.maximum(key_BM, 0), axis=1)
+    return np.where(exists_BM, x_BM, 0), exists_BM.astype(float)
+
+
+def _kl(p_BV: np.ndarray, q_BV: np.ndarray) -> np.ndarray:
+    """Return the divergence from log p to log q, nats, `[B]`."""
+    return (np.exp(p_BV) * (p_BV - q_BV)).sum(axis=1)
+
+
+def _limit(inside: Capture) -> float:
+    window_L = position_table(inside.config, inside.context_length).window.astype(np.int64)
+    if (window_L == NO_WINDOW).any():
+        return math.inf
+    return float((window_L - 1 + inside.config.shift_keys).sum())

@@ -1,0 +1,110 @@
+"""Zeroed and frozen pairs, compared with the model's queries and with tables of other variants."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+
+from evals.score import Candidate
+from model.positions import frozen, position_table
+from model.transformer import without_pairs
+from probes import Subject, capture
+from probes.analyses.band_ablation import band_ablation, freeze_candidate
+from probes.effects import measure_effects
+from probes.probe import complex_pairs
+from tests.probes.helpers import copying_run
+from tests.probes.test_inside import MODELS, make_rows, random_model
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+
+def random_pairs(run, *, alike: bool) -> np.ndarray:
+    """Return half of the pairs of each head, at random."""
+    model = run.config.model
+    shape = model.num_layers, 1 if alike else model.num_heads, model.head_dim // 2
+    pairs_LNR = np.random.default_rng(3).random(shape) < 0.5
+    return np.broadcast_to(pairs_LNR, (shape[0], model.num_heads, shape[2]))
+
+
+@pytest.mark.parametrize("name", ["grouped", "norm", "mla, query latent"])
+def test_zeroed_pairs_are_0_in_the_query_and_no_other_pair_changes(name):
+    run = random_model(*MODELS[name])
+    pairs_LNR = random_pairs(run, alike=run.config.model.qk_norm)
+    ablated = dataclasses.replace(
+        run, params=without_pairs(run.config.model, run.params, pairs_LNR)
+    )
+    (q_BTNR, k_BSKR), (before_BTNR, before_BSKR) = (
+        (
+            complex_pairs(np.asarray(x[0]))
+            for x in capture(model_run, **make_rows(run)).activations[:2]
+        )
+        for model_run in (ablated, run)
+    )
+    assert np.abs(before_BTNR).min() > 0
+    np.testing.assert_allclose(q_BTNR, np.where(pairs_LNR[0], 0, before_BTNR), atol=1e-6)
+    np.testing.assert_array_equal(k_BSKR, before_BSKR)
+
+
+def test_freezing_slow_pairs_of_rope_gives_p_rope():
+    full, half = (
+        random_model({}, text).config.model
+        for text in ("rope(base=30)", "p_rope(base=30,rotary_fraction=0.5)")
+    )
+    is_slow_R = np.arange(full.head_dim // 2) >= full.head_dim // 4
+    table = frozen(position_table(full, 40), np.broadcast_to(is_slow_R, (2, 1, len(is_slow_R))))
+    for leaf, expected in zip(table, position_table(half, 40), strict=True):
+        np.testing.assert_array_equal(leaf, expected)
+
+
+def test_freezing_the_heads_of_one_key_gives_a_pattern_of_heads():
+    rope, slow = "rope(base=30)", "p_rope(base=30,rotary_fraction=0.5)"
+    full, half = (
+        random_model(dict(num_heads=4, num_kv_heads=2), text).config.model
+        for text in (rope, f"[[{rope},{slow}]]")
+    )
+    R = full.head_dim // 2
+    pairs_LNR = np.zeros((2, 4, R), bool)
+    pairs_LNR[:, 2:, R // 2 :] = True
+    result = freeze_candidate(
+        full, Candidate({}, functools.partial(position_table, full, 64)), pairs_LNR
+    )
+    for leaf, expected in zip(result.table_for(40), position_table(half, 64, 40), strict=True):
+        np.testing.assert_array_equal(*np.broadcast_arrays(leaf, expected))
+
+
+def test_freezing_unrotated_pairs_changes_nothing(tokenizer_file):
+    """Bit-equal. The copying head has a pair for each key, half of which do not rotate."""
+    rotary = "p_rope(base=30,rotary_fraction=0.5)"
+    subject = Subject(run=copying_run(tokenizer_file, rotary=rotary))
+    result = band_ablation(subject, draws=1)
+    assert np.isinf(result.start_G[-1]) and result.pairs_G[-1] == 32
+    assert (result.l50_3WG[:, 1, -1] == result.intact_l50_3).all()
+    assert (result.loss_3WG[:, 1, -1] == result.intact_loss_3).all()
+    # Zeroing them changes the loss; without any rotation the head is always right.
+    assert (result.loss_3WG[:, 0, -1] != result.intact_loss_3).all()
+    everything = freeze_candidate(
+        subject.run.config.model, subject.candidate(), np.ones((1, 1, 64), bool)
+    )
+    assert result.intact_loss_3[1] > 1 > 1e-3 > measure_effects(subject, [everything]).loss_3X[0]
+
+
+def test_bands_are_octaves_of_the_trained_length(tokenizer_file):
+    result = band_ablation(
+        Subject(run=copying_run(tokenizer_file, rotary="rope(base=10)")), draws=1
+    )
+    assert result.start_G.tolist() == [4, 8, 16, 32]
+    periods_R = 2 * np.pi * 10 ** (np.arange(64) / 64)
+    counts = [((start <= periods_R) & (periods_R < 2 * start)).sum() for start in result.start_G]
+    assert result.pairs_G.tolist() == counts
+    assert result.random_l50_WGC.shape == (2, 4, 1)
+    assert len(result.lines()) == 8
+
+
+def test_only_the_copying_head_needs_its_pairs(tokenizer_file):
+    subject = Subject(run=copying_run(tokenizer_file, num_random_heads=1))
+    idle, copying = (band_ablation(subject, [(0, head)], draws=1) for head in (0, 1))
+    assert idle.loss_3WG[0].max() < 1e-2
+    (zeroed,), (frozen,) = copying.loss_3WG[0]
+    assert zeroed > 1 and frozen < 1e-2
+    assert np.isnan(copying.l50_3WG[0, 0]).all()

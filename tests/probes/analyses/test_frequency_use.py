@@ -1,0 +1,109 @@
+"""Synthetic queries and keys with a known contribution of each pair."""
+
+import math
+
+import numpy as np
+import pytest
+
+from probes.analyses.frequency_use import FrequencyUse, frequency_use
+from probes.questions import Questions
+from tests.probes.helpers import make_capture
+
+B, T, N, R, P = 100, 48, 2, 4, 7
+INV_FREQ_R = 10 ** (-np.arange(R) / R)
+SCALE = 1 / math.sqrt(2 * R)
+
+
+def measure_planted(
+    z_R, noise=0.0, rotary="rope(base=10)", offset=0.0, q_NR=1.0, window=None
+) -> FrequencyUse:
+    """Measure one question per row: queries are 1, the matching key has q conj(k) = z."""
+    random = np.random.default_rng(0)
+    positions = np.stack([random.permutation(np.arange(1, T - 1))[:P] for _ in range(B)])
+    key_Q = positions[:, 0]
+    k_BSNR = noise * (random.normal(size=(B, T, N, R)) + 1j * random.normal(size=(B, T, N, R)))
+    k_BSNR += offset
+    k_BSNR[np.arange(B), key_Q] += np.conj(z_R)
+    questions = Questions(
+        np.arange(B), random.integers(key_Q + 1, T), key_Q, np.sort(positions, axis=1)
+    )
+    return frequency_use(
+        make_capture(np.ones((B, T, N, R)) * q_NR, k_BSNR, rotary, window), questions
+    )
+
+
+@pytest.mark.parametrize("pair", range(R))
+def test_the_planted_pair_has_all_of_the_gap(pair):
+    result = measure_planted(np.eye(R)[pair] * (3 + 4j))
+    assert (result.amplitude_3LNR[0].argmax(axis=-1) == pair).all()
+    expected_LNR = np.broadcast_to(5 * SCALE * np.eye(R)[pair], (1, N, R))
+    np.testing.assert_allclose(result.amplitude_3LNR[0], expected_LNR, atol=1e-5)
+    # Its share is 1 at every distance, with the sign of Re (3 + 4i) exp(i m inv_freq).
+    sign_M = np.sign(((3 + 4j) * np.exp(1j * result.distances_M * INV_FREQ_R[pair])).real)
+    np.testing.assert_allclose(result.share((0, 1))[pair], sign_M, atol=1e-5)
+    np.testing.assert_allclose(result.half_gain_3, 2 * math.pi / INV_FREQ_R[pair])
+
+
+def test_shares_are_relative_to_the_sum_of_absolute_terms():
+    result = measure_planted(np.array([1, -1, 2j, 0]))
+    turns_RM = np.exp(1j * np.outer(INV_FREQ_R, result.distances_M))
+    terms_RM = (np.array([1, -1, 2j, 0])[:, None] * turns_RM).real
+    np.testing.assert_allclose(
+        result.share((0, 0)), terms_RM / np.abs(terms_RM).sum(axis=0), atol=1e-4
+    )
+
+
+def test_shares_of_unrotated_pairs_do_not_depend_on_distance():
+    """p-RoPE does not rotate the slower two of four pairs."""
+    result = measure_planted(np.array([0, 0, 2, 1]), rotary="p_rope(base=10,rotary_fraction=0.5)")
+    share_RM = result.share((0, 0))
+    np.testing.assert_allclose(share_RM, share_RM[:, :1] * np.ones(T - 1), atol=1e-6)
+    np.testing.assert_allclose(share_RM[:, 0], [0, 0, 2 / 3, 1 / 3], atol=1e-5)
+    assert np.isinf(result.half_gain_3).all()
+
+
+def test_norms_are_means_over_tokens():
+    """A query of 1 has norm 1, a complex normal key the mean of Rayleigh's distribution."""
+    result = measure_planted(np.zeros(R), noise=2.0)
+    np.testing.assert_allclose(result.query_3LNR, 1, rtol=1e-6)
+    value_LNR, low_LNR, high_LNR = result.key_3LNR
+    expected = 2 * math.sqrt(math.pi / 2)
+    np.testing.assert_allclose(value_LNR, expected, rtol=0.05)
+    assert ((low_LNR < expected) & (expected < high_LNR)).mean() > 0.7
+
+
+def test_half_period_is_where_half_of_the_sum_is_reached():
+    """3 + 2 exceeds half of 3 + 2 + 3; the third norm exceeds the sum of the others."""
+    result = measure_planted(np.array([3, 2, 3, 0]))
+    np.testing.assert_allclose(result.half_gain_3, 2 * math.pi / INV_FREQ_R[1])
+    result = measure_planted(np.ones(R), noise=1.0, q_NR=[1, 1, 4, 1])
+    np.testing.assert_allclose(result.half_norm_3, 2 * math.pi / INV_FREQ_R[2])
+
+
+def test_an_offset_of_all_keys_has_no_gap():
+    result = measure_planted(np.zeros(R), offset=3.0)
+    assert result.amplitude_3LNR.max() < 1e-5
+
+
+@pytest.mark.parametrize(("size", "is_massive"), [(11.6, False), (11.8, True)])
+def test_massive_features_are_above_five_times_the_mean(size, is_massive):
+    """Seven of 8 features are 1: a > 5 (a + 7) / 8 from a = 11.67 on."""
+    q_NR = np.full((N, R), 1 + 1j)
+    q_NR[1, 2] = 1 + 1j * size
+    result = measure_planted(np.ones(R), q_NR=q_NR)
+    assert result.massive_query_LNH.sum() == is_massive
+    assert result.massive_query_LNH[0, 1, R + 2] == is_massive
+    assert not result.massive_key_LNH.any()
+
+
+def test_amplitudes_lie_in_their_intervals():
+    result = measure_planted(np.array([2, 0, 0, 0]), noise=1.0)
+    value_LNR, low_LNR, high_LNR = result.amplitude_3LNR
+    assert ((low_LNR <= value_LNR) & (value_LNR <= high_LNR)).all()
+    assert (low_LNR[..., 0] > high_LNR[..., 1:].max()).all()
+
+
+def test_shares_end_at_the_window():
+    """With a window of 9 tokens, a query attends to the 8 tokens before it."""
+    share_RM = measure_planted(np.ones(R), window=9).share((0, 0))
+    assert np.isfinite(share_RM[:, :8]).all() and np.isnan(share_RM[:, 8:]).all()

@@ -1,0 +1,71 @@
+"""Synthetic queries and keys whose mean logit by distance has a closed form."""
+
+import math
+
+import numpy as np
+import pytest
+
+from probes.analyses.logit_by_distance import LogitByDistance, logit_by_distance
+from tests.probes.helpers import make_capture
+
+B, T, N, R = 20, 48, 2, 4
+INV_FREQ_R = 10 ** (-np.arange(R) / R)
+SCALE = 1 / math.sqrt(2 * R)
+
+
+def noise() -> np.ndarray:
+    real, imaginary = np.random.default_rng(0).normal(size=(2, 2, B, T, N, R))
+    return real + 1j * imaginary
+
+
+def measure(z_R: np.ndarray, spread: float = 0.0, **options) -> LogitByDistance:
+    """Measure queries of 1 and keys of conj(z), with noise on both."""
+    q_BTNR, k_BTNR = spread * noise()
+    options = dict(rotary="rope(base=10)") | options
+    return logit_by_distance(make_capture(1 + q_BTNR, np.conj(z_R) + k_BTNR, **options))
+
+
+@pytest.mark.parametrize("r", [3, 17])
+def test_rotated_queries_as_keys_score_highest_at_that_distance(r):
+    result = measure(np.exp(-1j * r * INV_FREQ_R))
+    assert np.nanargmax(result.mean_LNM, axis=-1).tolist() == [[r, r]]
+    np.testing.assert_allclose(result.mean_LNM[..., r], R * SCALE, rtol=1e-5)
+
+
+def test_the_means_of_constant_content_are_the_series():
+    z_R = np.array([1, 0.5j, -0.3, 0.2 - 0.4j])
+    result = measure(z_R)
+    np.testing.assert_allclose(result.series_LNM, result.mean_LNM, atol=1e-5)
+    expected_M = (z_R * np.exp(1j * result.distances_M[:, None] * INV_FREQ_R)).real.sum(
+        axis=1
+    ) * SCALE
+    np.testing.assert_allclose(result.mean_LNM[0, 0], expected_M, atol=1e-5)
+    np.testing.assert_allclose(result.cosine_LNR[0, 1], z_R.real * SCALE, atol=1e-6)
+    np.testing.assert_allclose(result.sine_LNR[0, 1], -z_R.imag * SCALE, atol=1e-6)
+    assert np.abs(result.spread_LNM).max() < 1e-2 and np.abs(result.spread_LNR).max() < 1e-3
+
+
+def test_noise_is_zero_at_every_distance():
+    """The spread of R products of two complex normal numbers is sqrt(2 R), over sqrt(H)."""
+    q_BTNR, k_BTNR = noise()
+    result = logit_by_distance(make_capture(q_BTNR, k_BTNR, "rope(base=10)"))
+    near = result.distances_M < T // 2  # where many positions are averaged
+    covered = (result.mean_low_LNM <= 0) & (result.mean_high_LNM >= 0)
+    assert covered[..., near].mean() > 0.85
+    np.testing.assert_allclose(result.spread_LNM[..., near], math.sqrt(2 * R) * SCALE, rtol=0.15)
+    np.testing.assert_allclose(result.spread_LNR, 2 * SCALE, rtol=0.1)
+    assert result.explained.max() < 0.02
+
+
+def test_distance_explains_what_varies_between_distances():
+    """One pair at 1 and noise: half of the squared cosine, beside what the noise spreads."""
+    result = measure(np.eye(R)[0] * 2, spread=0.5, rotary="rope(base=10)")
+    between = np.var(2 * np.cos(result.distances_M)) * SCALE**2
+    # q k = (1 + n) (z + n'): z n and n' in the pair that is 1, n' in the others, n n' in all.
+    within = (4 * 0.25 + R * 0.25 + R * 2 * 0.25**2) * SCALE**2
+    np.testing.assert_allclose(result.explained, between / (between + within), rtol=0.1)
+
+
+def test_masked_distances_are_nan():
+    result = measure(np.ones(R), window=5)
+    assert np.isfinite(result.mean_LNM[..., :5]).all() and np.isnan(result.mean_LNM[..., 5:]).all()

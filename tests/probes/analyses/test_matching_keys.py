@@ -1,0 +1,112 @@
+"""Synthetic queries and keys with a known gap of the matching key at each distance."""
+
+import math
+
+import numpy as np
+import pytest
+
+from probes.analyses.matching_keys import MatchingKeys, matching_keys
+from probes.inside import Capture
+from probes.questions import Questions
+from tests.probes.helpers import make_capture
+from theory import capability
+
+B, T, N, R, P = 200, 64, 2, 8, 9
+
+
+def plant_keys(
+    z_R: np.ndarray, noise: float, rotary: str = "rope(base=10)", window: int | None = None
+) -> tuple[Capture, Questions]:
+    """Return one question per row: queries are 1, the matching key has q conj(k) = z."""
+    random = np.random.default_rng(0)
+    positions = np.stack([random.permutation(np.arange(1, T - 1))[:P] for _ in range(B)])
+    key_Q = positions[:, 0]
+    query_Q = random.integers(key_Q + 1, T)
+    k_BSNR = noise * (random.normal(size=(B, T, N, R)) + 1j * random.normal(size=(B, T, N, R)))
+    k_BSNR[np.arange(B), key_Q] += np.conj(z_R)
+    inside = make_capture(np.ones((B, T, N, R)), k_BSNR, rotary, window)
+    return inside, Questions(np.arange(B), query_Q, key_Q, np.sort(positions, axis=1))
+
+
+def measure(inside: Capture, questions: Questions) -> MatchingKeys:
+    return matching_keys(inside, questions, np.ones(B, bool))
+
+
+def inv_freq(base: float = 10) -> np.ndarray:
+    return base ** (-np.arange(R) / R)
+
+
+def measure_planted(z_R: np.ndarray, noise: float, rotary: str = "rope(base=10)") -> MatchingKeys:
+    return measure(*plant_keys(z_R, noise, rotary))
+
+
+@pytest.mark.parametrize("r", [3, 17])
+def test_rotated_queries_as_keys_match_best_at_that_distance(r):
+    result = measure_planted(np.exp(-1j * r * inv_freq()), noise=0)
+    assert result.distances_M[result.gap_LNM[0].argmax(axis=-1)].tolist() == [r, r]
+    # All pairs in step: q . k = R, over sqrt(2 R).
+    np.testing.assert_allclose(result.gap_LNM.max(), R / math.sqrt(2 * R), rtol=1e-5)
+
+
+@pytest.mark.parametrize("pair", [2, 5, 7])
+def test_the_gap_of_one_pair_ends_at_a_quarter_period(pair):
+    result = measure_planted(np.eye(R)[pair], noise=0)
+    np.testing.assert_allclose(result.zero_LN, math.pi / 2 / inv_freq()[pair], rtol=2e-3)
+
+
+def test_equal_aligned_pairs_give_the_bound():
+    """B(m) = sum_i cos(m inv_freq_i)."""
+    result = measure_planted(np.ones(R), noise=0)
+    bound_M = np.cos(result.distances_M[:, None] * inv_freq()).sum(axis=1)
+    np.testing.assert_allclose(result.gap_LNM[0, 0], bound_M / math.sqrt(2 * R), atol=1e-5)
+    assert result.zero_LN[0, 0] == pytest.approx(np.flatnonzero(bound_M <= 0)[0] + 0.5, abs=0.5)
+
+
+def test_the_gap_of_unrotated_pairs_is_constant():
+    result = measure_planted(np.ones(R), noise=0, rotary="nope")
+    np.testing.assert_allclose(result.gap_LNM, R / math.sqrt(2 * R), rtol=1e-5)
+    assert np.isinf(result.zero_LN).all()
+
+
+def test_the_gap_ends_at_the_window():
+    """A window of 21 tokens includes the query's, so the farthest key is at distance 20."""
+    result = measure(*plant_keys(np.ones(R), noise=0.1, rotary="nope", window=21))
+    assert result.zero_LN.tolist() == [[21.0, 21.0]]
+    assert result.alone(0, 0) == [(1, 20)]
+
+
+def test_noise_has_no_gap():
+    result = measure_planted(np.zeros(R), noise=1.0)
+    covered = (result.gap_low_LNM <= 0) & (result.gap_high_LNM >= 0)
+    assert covered.mean() > 0.8  # distances are not independent of each other
+    assert np.abs(result.gap_LNM).max() < 4 * math.sqrt(2 * R / B) / math.sqrt(2 * R)
+
+
+def test_intervals_of_zeros_cover_them():
+    quarter = math.pi / 2 / inv_freq()[7]
+    result = measure_planted(np.eye(R)[7], noise=0.5)
+    assert (result.zero_low_LN < quarter).all() and (result.zero_high_LN > quarter).all()
+    assert (result.zero_high_LN - result.zero_low_LN < quarter).all()
+
+
+def test_accuracy_is_the_share_of_questions_whose_match_scores_highest():
+    inside, questions = plant_keys(1.2 * np.ones(R), noise=1.0, rotary="nope")
+    result = measure(inside, questions)
+    # Count from the logits of the match and of the distractors.
+    logits_BNTS = np.concatenate([np.asarray(part) for _, part in inside.chunks(0)], axis=2)
+    right = []
+    for row, (t, s) in enumerate(zip(questions.query_Q, questions.key_Q, strict=True)):
+        distractors = questions.pairs_BP[row][questions.distractors()[row]]
+        match_N = logits_BNTS[row, :, t, s]
+        if len(distractors) == round(result.num_others):
+            right.append(match_N > logits_BNTS[row, :, t, distractors].max(axis=0))
+    d_prime = result.d_prime[0, :, 0]
+    assert d_prime == pytest.approx(1.2 * R / math.sqrt(R), rel=0.1)
+    assert abs(np.mean(right) - result.accuracy[0, :, 0].mean()) < 0.08
+
+
+def test_a_window_filter_is_recognised():
+    best_W = capability.nearest_point(capability.responses(inv_freq(), np.arange(1, 15)))
+    result = measure_planted(3 * (best_W[:R] + 1j * best_W[R:]), noise=0)
+    length, cosine = result.window(0, 1)
+    assert abs(length - 14) <= 1 and cosine > 0.999

@@ -1,0 +1,121 @@
+"""Gradients and truncated context of synthetic models, and the limit of windows."""
+
+import jax
+import numpy as np
+import pytest
+
+from configs import find_config
+from configs.changes import change
+from experiment.loaded import LoadedRun
+from experiment.run import RunDirectory
+from model import transformer
+from probes import capture
+from probes.analyses.receptive_field import ReceptiveField, receptive_field
+from probes.inside import Capture
+from probes.questions import Questions
+
+LENGTH, ROWS = 40, 6
+pytestmark = pytest.mark.usefixtures("unoptimized")
+# The last question of a row is at 38 or 30.
+QUESTIONS = Questions(
+    row_Q=np.repeat(np.arange(ROWS), 2),
+    query_Q=np.tile([12, 38, 9, 30], ROWS // 2),
+    key_Q=np.tile([3, 20, 5, 2], ROWS // 2),
+    pairs_BP=np.tile([3, 20], (ROWS, 1)),
+)
+
+
+def random_model(**model) -> LoadedRun:
+    """Return a model with random parameters, by default of two layers."""
+    config = change(find_config("tiny"), model=model)
+    leaves, tree = jax.tree.flatten(transformer.init(config.model, 0))
+    random = np.random.default_rng(1)
+    leaves = [leaf + 0.2 * random.normal(size=leaf.shape).astype(np.float32) for leaf in leaves]
+    return LoadedRun(RunDirectory("nowhere"), 0, config, jax.tree.unflatten(tree, leaves))
+
+
+def random_capture(**model) -> Capture:
+    """Return a capture of random rows by a random model."""
+    run = random_model(**model)
+    shape = ROWS, LENGTH
+    return capture(run, np.random.default_rng(2).integers(run.config.model.vocab_size, size=shape))
+
+
+def gradients(result: ReceptiveField) -> np.ndarray:
+    """Return the gradient at distances 1 to 12, which have a bin each."""
+    assert result.distance_X[:12].tolist() == list(range(1, 13))
+    return result.gradient_3X[0, :12]
+
+
+@pytest.mark.parametrize(
+    ("model", "farthest"), [(dict(window=5), 8), (dict(window=5, shift_keys=True), 10)]
+)
+def test_gradients_end_at_the_limit_of_all_windows(model, farthest):
+    result = receptive_field(random_capture(**model), QUESTIONS)
+    assert result.limit == farthest
+    gradient_12 = gradients(result)
+    assert (gradient_12[:farthest] > 0).all()
+    assert (gradient_12[farthest:] == 0).all() and (result.gradient_3X[0, 12:] == 0).all()
+    assert result.within_3P.max() <= farthest
+    kl_K = result.kl_3K[0]
+    assert np.abs(kl_K[result.context_K > farthest]).max() < 1e-5
+    assert (kl_K[result.context_K <= farthest] > 1e-3).all()
+
+
+def test_without_windows_every_token_has_a_gradient():
+    result = receptive_field(random_capture(), QUESTIONS)
+    assert result.limit == np.inf
+    assert (result.gradient_3X[0] > 0).all()
+    assert result.kl_3K[0, -1] == 0 and (result.kl_3K[0, :-1] > 0).all()
+
+
+def test_a_truncated_context_is_a_shorter_document():
+    """With key smearing, a leak of the token before the cut would show."""
+    run, inside = random_model(shift_keys=True), random_capture(shift_keys=True)
+    result = receptive_field(inside, QUESTIONS)
+    kl = []
+    for row, query in enumerate([38, 30] * (ROWS // 2)):
+        tokens_1T = inside.tokens_BT[[row], : query + 1]
+        full_V, cut_V = (
+            jax.nn.log_softmax(run.logits(tokens)[0, -1])
+            for tokens in (tokens_1T, tokens_1T[:, -8:])
+        )
+        kl.append((np.exp(full_V) * (full_V - cut_V)).sum())
+    assert result.kl_3K[0, result.context_K == 8] == pytest.approx(np.mean(kl), rel=1e-3)
+
+
+def test_without_attention_outputs_only_the_query_has_a_gradient():
+    inside = random_capture()
+    attention = inside.params["blocks"]["attention"]
+    attention["out"] = np.zeros_like(attention["out"])
+    result = receptive_field(inside, QUESTIONS)
+    assert (result.gradient_3X[0] == 0).all() and (result.within_3P == 0).all()
+    np.testing.assert_allclose(result.kl_3K, 0, atol=1e-6)
+    assert result.sufficient_context == 1
+
+
+def test_equal_weights_on_equal_tokens_have_equal_gradients():
+    inside = random_capture(num_layers=1)
+    attention = inside.params["blocks"]["attention"]
+    attention["query"] = np.zeros_like(attention["query"])
+    attention["value"] = 1e4 * attention["value"]  # dominates the residual stream of the query
+    inside.tokens_BT[:] = inside.tokens_BT[:, :1]
+    result = receptive_field(inside, QUESTIONS)
+    np.testing.assert_allclose(result.gradient_3X[0], 1, rtol=1e-2)
+    np.testing.assert_allclose(result.within_3P[0], [17, 31], atol=1)
+    # Their number does not change the prediction.
+    np.testing.assert_allclose(result.kl_3K, 0, atol=1e-5)
+
+
+def test_the_gradient_of_a_certain_model_does_not_vanish():
+    run, inside = random_model(num_layers=1), random_capture(num_layers=1)
+    # The answer of each question is the model's prediction.
+    predicted_BT = run.logits(inside.tokens_BT).argmax(axis=-1)
+    inside.tokens_BT[:, -1] = predicted_BT[np.arange(ROWS), [38, 30] * (ROWS // 2)]
+    questions = QUESTIONS._replace(key_Q=np.full(2 * ROWS, LENGTH - 1))
+    unsure = receptive_field(inside, questions)
+    inside.params["final_norm"]["scale"] = 100 * inside.params["final_norm"]["scale"]
+    sure = receptive_field(inside, questions)
+    assert unsure.kl_3K[0, 0] < 10 < 100 < sure.kl_3K[0, 0]
+    assert (sure.gradient_3X[0] > 0).all()
+    assert 0.5 < sure.within_3P[0, 0] / unsure.within_3P[0, 0] < 2
