@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks import processes, shapes
 from benchmarks.record import Record, Result
 from benchmarks.shapes import Fitting, Shape
-from benchmarks.suite import Setting
+from benchmarks.suite import MissingPackageError, Setting
 from benchmarks.timing import TrainStep, alternate, random_batch
 from configs.changes import change
 from experiment.config import ExperimentConfig
@@ -39,12 +39,12 @@ LOSS_TOKENS = 4096  # tokens whose logits exist at once
 
 
 def require_torch(benchmark: str) -> None:
-    """Raise ValueError, with the way to install them, unless torch and transformers are there."""
+    """Raise MissingPackageError unless torch and transformers are installed."""
     try:
         import torch  # noqa: F401
         import transformers  # noqa: F401
     except ImportError as error:
-        raise ValueError(
+        raise MissingPackageError(
             f"{benchmark} needs {error.name}: run `make test-hf` once, or "
             "pip install torch==2.13.0 transformers==5.23.0 (a CPU build of torch will do)"
         ) from None

@@ -81,6 +81,10 @@ ENVIRONMENT = {
 TORCH_ENVIRONMENT = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
+class MissingPackageError(ValueError):
+    """A package of an extra is not installed; the message says how to install it."""
+
+
 class Setting(NamedTuple):
     """Arguments of `measure`.
 
@@ -124,7 +128,7 @@ def run(name: str, setting: Setting, out: Path | None = None, *, resume: bool = 
       resume: skip the benchmark if its file is complete.
 
     Raises:
-      ValueError: if a package is missing and `out` is None; with `out` this becomes a note.
+      MissingPackageError: if `out` is None; with `out` its message becomes a note.
     """
     device = machine.describe(accelerator=setting.device != "cpu")
     path = None
@@ -175,8 +179,8 @@ def _measure(name: str, setting: Setting, result: Record, path: Path | None) -> 
                 result = save(notes=(*result.notes, item))
             else:
                 result = save(results=(*result.results, item))
-    except ValueError as error:  # of a missing package
-        if path is None or result.results:
+    except MissingPackageError as error:
+        if path is None:
             raise
         result = save(notes=(*result.notes, str(error)))
     return save(complete=True)

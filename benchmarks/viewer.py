@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import Result
-from benchmarks.suite import Setting
+from benchmarks.suite import MissingPackageError, Setting
 from configs import tiny
 from configs.changes import change
 from experiment.loaded import LoadedRun
@@ -51,7 +51,7 @@ def measure(setting: Setting) -> Iterator[Result]:
     try:
         from playwright import sync_api  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise ValueError(
+        raise MissingPackageError(
             "viewer needs playwright: run `make test-browser` once, "
             "then this with PYTHONPATH=.venv-browser"
         ) from None
