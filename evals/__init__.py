@@ -40,7 +40,7 @@ def asked(
     distances: tuple[int, int] | None = None,
     held_out: Path | None = None,
 ) -> TaskContext:
-    """What a task is to make documents for, when a run is evaluated at `length` tokens."""
+    """Return the context in which a task makes documents to evaluate a run at `length` tokens."""
     return TaskContext(
         data=config.data,
         tokenizer=tokenizer,

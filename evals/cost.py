@@ -138,7 +138,7 @@ def check_documents(
         task.documents(context, range(1))  # the first call may have read files
         seconds = count * (time.monotonic() - start)
         num_last = sum(1 for _ in task.sources(context, range(count - 1, count)))
-    except ValueError:  # reported when all of them are generated, if it still holds then
+    except ValueError:  # reported when all documents are generated
         return
     if not num_last:  # the text has fewer documents, and it fits the disk
         return

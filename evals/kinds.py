@@ -48,5 +48,5 @@ KINDS = {
 
 
 def kind_of(rows: Rows) -> Kind:
-    """That of the task whose rows these are."""
+    """Return the kind of the task of `rows`."""
     return KINDS[evals.parse(str(rows["task"][0])).kind]

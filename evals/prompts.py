@@ -71,9 +71,9 @@ def ask(tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]]) 
     Args:
       answers: for each, the ids before it, its ids, and its index in `tokens`.
     """
-    tokens, places = list(tokens), []
+    tokens, rows = list(tokens), []
     for before, answer, index in answers:
         tokens += before
-        places.append((len(tokens), len(answer), len(tokens) - 1 - index))
+        rows.append((len(tokens), len(answer), len(tokens) - 1 - index))
         tokens += answer
-    return Document.from_lists(tokens, places)
+    return Document.from_lists(tokens, rows)

@@ -120,7 +120,7 @@ def ids(rows: Rows) -> dict[int, str]:
 
 
 def add(path: Path, new: Rows) -> None:
-    """`replace` in the file `path`, in turn with other processes: none loses what another found."""
+    """Replace rows in the file `path`, locked so that concurrent processes lose no rows."""
     with lock(path.with_name(f".{path.name}.lock")):
         old = read(path) if path.exists() else columns([])
         write(path, replace(old, new))

@@ -318,10 +318,10 @@ def evaluate_in_memory(
     group = Group(members, options or Options(), lambda text: None)
     several = len({part.length for part in group.questions}) > 1
     values: list[dict[str, float]] = [{} for _ in members]
-    for asked in group.questions:
-        name = asked.task.expression + (f"@{asked.length}" if several else "")
-        for value, found in zip(values, group.ask(asked, lambda documents: None), strict=True):
-            value[name] = kinds.kind_of(found).value(found)
+    for part in group.questions:
+        name = part.task.expression + (f"@{part.length}" if several else "")
+        for value, member_rows in zip(values, group.ask(part, lambda documents: None), strict=True):
+            value[name] = kinds.kind_of(member_rows).value(member_rows)
     return values
 
 

@@ -175,14 +175,14 @@ def _tables(
 
 
 def _program(config: Architecture, params: Params, tables: PositionTable, batch: Batch):
-    """The program that scores arrays of these shapes; compiled once."""
+    """Return the program that scores arrays of these shapes; compiled once."""
     leaves, structure = jax.tree.flatten((params, tables, batch))
     return compiled_pass(config, tuple((leaf.shape, leaf.dtype) for leaf in leaves), structure)
 
 
 @functools.lru_cache(maxsize=32)
 def compiled_pass(config: Architecture, leaves, structure):
-    """The scoring program for arrays of these shapes and types, as `jax.tree.flatten` has them."""
+    """Compile the scoring program for flattened shapes and types; see `jax.tree.flatten`."""
     abstract = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in leaves]
     arguments = jax.tree.unflatten(structure, abstract)
     compiled = jax.jit(functools.partial(_token_scores, config)).lower(*arguments).compile()

@@ -23,10 +23,10 @@ class MissingTextError(ValueError):
 
 
 def prepared(context: TaskContext, *, task: str) -> Path:
-    """The folder of `data.prepare` with what the run was trained on.
+    """Return the folder of `data.prepare` with the run's text.
 
     Raises:
-      MissingTextError: if that is not to be had here, or is something else here.
+      MissingTextError: if the text is missing on this machine, or differs.
     """
     try:
         folder = prepare(context.data)
@@ -44,11 +44,11 @@ def prepared(context: TaskContext, *, task: str) -> Path:
 
 
 def validation(context: TaskContext, *, task: str) -> TokenStore:
-    """The run's held-out documents, tokenized: those it keeps, or else as training finds them.
+    """Open the run's held-out documents, tokenized: its copy, or else the prepared text.
 
     Raises:
-      ValueError: if the run has no text, what it was trained on is not to be had here, or what it
-        keeps is damaged.
+      ValueError: if the run has no text, its text is missing on this machine, or its copy is
+        damaged.
     """
     if not source_class(context.data.source).has_text:
         raise ValueError(f"{task} needs text, and data.source={context.data.source} has none")
@@ -106,7 +106,7 @@ def crops(
 def several_crops(
     context: TaskContext, numbers: range, *, task: str, length: int, most: int
 ) -> Iterator[tuple[int, list[Crop]]]:
-    """As `crops`, up to `most` of each document, which do not overlap."""
+    """Yield up to `most` crops of each document, as `crops`, without overlap."""
     store = validation(context, task=task)
     indices, random = order(store, seed=context.seed)
     number, longest = 0, 0
@@ -129,7 +129,7 @@ def several_crops(
 
 
 def _crop(context: TaskContext, store: TokenStore, place: int, length: int) -> Crop:
-    # With the id before the crop: whether a word goes on or starts is seen there.
+    # Include the id before the crop, which shows whether the crop starts inside a word.
     ids = store.read(place - 1, length + 1)
     sizes_N2 = sizes(context.tokenizer, ids)
     ids[0] = context.tokenizer.bos_id
@@ -149,9 +149,9 @@ class Share(NamedTuple):
 
 
 def share(context: TaskContext, tokens: int, *, task: str) -> Share:
-    """The fewest crops a document, then the fewest documents, with `tokens` in all.
+    """Return the fewest crops per document, then the fewest documents, with `tokens` in all.
 
-    All there are, if they have fewer.
+    The result is all documents if they have fewer tokens.
     """
     store = validation(context, task=task)
     wanted = -(-tokens // context.length)
@@ -170,7 +170,7 @@ class CropTask(Task):
     """A task that makes each document from a `Crop`."""
 
     def sources(self, context: TaskContext, numbers: range) -> Iterator[tuple[int, Crop]]:
-        """See `Task.sources`."""
+        """Yield one crop for each number."""
         return crops(context, numbers, task=name_of(type(self)))
 
 

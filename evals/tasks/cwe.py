@@ -102,7 +102,7 @@ class Cwe(prompts.PromptTask):
     num_choices = len(_SINGLE)
 
     def least_length(self, context: TaskContext) -> int:
-        """Whatever words are drawn: one word that is not common."""
+        """Return a length that fits one uncommon word, whatever words are drawn."""
         prompt, words = _Prompt(context.tokenizer), _words(context.tokenizer, False)
         counts = _counts(context.length)
         common = _NUM_COMMON * words.longest
@@ -113,21 +113,21 @@ class Cwe(prompts.PromptTask):
         return sum(sizes) + len(prompt.line)
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
-        """The example, then as long a list as fits, and its ten common words."""
+        """Make the example, then the longest list that fits, and its ten common words."""
         tokenizer, random, counts = context.tokenizer, sample.random, _counts(context.length)
         prompt, words = _Prompt(tokenizer), _words(tokenizer, False)
-        common, other = _drawn(words, counts.example_words, random)
+        common, other = _draw_words(words, counts.example_words, random)
         items = common * counts.example_common + other * counts.example_other
         example = prompt.ask([tokenizer.bos_id], items, common, random)
         start = example.tokens.tolist() + prompt.line
 
         room = context.length + 1 - len(start)
-        common, other = _drawn(words, len(words), random)
+        common, other = _draw_words(words, len(words), random)
         fitting = _num_fitting(prompt, common, other, counts, room)
         if fitting == len(other):
             words = _words(tokenizer, True)
             # The shortest item takes three ids.
-            common, other = _drawn(words, min(len(words), _NUM_COMMON + room // 3), random)
+            common, other = _draw_words(words, min(len(words), _NUM_COMMON + room // 3), random)
             fitting = _num_fitting(prompt, common, other, counts, room)
         items = common * counts.common + other[:fitting] * counts.other
         return prompt.ask(start, items, common, random)
@@ -137,7 +137,7 @@ def _counts(length: int) -> _Counts:
     return _FEW if length < _LONG else _MANY
 
 
-def _drawn(words: keys.Pairs, count: int, random) -> tuple[list[list[int]], list[list[int]]]:
+def _draw_words(words: keys.Pairs, count: int, random) -> tuple[list[list[int]], list[list[int]]]:
     """Draw ten words, and count - 10 others."""
     drawn = [words[index] for index in random.choice(len(words), count, replace=False).tolist()]
     return drawn[:_NUM_COMMON], drawn[_NUM_COMMON:]

@@ -51,11 +51,11 @@ class FixedTarget(text.CropTask):
     target: Count = 256
 
     def least_length(self, context: TaskContext) -> int:
-        """The target and the shortest context."""
+        """Return the target plus the shortest context."""
         return self.target + FIRST_CONTEXT
 
     def document(self, context: TaskContext, sample: Sample) -> list[Document]:
-        """The same target after each context."""
+        """Make the same target after each context."""
         ids, sizes_N2 = sample.source
         return [
             text.ending(ids, sizes_N2, slice(-size - self.target, None), self.target, query)
@@ -68,13 +68,13 @@ class FixedTarget(text.CropTask):
         return {"context_gain": gain.gains[-1].mean, "context_gain_length": gain.length}
 
     def curves(self, trained: Results, results: Results) -> list[Curve]:
-        """The gain by context."""
+        """Return the gain by context."""
         gain = context_gain(trained)
         mean, error, _ = np.array(gain.gains).T
         mark = None
         if mean[-1] > 0:  # without a gain there is no 95% of it
-            said = f"95% of the gain from {gain.length} tokens"
-            mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], said)
+            caption = f"95% of the gain from {gain.length} tokens"
+            mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], caption)
         return [Curve.from_means(gain.contexts, mean, error, mark)]
 
     @classmethod

@@ -38,7 +38,7 @@ class Fwe(prompts.PromptTask):
     num_choices = 26**_LETTERS
 
     def least_length(self, context: TaskContext) -> int:
-        """Of a text in which ranks 2 to 5 differ in frequency."""
+        """Return the length of a text in which ranks 2 to 5 differ in frequency."""
         intro, question, dots = _parts(context.tokenizer)
         # A letter is one id at most, and so is the space before a word.
         longest = np.array([len(dots)] + [1 + _LETTERS] * 4)
@@ -46,7 +46,7 @@ class Fwe(prompts.PromptTask):
         return len(intro) + fewest + len(question) - 1
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
-        """The coded text, the question, and the three words."""
+        """Make the coded text, the question, and the three words."""
         intro, question, dots = _parts(context.tokenizer)
         count = max(context.length // 50, 5) - 1
         words = prompts.words(context, sample, string.ascii_lowercase, _LETTERS, count)

@@ -59,21 +59,21 @@ class Lagcopy(lagcopy.Lagcopy):
         return None if self.text == "random" else _PLOT
 
     def least_length(self, context: TaskContext) -> int:
-        """Two copies; of random ids one more id, which is asked."""
+        """Return two copies, for random ids plus the id that is the answer."""
         if self.text != "random":
             return 2 * (self.lag or 2)
         return self.lag + 2 if self.lag else super().least_length(context)
 
     def key(self, context: TaskContext, number: int) -> tuple:
-        """See `Task.key`."""
+        """Return the key of a document; natural and control share theirs."""
         if self.text == "random" and self.lag is None:
             return super().key(context, number)
-        # Natural and control draw the same lag.
+        # Natural and control draw equal lags.
         drawn = dataclasses.replace(self, text="natural") if self.text == "control" else self
         return prompts.key(drawn, context, number)
 
     def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
-        """See `Task.sources`: two texts, one to be said before the other, which is said twice."""
+        """Yield pairs of texts; the second is repeated, the first fills the context before it."""
         if self.text == "random":
             return super().sources(context, numbers)
         pairs = range(2 * numbers.start, 2 * numbers.stop)
@@ -85,16 +85,16 @@ class Lagcopy(lagcopy.Lagcopy):
         )
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
-        """See the module."""
+        """Make the other text, the first copy unless this is the control, and the second."""
         if self.text == "random":
             return super().document(context, sample)
         other, repeated = sample.source
         length, lag = context.length, self._lag(context, sample)
-        said = repeated[1 : lag + 1]
+        copy = repeated[1 : lag + 1]
         before = other[1 : length - lag + 1].copy()
         if self.text == "natural":
-            before[-lag:] = said
-        tokens = np.concatenate([[context.tokenizer.bos_id], before, said])
+            before[-lag:] = copy
+        tokens = np.concatenate([[context.tokenizer.bos_id], before, copy])
         return lagcopy.copied(tokens, np.arange(length + 1 - (lag + 1) // 2, length + 1), lag)
 
     def _lag(self, context: TaskContext, sample: Sample) -> int:
@@ -108,7 +108,7 @@ class Lagcopy(lagcopy.Lagcopy):
         return super().chance(tokenizer) if self.text == "random" else 0.0
 
     def curves(self, trained: Results, results: Results) -> list[Curve]:
-        """Nats and share of right tokens gained by the first saying, by lag."""
+        """Return the gain in nats and in accuracy from the first copy, by lag."""
         gain = copy_gain(trained)
         if not len(gain.lag):
             return []

@@ -63,7 +63,7 @@ class Lines(lines.Lines):
             )
 
     def least_length(self, context: TaskContext) -> int:
-        """Two lines and the question; a case has its own length."""
+        """Return the length of two lines and the question; cases are checked when read."""
         if self.template == "completion":
             return super().least_length(context)
         parts = _parts(context.tokenizer)
@@ -71,13 +71,13 @@ class Lines(lines.Lines):
         return 2 if self.cases else len(parts.intro) + 2 * line + parts.question_size - 1
 
     def key(self, context: TaskContext, number: int) -> tuple:
-        """See `Task.key`."""
+        """Return the key of a document."""
         if self.template == "completion":
             return super().key(context, number)
         return prompts.key(self, context, number)
 
     def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
-        """See `Task.sources`: a case of the file, and where it stands."""
+        """Return the cases of the file with their places."""
         if self.cases is None:
             return super().sources(context, numbers)
         records = _read_cases(self.cases)
@@ -88,22 +88,22 @@ class Lines(lines.Lines):
         ]
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
-        """See the module."""
+        """Make lines and the question, in the chosen template."""
         if self.template == "completion":
             return super().document(context, sample)
         return _official(context, sample) if self.cases is None else _case(context, *sample.source)
 
     def documents(self, context: TaskContext, numbers: range) -> list[Document]:
-        """See `Task.documents`."""
-        found = super().documents(context, numbers)
-        longest = max((len(document.tokens) for document in found), default=0)
+        """Make documents; raises ValueError if a case does not fit the length."""
+        documents = super().documents(context, numbers)
+        longest = max((len(document.tokens) for document in documents), default=0)
         if longest > context.length + 1:
             raise ValueError(
                 f"lines: the cases of {self.cases} have up to {longest} tokens with this tokenizer "
                 f"and do not fit length={context.length}; ask for --lengths {longest - 1} "
                 "or a file with fewer lines"
             )
-        return found
+        return documents
 
     def chance(self, tokenizer: Tokenizer) -> float:
         """Return the accuracy of a guess."""
@@ -142,7 +142,7 @@ def _parts(tokenizer: Tokenizer) -> _Parts:
 
 
 def _official(context: TaskContext, sample: Sample) -> Document:
-    """LongEval's prompt with as many lines as fit."""
+    """Make LongEval's prompt with as many lines as fit."""
     parts = _parts(context.tokenizer)
     values = range(10_000, 100_000)
     drawn, entries = keys.draw_entries(
@@ -150,15 +150,15 @@ def _official(context: TaskContext, sample: Sample) -> Document:
     )
     tokens = list(parts.intro)
     room = context.length + 1 - len(tokens) - parts.question_size
-    said = keys.append_entries(tokens, entries, room, task="lines")
+    starts = keys.append_entries(tokens, entries, room, task="lines")
 
-    far = len(tokens) + parts.question_size - 5 - 1 - said
+    far = len(tokens) + parts.question_size - 5 - 1 - starts
     wished = prompts.distance(sample.random, int(far.min()), int(far.max()), context.distances)
     chosen = int(np.abs(far - wished).argmin())
     before, middle, after = parts.question
     name, cue_name = parts.names[drawn[chosen]], parts.cue_names[drawn[chosen]]
     question, number = before + name + middle + cue_name + after, entries[chosen][1][:5]
-    return prompts.ask(tokens, [(question, number, said[chosen])])
+    return prompts.ask(tokens, [(question, number, starts[chosen])])
 
 
 @functools.lru_cache(maxsize=8)
@@ -186,8 +186,8 @@ def _case(context: TaskContext, record: dict, where: str) -> Document:
     if not start or not end:
         raise ValueError(f"{where}: the prompt does not contain the case's line with its number")
     digits = keys.digits(tokenizer, [int(value)], task="lines")[0]
-    said = start + end
-    before = [tokenizer.bos_id, *tokenizer.encode(prompt[:said])]
-    between = encode(prompt[said + len(value) :])
+    start_of_number = start + end
+    before = [tokenizer.bos_id, *tokenizer.encode(prompt[:start_of_number])]
+    between = encode(prompt[start_of_number + len(value) :])
     cue = encode(f"Line <{record['random_idx'][0]}{_CUE_END}")
     return prompts.ask(before + digits + between, [(cue, digits, len(before))])

@@ -117,7 +117,7 @@ class Needle(prompts.PromptTask):
             )
 
     def least_length(self, context: TaskContext) -> int:
-        """With one line of noise, or an id of text for each depth."""
+        """Return the length with one line of noise, or one id of text for each depth."""
         smallest = (
             len(prompts.noise_line(context.tokenizer)) if self.haystack == "noise" else self.depths
         )
@@ -125,7 +125,7 @@ class Needle(prompts.PromptTask):
         return len(intro) + longest + smallest - 1
 
     def sources(self, context: TaskContext, numbers: range) -> Iterable[tuple[int, Any]]:
-        """See `Task.sources`: a text for each haystack, but for noise."""
+        """Return a crop for each number, or None for noise."""
         if self.haystack == "noise":
             return super().sources(context, numbers)
         intro, _, shortest = self._sizes(context.tokenizer)
@@ -133,11 +133,11 @@ class Needle(prompts.PromptTask):
         return text.crops(context, numbers, task="needle(haystack=text)", length=room)
 
     def document(self, context: TaskContext, sample: Sample) -> list[Document]:
-        """The same question at every depth."""
+        """Make the same question at every depth."""
         intro, _, _ = self._sizes(context.tokenizer)
-        needle, *others = self._needles(context.tokenizer, sample.random)
+        needle, *distractors = self._needles(context.tokenizer, sample.random)
         fixed = len(intro) + len(needle.question + needle.value)
-        room = context.length + 1 - fixed - sum(len(each.ids) for each in (needle, *others))
+        room = context.length + 1 - fixed - sum(len(each.ids) for each in (needle, *distractors))
         if sample.source is None:
             line = prompts.noise_line(context.tokenizer)
             hay = np.tile(line, room // len(line))
@@ -147,10 +147,10 @@ class Needle(prompts.PromptTask):
             hay = sample.source.tokens[1 : room + 1]
             places = np.flatnonzero(_sentence_ends(context.tokenizer)[hay]) + 1
             within = len(hay) / (self.depths - 1) / 2
-        for other in others:
-            place = _nearest(sample.random.integers(len(hay) + 1, size=1), places, within)
-            places = places + len(other.ids) * (places >= place)
-            hay = np.insert(hay, place[0], other.ids)
+        for other in distractors:
+            position = _nearest(sample.random.integers(len(hay) + 1, size=1), places, within)
+            places = places + len(other.ids) * (places >= position)
+            hay = np.insert(hay, position[0], other.ids)
 
         nearest = len(needle.value + needle.after + needle.question) - 1
         wished = np.linspace(0, len(hay), self.depths)
@@ -159,12 +159,12 @@ class Needle(prompts.PromptTask):
             wished = len(hay) + nearest - np.linspace(far, near, self.depths)
             inside = places[(wished[0] <= places) & (places <= wished[-1])]
             places = inside if len(inside) or self.haystack == "text" else places
-        found, depth = np.unique(_nearest(wished, places, within), return_index=True)
+        positions, depth = np.unique(_nearest(wished, places, within), return_index=True)
         rows = []
-        for place, query in zip(found.tolist(), depth.tolist(), strict=True):
-            parts = intro, hay[:place], needle.ids, hay[place:], needle.question, needle.value
+        for position, query in zip(positions.tolist(), depth.tolist(), strict=True):
+            parts = intro, hay[:position], needle.ids, hay[position:], needle.question, needle.value
             tokens, count = np.concatenate(parts), len(needle.value)
-            answer = len(tokens) - count, count, len(hay) - place + nearest
+            answer = len(tokens) - count, count, len(hay) - position + nearest
             rows.append(Document.from_lists(tokens, [answer], first_query=query))
         return rows
 

@@ -24,11 +24,11 @@ class Passkey(prompts.PromptTask):
     num_choices = 90_000
 
     def least_length(self, context: TaskContext) -> int:
-        """With no noise at all."""
+        """Return the length without noise."""
         return sum(map(len, _parts(context.tokenizer))) + 3 * 5 - 1
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
-        """The key in the noise, said twice, and asked for at the end."""
+        """Make the noise with the key twice, and the question at the end."""
         tokenizer = context.tokenizer
         intro, before, between, after, question = parts = _parts(tokenizer)
         room = context.length + 1 - sum(map(len, parts)) - 3 * 5

@@ -47,7 +47,7 @@ class Perplexity(Task):
     tokens: Count = 100_000
 
     def num_documents(self, context: TaskContext, documents: int) -> int:
-        """As many as `tokens` take, or all there are."""
+        """Return the number of documents with `tokens` tokens, or all documents."""
         if context.data.documents == 1:
             return documents
         return max(documents, self._share(context).documents)
@@ -55,7 +55,7 @@ class Perplexity(Task):
     def sources(
         self, context: TaskContext, numbers: range
     ) -> Iterable[tuple[int, list[text.Crop]]]:
-        """See `Task.sources`: the crops of each document."""
+        """Return the crops of each document."""
         most = 1 if context.data.documents == 1 else self._share(context).crops
         length = context.length
         return text.several_crops(context, numbers, task="perplexity", length=length, most=most)
@@ -64,18 +64,21 @@ class Perplexity(Task):
         return text.share(context, self.tokens, task="perplexity")
 
     def document(self, context: TaskContext, sample: Sample) -> list[Document]:
-        """BOS and a crop each, with one answer for each half-octave of positions."""
-        made = [text.sized(binned(crop.tokens), crop.sizes) for crop in sample.source]
-        queries = len(made[0].answers)
-        return [dataclasses.replace(each, first_query=n * queries) for n, each in enumerate(made)]
+        """Make BOS and a crop each, with one answer for each half-octave of positions."""
+        documents = [text.sized(binned(crop.tokens), crop.sizes) for crop in sample.source]
+        queries = len(documents[0].answers)
+        return [
+            dataclasses.replace(document, first_query=n * queries)
+            for n, document in enumerate(documents)
+        ]
 
     def curves(self, trained: Results, results: Results) -> list[Curve]:
-        """Perplexity by position, over all documents and seeds."""
-        positions, place = np.unique(trained["distance"], return_inverse=True)
-        count, tokens = np.bincount(place), trained["num_tokens"]
-        mean = np.bincount(place, trained["nll"]) / count
-        variance = np.bincount(place, (trained["nll"] - mean[place]) ** 2) / count
-        nll = np.bincount(place, trained["nll"] * tokens) / np.bincount(place, tokens)
+        """Return perplexity by position, over all documents and seeds."""
+        positions, index = np.unique(trained["distance"], return_inverse=True)
+        count, tokens = np.bincount(index), trained["num_tokens"]
+        mean = np.bincount(index, trained["nll"]) / count
+        variance = np.bincount(index, (trained["nll"] - mean[index]) ** 2) / count
+        nll = np.bincount(index, trained["nll"] * tokens) / np.bincount(index, tokens)
         curve = Curve.from_means(np.maximum(positions, 1), nll, np.sqrt(variance / count))
         return [Curve(curve.x, np.exp(curve.y), np.exp(curve.low), np.exp(curve.high))]
 

@@ -37,27 +37,27 @@ class Pg19(Task):
     stride: Count = 256
 
     def check(self, context: TaskContext) -> None:
-        """See `Task.check`."""
+        """Reject windows that skip tokens or never move."""
         check_window("pg19", context.length, self.stride, self.tokens)
 
     def sources(self, context: TaskContext, numbers: range) -> list[tuple[int, np.ndarray]]:
-        """The books, behind BOS."""
+        """Return the books, after BOS."""
         books = pg19_lib.test_books(self.path)
         stop = None if self.tokens is None else self.tokens + 1
-        found = []
+        books_ids = []
         for number in range(numbers.start, min(numbers.stop, len(books))):
             ids = [context.tokenizer.bos_id, *context.tokenizer.encode(books[number].text)]
-            found.append((number, np.array(ids[:stop])))
-        longest = max((len(ids) - 1 for _, ids in found), default=0)
+            books_ids.append((number, np.array(ids[:stop])))
+        longest = max((len(ids) - 1 for _, ids in books_ids), default=0)
         if longest < context.length:
             raise ValueError(
                 f"pg19 at length {context.length} needs longer books: the longest has {longest} "
                 f"tokens; ask for --lengths {longest} or less"
             )
-        return found
+        return books_ids
 
     def document(self, context: TaskContext, sample: Sample) -> list[Document]:
-        """Its windows."""
+        """Make the windows of a book."""
         sizes_N2 = text.sizes(context.tokenizer, sample.source)
         return windows(sample.source, sizes_N2, context.length, self.stride)
 

@@ -37,12 +37,12 @@ class Phonebook(prompts.PromptTask):
     num_choices = 4 * 10**9
 
     def least_length(self, context: TaskContext) -> int:
-        """Three entries, two of them again, and one more time the third, without its new line."""
+        """Return the length of three entries that all repeat; the last has no newline."""
         names, middle, line = _parts(context.tokenizer)
         return 6 * (names.longest + len(middle) + 10 + len(line)) + len(line)
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
-        """As many entries as fit, two of them again, and the one that is asked for."""
+        """Make as many entries as fit, two of them again, and the question."""
         length, random = context.length, sample.random
         names, middle, line = _parts(context.tokenizer)
         values = range(6 * 10**9, 10**10)
@@ -51,17 +51,17 @@ class Phonebook(prompts.PromptTask):
         )
         tokens = [context.tokenizer.bos_id]
         longest = max(len(before + after) for before, after in entries)
-        said = keys.append_entries(
+        starts = keys.append_entries(
             tokens, entries, length - 3 * longest - len(line), task="phonebook"
         )
-        shown = random.choice(len(said), size=2, replace=False).tolist()
+        shown = random.choice(len(starts), size=2, replace=False).tolist()
         for before, after in ([], line), *(entries[index] for index in shown), ([], line):
             tokens += before + after
 
-        far = len(tokens) - said
+        far = len(tokens) - starts
         wished = prompts.distance(random, 1, length, context.distances)
         gaps = np.abs(far - wished)
         gaps[shown] = length
         chosen = int(gaps.argmin())
         before, number = entries[chosen][0], entries[chosen][1][:10]
-        return prompts.ask(tokens, [(before, number, said[chosen])])
+        return prompts.ask(tokens, [(before, number, starts[chosen])])

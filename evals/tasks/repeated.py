@@ -53,7 +53,7 @@ class Repeated(CropTask):
     tokens: Count = 64
 
     def least_length(self, context: TaskContext) -> int:
-        """A token for each answer, and one that is repeated."""
+        """Return one token for each answer, and at least one repeated token."""
         return max(self.tokens, 0 if self.lag == "none" else self._lag(context) + 1)
 
     def _lag(self, context: TaskContext) -> int:
@@ -61,9 +61,9 @@ class Repeated(CropTask):
         return {"none": context.length, "trained": trained, "half": trained // 2}[self.lag]
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
-        """The start of a crop, as often as it fits."""
+        """Make the start of a crop, repeated to fill the length."""
         lag = self._lag(context)
-        # Where each id comes from: BOS, then 1 ... lag, and again 1 ... lag.
+        # Source index of each id: BOS, then 1 ... lag, and again 1 ... lag.
         source = np.append(0, np.arange(context.length) % lag + 1)
         places = self._places(context.length, sample.number, context.seed)
         distance = np.where(places > lag, lag, 0)

@@ -38,15 +38,15 @@ class SlidingWindow(Task):
     truncate: bool = False
 
     def check(self, context: TaskContext) -> None:
-        """See `Task.check`."""
+        """Reject windows that skip tokens or never move."""
         if not self.truncate:
             check_window("sliding_window", context.length, self.stride, self.tokens)
 
     def sources(self, context: TaskContext, numbers: range) -> Iterator[tuple[int, np.ndarray]]:
-        """The start of each text, behind BOS."""
+        """Yield the start of each text, after BOS."""
         store = text.validation(context, task="sliding_window")
         indices, _ = text.order(store, seed=context.seed)
-        # Their text, without BOS and EOS.
+        # Spans of the text, without BOS and EOS.
         spans = [(start + 1, end - 1) for start, end in map(store.document_span, indices.tolist())]
         longest = max((end - start for start, end in spans), default=0)
         if longest < context.length:
@@ -57,7 +57,7 @@ class SlidingWindow(Task):
             yield number, store.read(start - 1, 1 + min(end - start, limit))
 
     def document(self, context: TaskContext, sample: Sample) -> list[Document]:
-        """Its windows."""
+        """Make the windows of a text."""
         sizes_N2 = text.sizes(context.tokenizer, sample.source)
         return windows(sample.source, sizes_N2, context.length, self.stride)
 

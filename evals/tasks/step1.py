@@ -53,7 +53,7 @@ class Step1(Task):
     )
 
     def check(self, context: TaskContext) -> None:
-        """Any length can be asked for: rows are packed."""
+        """Accept any length, because rows are packed."""
 
     def num_documents(self, context: TaskContext, documents: int) -> int:
         """Return the number of rows with `TOKENS` tokens in all, whatever the config says."""
@@ -62,7 +62,7 @@ class Step1(Task):
     def sources(
         self, context: TaskContext, numbers: range
     ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-        """The first rows of training."""
+        """Yield the first rows of training."""
         from data.mixture import mixture  # it brings grain and jax, which --help does without
 
         data = dataclasses.replace(context.data, context_length=context.length)
@@ -78,12 +78,12 @@ class Step1(Task):
             yield number, row
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
-        """A packed row with answers where the loss counts."""
+        """Make a packed row with answers at the targets of the loss."""
         row = sample.source
         tokens = np.append(row["tokens"], row["targets"][-1])
         answers = chunks(row["loss_mask"], row["positions"], CHUNK)
-        whole = Document.from_lists(tokens, answers, segment_ids=row["segment_ids"])
-        return text.sized(whole, text.sizes(context.tokenizer, tokens))
+        document = Document.from_lists(tokens, answers, segment_ids=row["segment_ids"])
+        return text.sized(document, text.sizes(context.tokenizer, tokens))
 
     def columns(self, results: Results, trained: Results | None) -> dict[str, float]:
         """Return nats per token above the trained variant, and their standard error."""
@@ -93,7 +93,7 @@ class Step1(Task):
         return {"first_loss": change.mean, "first_loss_error": change.standard_error}
 
     def curves(self, trained: Results, results: Results) -> list[Curve]:
-        """First loss by candidate base; variants other than plain RoPE are in results.csv."""
+        """Return the first loss by candidate base; results.csv has the other variants."""
         changes = {
             float(np.max(found["base"])): first_loss(found, trained)
             for rotary in np.unique(results["rotary"]).tolist()

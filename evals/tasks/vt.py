@@ -40,7 +40,7 @@ class Vt(prompts.PromptTask):
     hops: Count = 4
 
     def least_length(self, context: TaskContext) -> int:
-        """Of the example and a question with as few lines of noise."""
+        """Return the length of the example and a question with as few lines of noise."""
         num_lines, size = self.hops + 1, len(prompts.encoder(context.tokenizer)("\n\n"))
         for letters in (_EXAMPLE_LETTERS, _NAME_LETTERS):
             # A letter is one id at most, and so is the space before a name.
@@ -51,7 +51,7 @@ class Vt(prompts.PromptTask):
         return size
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
-        """The example, then the question with as many lines as fit."""
+        """Make the example, then the question with as many lines as fit."""
         tokenizer, random, num_lines = context.tokenizer, sample.random, self.hops + 1
         encode = prompts.encoder(tokenizer)
         example_names, names = (
