@@ -271,7 +271,7 @@ ROWS = [
         lambda: rotary.record_frequencies(
             rotary.parse("mine.py:Bent(base=10,original_context_length=8)"), 8
         ),
-        "mine.py:Bent(base=10,original_context_length=8) has frequencies of each row's "
+        "mine.py:Bent(base=10,original_context_length=8) has frequencies that depend on a row's "
         "length, which a run cannot record; put a dynamic variant into model/rotary",
         files={"mine.py": OWN},
         given=lambda _: folders.allow("mine.py"),
