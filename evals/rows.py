@@ -108,8 +108,8 @@ def read_run(run: RunDirectory, path: Path | None = None) -> Rows:
         if reason := disagreement(run, step, identity):
             name = quoted(str(select(rows, run_id=identity)["run"][0]))
             raise ValueError(
-                f"{path} holds rows of another run ({name}: {reason}); put back the file of "
-                f"{run.path}, or delete it and evaluate again"
+                f"{path} holds rows of another run ({name}: {reason}); restore the run's own file, "
+                "or delete it and evaluate again"
             )
     return rows
 

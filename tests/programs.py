@@ -30,7 +30,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from benchmarks.timing import one_member, random_batch
+from benchmarks.timing import init_member, random_batch
 from configs import find_config
 from configs.changes import change
 from experiment.compiled import keep_programs
@@ -82,7 +82,7 @@ class Steps:
     def __init__(self, folder: Path):
         self._folder = folder
         tiny = find_config("tiny")
-        self._arguments = *one_member(tiny), random_batch(tiny), np.int32(0)
+        self._arguments = *init_member(tiny), random_batch(tiny), np.int32(0)
         self._lowered, self.paths = [], []
         for weight_decay in (tiny.train.weight_decay, 0.5):
             config = change(tiny, train=dict(weight_decay=weight_decay))

@@ -232,7 +232,11 @@ def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
     commands = [copy.read_commands() for copy in copies]
     assert [len(typed) for typed in commands] == [2, 2, 2, 3]
     members = read_members(copies)
-    assert {task for each in members for task, _ in each.own} == {"kv", "lagcopy", "kv(answers=5)"}
+    assert {task for each in members for task, _ in each.trained} == {
+        "kv",
+        "lagcopy",
+        "kv(answers=5)",
+    }
 
     two = [str(sweep / name) for name in ("base=10", "base=10000")]
     assert cli.main([*two, "--tasks=kv", "--documents=1", f"--out={out.parent / 'two'}"]) == 0

@@ -282,7 +282,7 @@ ROWS = [
     ),
     Row(
         "sweep.py tiny --workdir new model.rotary.base=10,100",
-        "all members diverged: nothing in new was trained to its end",
+        "all members diverged: no member of new finished",
         given=diverging,
         code=1,
     ),

@@ -125,8 +125,8 @@ ROWS = [
     # A run that learns nothing.
     Row(
         f"{_TRAIN} train.learning_rate=1e30 train.max_skipped=3",
-        "new diverged at step 2: from there on loss or gradient is not finite and no update is "
-        "made; no checkpoint is older; begin again in another --workdir, with a lower "
+        "new diverged at step 2: loss or gradient is not finite from there on and every update "
+        "is skipped; no checkpoint is older; start again in another --workdir, with a lower "
         "train.learning_rate",
         code=1,
     ),
@@ -235,8 +235,8 @@ ROWS = [
     ),
     Row(
         _hold_what_another_trains_by_now,
-        "gs://bucket/new is being trained by process 7 on elsewhere, which began later; this "
-        "process ends, and what it had not saved is lost",
+        "gs://bucket/new is being trained by process 7 on elsewhere, which started later; this "
+        "process ends, and its unsaved updates are lost",
         given=_a_bucket_that_takes_all,
     ),
     Row(

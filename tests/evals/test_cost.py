@@ -31,12 +31,12 @@ def run(tmp_path, tokenizer):
         ({}, 64, 64),
         ({}, 1, 2**17),
         (dict(num_heads=8, num_kv_heads=2, head_dim=64, mlp_dim=64), 1, 2**16),
-        (dict(num_layers=1, blind=(4, 8)), 1, 2048),
+        (dict(num_layers=1, masked_distances=(4, 8)), 1, 2048),
     ],
 )
 def test_the_estimate_is_that_of_xla_within_a_factor_of_two(changes, B, T):
-    config = runner.network(dataclasses.replace(SMALL, **changes))
-    table = position_table(config, 64)
+    model = dataclasses.replace(SMALL, **changes)
+    config, table = runner.network(model), position_table(model, 64)
     params = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), transformer.abstract_params(config)
     )

@@ -34,6 +34,6 @@ def test_a_field_says_what_it_may_be():
     assert {name: found[name].kind for name in kinds} == kinds
     assert found["mesh.data"].meaning == "rows of the batch; parameters are copied."
     assert found["train.final_fraction"].meaning.startswith("last learning rate as a share")
-    assert found["model.rotary.base"].meaning.startswith("the constant this repository exists")
+    assert found["model.rotary.base"].meaning.startswith("base of the geometric series")
     assert all(field.meaning for field in found.values())
     assert max(map(len, listed(find_config("tiny")).splitlines())) <= 100

@@ -45,7 +45,7 @@ def test_a_difference_does_not_depend_on_the_order_of_rows_and_refuses_other_ans
     shuffled = random.permutation(12)
     two = {name: column[shuffled] for name, column in two.items()}
     assert summaries.difference(one, two) == pytest.approx(expected)
-    with pytest.raises(ValueError, match="same answers"):
+    with pytest.raises(ValueError, match="different answers"):
         summaries.difference(one, {name: column[:9] for name, column in two.items()})
 
 

@@ -80,5 +80,5 @@ def test_where_gain_ends():
 
 def test_a_document_that_was_not_asked_everywhere_is_refused():
     result = {name: column[:-1] for name, column in made([[5.0, 4.5, 4.2, 4.2]] * 2).items()}
-    with pytest.raises(ValueError, match="same answers"):
+    with pytest.raises(ValueError, match="different answers"):
         context_gain(result)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evals.score import Candidate
-from model.positions import frozen, position_table
+from model.positions import freeze_pairs, position_table
 from model.transformer import without_pairs
 from probes import Subject, capture
 from probes.analyses.band_ablation import band_ablation, freeze_candidate
@@ -52,7 +52,9 @@ def test_freezing_slow_pairs_of_rope_gives_p_rope():
         for text in ("rope(base=30)", "p_rope(base=30,rotary_fraction=0.5)")
     )
     is_slow_R = np.arange(full.head_dim // 2) >= full.head_dim // 4
-    table = frozen(position_table(full, 40), np.broadcast_to(is_slow_R, (2, 1, len(is_slow_R))))
+    table = freeze_pairs(
+        position_table(full, 40), np.broadcast_to(is_slow_R, (2, 1, len(is_slow_R)))
+    )
     for leaf, expected in zip(table, position_table(half, 40), strict=True):
         np.testing.assert_array_equal(leaf, expected)
 
