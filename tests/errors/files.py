@@ -155,8 +155,8 @@ ROWS = [
             ),
             (
                 {},
-                " holds rows of another run ('base=10': another config or seed); restore the run's own "
-                "file, or delete it and evaluate again",
+                " holds rows of another run ('base=10': another config or seed); restore the run's "
+                "own file, or delete it and evaluate again",
             ),
         )
     ),
