@@ -92,14 +92,14 @@ class Checkpoints:
         """Keeps the newest `keep` checkpoints, those of the steps `always`, and the last good one
         where updates are skipped."""
         self._run, self._last_good = run, _LastGood()
-        kept = [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
+        policies = [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
         self._manager = ocp.CheckpointManager(
             str(run.checkpoints_path.absolute()),
             options=ocp.CheckpointManagerOptions(
                 cleanup_tmp_directories=True,  # of saves that were stopped
                 lightweight_initialize=True,  # reads nothing of checkpoints that are there
                 preservation_policy=preservation_policy.AnyPreservationPolicy(
-                    [*kept, self._last_good]
+                    [*policies, self._last_good]
                 ),
                 # Several members save at once; their hosts must not wait for one another's.
                 multiprocessing_options=options.MultiprocessingOptions(
@@ -155,7 +155,7 @@ class Checkpoints:
 
 
 class Restored(NamedTuple):
-    """What was read of a checkpoint.
+    """The part of a checkpoint that was read.
 
     Attributes:
       arrays: item `params`, and `opt_state` if it was asked for.
@@ -275,11 +275,11 @@ def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]
 
     Later ones are left: a run that goes on from `step` comes to them again.
     """
-    steps = [each for each in run.steps() if each <= step]
+    steps = [earlier for earlier in run.steps() if earlier <= step]
     skipped = data_state(run, step).get("skipped_in_row", 0)
     good = last_good(steps, step - skipped + 1) if skipped else None
-    for each in set(steps[:-keep]) - {*always, good}:
-        remove(folder_of(run, each))
+    for earlier in set(steps[:-keep]) - {*always, good}:
+        remove(folder_of(run, earlier))
 
 
 def set_aside(run: RunDirectory, step: int) -> Path:

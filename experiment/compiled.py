@@ -32,10 +32,10 @@ def keep_programs() -> None:
     JAX_COMPILATION_CACHE_DIR names another folder, or none if it is empty. Reads are verified there
     too; programs that JAX stored there by itself have no hash and are not read.
     """
-    given = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
-    if given == "":
+    configured = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    if configured == "":
         return
-    if given is None:
+    if configured is None:
         cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         folder = Path(cache, "ropewalk", f"compiled-{_processor()}")
         try:
@@ -94,9 +94,9 @@ def _warn(message: str) -> None:
 
 
 def _hash(key: str, program: bytes) -> bytes:
-    found = hashlib.sha256(key.encode() + b"\0")
-    found.update(program)
-    return found.digest()
+    hasher = hashlib.sha256(key.encode() + b"\0")
+    hasher.update(program)
+    return hasher.digest()
 
 
 def _verify_reads() -> None:
@@ -117,8 +117,8 @@ def _processor() -> str:
     """Return a short name for the instructions that this machine's processor has."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(errors="replace").splitlines() if info.exists() else []
-    told = [line for line in lines if line.startswith(("model name", "flags", "Features"))]
-    of_one = sorted(set(told)) or [os.uname().machine if hasattr(os, "uname") else ""]
+    descriptions = [line for line in lines if line.startswith(("model name", "flags", "Features"))]
+    of_one = sorted(set(descriptions)) or [os.uname().machine if hasattr(os, "uname") else ""]
     return hashlib.sha256("\n".join(of_one).encode()).hexdigest()[:8]
 
 

@@ -93,7 +93,7 @@ class TrainConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeshConfig:
-    """How many devices stand along each axis; one axis may be -1, the rest of the devices.
+    """Numbers of devices along each axis; one axis may be -1, the rest of the devices.
 
     Attributes:
       sweep: members of a sweep.
@@ -118,7 +118,7 @@ class MeshConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalConfig:
-    """What `evaluate.py` asks by default.
+    """Defaults of `evaluate.py`.
 
     Attributes:
       tasks: files of `evals/tasks/` and `data/tasks/`, with their fields.
@@ -189,8 +189,8 @@ def chosen_rotary(text: str, config: ExperimentConfig) -> Pattern:
     trained = config.model.rotary
     if text == TRAINED:
         return trained
-    given = rotary_lib.inherited_parameters(trained, config.data.context_length)
-    variant = rotary_lib.parse_pattern(text, given)
+    inherited = rotary_lib.inherited_parameters(trained, config.data.context_length)
+    variant = rotary_lib.parse_pattern(text, inherited)
     return dataclasses.replace(config.model, rotary=variant).rotary
 
 

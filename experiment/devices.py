@@ -20,12 +20,12 @@ def check_platform() -> None:
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as error:  # no text in the latter: there is no GPU
-        asked = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
+        platforms = jax.config.jax_platforms  # pyright: ignore[reportAttributeAccessIssue]
         # JAX's own advice, at the end, is for other causes.
         reason = str(error).partition(" (set JAX_PLATFORMS")[0].partition(" (you may need")[0]
-        reason = reason.removeprefix(f"Unable to initialize backend '{asked}': ").rstrip(".")
+        reason = reason.removeprefix(f"Unable to initialize backend '{platforms}': ").rstrip(".")
         raise PlatformError(
-            f"JAX cannot use the platform {asked or 'of this machine'} "
+            f"JAX cannot use the platform {platforms or 'of this machine'} "
             f"({one_line(reason or 'no such device', 120)}); set JAX_PLATFORMS=cpu, or unset it so "
             "that JAX chooses"
         ) from error

@@ -53,18 +53,18 @@ def _sum(array: jax.Array) -> tuple[jax.Array, jax.Array]:
     second = _mix(first, 0x85EBCA6B, 0xC2B2AE35)
     zero = np.uint32(0)
 
-    def add(one, other):
-        return one[0] + other[0], one[1] + other[1]
+    def add(left, right):
+        return left[0] + right[0], left[1] + right[1]
 
     # Both sums in one pass over the words, none of which is written to memory.
     return jax.lax.reduce((first, second), (zero, zero), add, tuple(range(array.ndim)))
 
 
-def _mix(words: jax.Array, odd: int, other_odd: int) -> jax.Array:
+def _mix(bits: jax.Array, odd: int, other_odd: int) -> jax.Array:
     """A bijection of 32 bits in which each bit depends on all."""
-    words = (words ^ words >> 16) * np.uint32(odd)
-    words = (words ^ words >> 15) * np.uint32(other_odd)
-    return words ^ words >> 15
+    bits = (bits ^ bits >> 16) * np.uint32(odd)
+    bits = (bits ^ bits >> 15) * np.uint32(other_odd)
+    return bits ^ bits >> 15
 
 
 def _words(array: jax.Array) -> jax.Array:
@@ -76,7 +76,7 @@ def _words(array: jax.Array) -> jax.Array:
 
 
 def _positions(shape: Sequence[int]) -> jax.Array:
-    """Of each element in the whole array, row by row, modulo 2^32."""
+    """Number the elements of the whole array, row by row, modulo 2^32."""
     positions = jnp.zeros(shape, jnp.uint32)
     for axis in range(len(shape)):
         stride = np.uint32(math.prod(shape[axis + 1 :]) % 2**32)

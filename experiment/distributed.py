@@ -41,15 +41,15 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
       ValueError: if some of the flags are missing, or the other processes are.
       PlatformError: if JAX cannot use this process's platform.
     """
-    given = arguments.coordinator, arguments.num_processes, arguments.process_id
-    if any(value is not None for value in given):
-        if None in given:
+    options = arguments.coordinator, arguments.num_processes, arguments.process_id
+    if any(value is not None for value in options):
+        if None in options:
             raise ValueError("--coordinator, --num-processes and --process-id go together")
-        if not 0 <= given[2] < given[1]:
-            raise ValueError(f"--process-id={given[2]} must lie in 0 ... {given[1] - 1}")
+        if not 0 <= options[2] < options[1]:
+            raise ValueError(f"--process-id={options[2]} must lie in 0 ... {options[1] - 1}")
     try:
         with _saying_what_is_awaited():
-            jax.distributed.initialize(*given)
+            jax.distributed.initialize(*options)
     except ValueError as error:
         if "coordinator_address" not in str(error):
             raise
@@ -108,16 +108,16 @@ def refuse(parser: Parser, error: UnreachableError) -> None:
 
 
 def how_to_go_on(command: str) -> str:
-    """What a person does to go on with a run that was stopped, or who does it instead."""
-    if words := os.environ.get("ROPEWALK_GOES_ON"):  # of slurm/job.sh and tpu/jobset.yaml
-        return words
+    """Return how a person goes on with a run that was stopped, or who does it instead."""
+    if message := os.environ.get("ROPEWALK_GOES_ON"):  # of slurm/job.sh and tpu/jobset.yaml
+        return message
     if jax.process_count() > 1:
         return "To go on, start all processes again."
     return f"To go on, run the same command again{': ' + command if command else '.'}"
 
 
 def is_primary_host() -> bool:
-    """Whether this process writes files and speaks to the user."""
+    """Return whether this process writes files and speaks to the user."""
     return jax.process_index() == 0
 
 
@@ -128,29 +128,31 @@ def barrier(reason: str) -> None:
 
 @contextlib.contextmanager
 def refusing_together() -> Iterator[None]:
-    """What is refused in one process (a ValueError inside) is refused in all, in its words.
+    """Refuse in all processes, with the same message, what is refused in one (a ValueError inside).
 
     Raises:
       ValueError: of the first process that has one.
     """
-    own: ValueError | None = None
+    refusal: ValueError | None = None
     try:
         yield
     except ValueError as error:
-        own = error
+        refusal = error
     if jax.process_count() == 1:
-        if own is not None:
-            raise own
+        if refusal is not None:
+            raise refusal
         return
     # Everyone takes part, also who has nothing to say: a collective waits for all processes. Only
     # arrays of one size travel, so the words go as bytes.
     message = np.zeros(_MESSAGE, np.uint8)
-    text = str(own or "").encode()[:_MESSAGE]
+    text = str(refusal or "").encode()[:_MESSAGE]
     message[: len(text)] = np.frombuffer(text, np.uint8)
     for process, row in enumerate(multihost_utils.process_allgather(message)):
         if row.any():
-            said = bytes(row).rstrip(b"\0").decode(errors="replace")
-            raise ValueError(said if process == 0 else f"process {process}: {said}") from own
+            reason = bytes(row).rstrip(b"\0").decode(errors="replace")
+            raise ValueError(
+                reason if process == 0 else f"process {process}: {reason}"
+            ) from refusal
 
 
 def broadcast_from_primary(value: int) -> int:
@@ -161,8 +163,8 @@ def broadcast_from_primary(value: int) -> int:
 def sum_over_hosts(value: int) -> int:
     """Sum over the processes of integers from 0 on, modulo 2^64."""
     # A digest has 64 bits and must not be rounded, so it travels as two words.
-    words = np.array([value % 2**64], np.uint64).view(np.uint32)  # JAX keeps 32 bits
-    every = np.array(multihost_utils.process_allgather(words))
+    halves = np.array([value % 2**64], np.uint64).view(np.uint32)  # JAX keeps 32 bits
+    every = np.array(multihost_utils.process_allgather(halves))
     return int(every.view(np.uint64).sum(dtype=np.uint64))
 
 

@@ -41,13 +41,15 @@ def fields(value: Any, prefix: str = "") -> Iterator[Field]:
       prefix: its dotted name, with a dot at its end.
     """
     hints = typing.get_type_hints(type(value), include_extras=True)
-    said = _attributes(type(value))
+    meanings = _attributes(type(value))
     for field in dataclasses.fields(value):
-        name, own = f"{prefix}{field.name}", getattr(value, field.name)
-        if not dataclasses.is_dataclass(own) or isinstance(own, Rotary):
-            yield Field(name, _written(own), _kind(hints[field.name]), said.get(field.name, ""))
-        if dataclasses.is_dataclass(own):
-            yield from fields(own, f"{name}.")
+        name, field_value = f"{prefix}{field.name}", getattr(value, field.name)
+        if not dataclasses.is_dataclass(field_value) or isinstance(field_value, Rotary):
+            yield Field(
+                name, _written(field_value), _kind(hints[field.name]), meanings.get(field.name, "")
+            )
+        if dataclasses.is_dataclass(field_value):
+            yield from fields(field_value, f"{name}.")
 
 
 def listed(config: ExperimentConfig) -> str:
@@ -63,16 +65,16 @@ def listed(config: ExperimentConfig) -> str:
 
 
 def _attributes(cls: type) -> dict[str, str]:
-    """What the docstrings of a class and of those it is made from say of their fields."""
-    found: dict[str, str] = {}
-    for each in reversed(cls.__mro__):
-        section = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")[2]
+    """Read the meanings of fields from the docstrings of a class and its bases."""
+    meanings: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        section = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2]
         section = section.partition("\n\n")[0]
         # An entry goes on where its next lines are indented further.
         for entry in re.sub(r"\n {3,}", " ", section).splitlines():
             names, _, meaning = entry.strip().partition(": ")
-            found |= dict.fromkeys(names.split(", "), meaning)
-    return found
+            meanings |= dict.fromkeys(names.split(", "), meaning)
+    return meanings
 
 
 def _written(value: Any) -> str:
@@ -93,8 +95,8 @@ def _kind(hint: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return " | ".join(map(_kind, arguments))
     if origin is tuple:
-        return f"[{', '.join('...' if each is ... else _kind(each) for each in arguments)}]"
+        return f"[{', '.join('...' if part is ... else _kind(part) for part in arguments)}]"
     if isinstance(hint, type) and issubclass(hint, Rotary):
         return "variant"
-    words = {int: "whole number", float: "number", bool: "true | false", str: "text"}
-    return words.get(hint, "none" if hint is types.NoneType else "object")
+    names = {int: "whole number", float: "number", bool: "true | false", str: "text"}
+    return names.get(hint, "none" if hint is types.NoneType else "object")

@@ -1,4 +1,4 @@
-"""What the hosts of a run must have alike, compared before anything is computed."""
+"""Checks, before anything is computed, of what the hosts of a run must have alike."""
 
 import contextlib
 import hashlib
@@ -42,9 +42,9 @@ def check_alike(workdir: str | Path, config: object) -> None:
     digests = [hashlib.sha256(part).digest()[:8] for part, _ in having.values()]
     rows = np.array(multihost_utils.process_allgather(np.frombuffer(b"".join(digests), np.uint32)))
     for index, (name, (_, remedy)) in enumerate(having.items()):
-        words = rows[:, 2 * index : 2 * index + 2]
-        if others := np.flatnonzero((words != words[0]).any(axis=1)).tolist():
-            raise ValueError(f"process {others[0]} has {name} other than process 0; {remedy}")
+        columns = rows[:, 2 * index : 2 * index + 2]
+        if processes := np.flatnonzero((columns != columns[0]).any(axis=1)).tolist():
+            raise ValueError(f"process {processes[0]} has {name} other than process 0; {remedy}")
     if not in_bucket(workdir):
         _check_disk(Path(workdir))
 
@@ -53,12 +53,14 @@ def _check_disk(workdir: Path) -> None:
     """Refuses a directory in which not all processes see a file that the first one makes."""
     number = distributed.broadcast_from_primary(int.from_bytes(os.urandom(3)))
     marker = workdir / f".seen-by-all-{number}"
-    seen = True
-    with _made(marker) if distributed.is_primary_host() else contextlib.nullcontext(True) as here:
+    appeared = True
+    with _made(marker) if distributed.is_primary_host() else contextlib.nullcontext(True) as ready:
         # Also a barrier: from here on the file is there, if it could be written at all.
-        if distributed.sum_over_hosts(int(here)) == jax.process_count():
-            seen = _appears(marker)
-        everyone = np.array(multihost_utils.process_allgather(np.array([seen], np.int32))).ravel()
+        if distributed.sum_over_hosts(int(ready)) == jax.process_count():
+            appeared = _appears(marker)
+        everyone = np.array(
+            multihost_utils.process_allgather(np.array([appeared], np.int32))
+        ).ravel()
     if blind := np.flatnonzero(everyone == 0).tolist():
         raise ValueError(
             f"process {blind[0]} does not see the {workdir} of process 0; use a --workdir on a "
@@ -98,11 +100,11 @@ def _appears(marker: Path) -> bool:
 def _code() -> bytes:
     """A digest of the sources that training may read."""
     total = hashlib.sha256()
-    found: list[Path] = list(ROOT.glob("*.py"))
+    paths: list[Path] = list(ROOT.glob("*.py"))
     for folder in ROOT.iterdir():
         if folder.is_dir() and folder.name not in _APART and folder.name[0] != ".":
-            found += [*folder.rglob("*.py"), *folder.rglob("*.toml")]
-    for path in sorted(found):
+            paths += [*folder.rglob("*.py"), *folder.rglob("*.toml")]
+    for path in sorted(paths):
         total.update(f"{path.relative_to(ROOT)}\0".encode())
         total.update(path.read_bytes())
     return total.digest()

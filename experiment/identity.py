@@ -59,19 +59,19 @@ def disagreement(run: RunDirectory, step: int, identity: str) -> str:
     config, _, params = identity.partition("-")
     if config != _config_digest(run):
         return "another config or seed"
-    own = checkpoint_ids(run, [step]).get(step)
-    if own and params and own != identity:
+    checkpoint_id = checkpoint_ids(run, [step]).get(step)
+    if checkpoint_id and params and checkpoint_id != identity:
         return f"other parameters at step {step}"
     return ""
 
 
 def checkpoint_ids(run: RunDirectory, steps: Iterable[int] | None = None) -> dict[int, str]:
     """Return the identity at each checkpoint that carries digests, of `steps` or of all."""
-    found = {}
+    ids = {}
     for step in set(run.steps()) & set(run.steps() if steps is None else steps):
         with contextlib.suppress(DamagedCheckpointError):  # whoever reads its arrays reports it
-            found[step] = run_id(run, step)
-    return {step: identity for step, identity in found.items() if has_params(identity)}
+            ids[step] = run_id(run, step)
+    return {step: identity for step, identity in ids.items() if has_params(identity)}
 
 
 def find_copies(
@@ -101,9 +101,9 @@ def find_copies(
     return copies
 
 
-def _equal(ids: Mapping[int, str], others: Mapping[int, str]) -> bool:
-    common = ids.keys() & others.keys()
-    return bool(common) and ids[max(common)] == others[max(common)]
+def _equal(ids: Mapping[int, str], other_ids: Mapping[int, str]) -> bool:
+    common = ids.keys() & other_ids.keys()
+    return bool(common) and ids[max(common)] == other_ids[max(common)]
 
 
 def copy_notice(original: RunDirectory, copy: RunDirectory) -> str:

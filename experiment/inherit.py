@@ -45,10 +45,10 @@ def inherit(
         return apply(config, overrides)
     starts = [override for override in overrides if override.startswith("start_from=")]
     start = apply(config, starts).start_from
-    found = _find_parent(start, run) if start else None
-    if found is None:
+    origin = _find_parent(start, run) if start else None
+    if origin is None:
         return apply(config, overrides)
-    start, parent = found
+    start, parent = origin
     data = dataclasses.replace(
         config.data, tokenizer=parent.data.tokenizer, vocab_size=parent.data.vocab_size
     )
@@ -109,11 +109,11 @@ def describe(
       One line per changed field; then one line with the fields in which the parent's value replaced
       the experiment file's. None for a run that starts from no other.
     """
-    found = _find_parent(child.start_from, run) if child.start_from else None
-    if found is None:
+    origin = _find_parent(child.start_from, run) if child.start_from else None
+    if origin is None:
         return []
-    start, parent = found
-    file, theirs, ours = (_model_fields(each) for each in (config, parent, child))
+    start, parent = origin
+    file, theirs, ours = (_model_fields(experiment) for experiment in (config, parent, child))
     lines = [
         f"{name}: {theirs.get(name, 'none')} -> {ours.get(name, 'none')}"
         for name in {**theirs, **ours}
@@ -124,10 +124,12 @@ def describe(
         for name in {**file, **ours}
         if file.get(name) != ours.get(name) == theirs.get(name)
     ]
-    tokenizers = [(each.data.tokenizer, each.data.vocab_size) for each in (child, config)]
+    tokenizers = [
+        (experiment.data.tokenizer, experiment.data.vocab_size) for experiment in (child, config)
+    ]
     if tokenizers[0] != tokenizers[1]:
-        named = [name or f"one of {size} ids" for name, size in tokenizers]
-        replaced.append(f"data.tokenizer={named[0]} ({config.name}: {named[1]})")
+        labels = [name or f"one of {size} ids" for name, size in tokenizers]
+        replaced.append(f"data.tokenizer={labels[0]} ({config.name}: {labels[1]})")
     if replaced:
         lines.append(f"inherited from {start}: {', '.join(replaced)}; an override changes a field")
     return lines
@@ -135,5 +137,5 @@ def describe(
 
 def _model_fields(config: ExperimentConfig) -> dict[str, str]:
     """Return the fields of `model` as overrides spell them; a rotary variant is one field."""
-    found = {field.name: field.value for field in fields(config.model, "model.")}
-    return {name: value for name, value in found.items() if not name.startswith("model.rotary.")}
+    values = {field.name: field.value for field in fields(config.model, "model.")}
+    return {name: value for name, value in values.items() if not name.startswith("model.rotary.")}

@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself, in JSON: items `data`, `config` and `digests`.
+"""The JSON items of a checkpoint: `data`, `config` and `digests`.
 
 `digests` says what was saved, so that whatever reads a checkpoint finds out whether that is what it
 has read (docs/reliability.md):
@@ -92,12 +92,12 @@ def write_items(
 
 
 def folder_of(run: RunDirectory, step: int) -> Path:
-    """Of a checkpoint."""
+    """Return the folder of a checkpoint."""
     return run.checkpoints_path / str(step)
 
 
 def _item_path(folder: Path, name: str) -> Path:
-    """Of a JSON item, as orbax writes it."""
+    """Return the path of a JSON item, as orbax writes it."""
     return folder / name / "metadata"
 
 
@@ -126,7 +126,7 @@ def digest_item(
 
 
 def _sha256(value: Any) -> str:
-    """Of a JSON value, however it is written."""
+    """Digest a JSON value, however it is written."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -228,19 +228,19 @@ def one_line(
         raise
     # Orbax and TensorStore fail in many ways, and words, on files that are not what they wrote.
     except Exception as error:
-        said = str(error) or type(error).__name__
+        text = str(error) or type(error).__name__
         if is_outage(run.path, error) or _is_unread(error):
             raise ValueError(
-                f"{folder_of(run, step)} {COULD_NOT_BE_READ} ({messages.one_line(said, 120)}); run "
+                f"{folder_of(run, step)} {COULD_NOT_BE_READ} ({messages.one_line(text, 120)}); run "
                 "the same command again"
             ) from error
-        found = max((name for name in names if name in said), key=len, default="")
-        if found:
-            what = f"{item}.{found} cannot be read"
+        array_name = max((name for name in names if name in text), key=len, default="")
+        if array_name:
+            what = f"{item}.{array_name} cannot be read"
         elif isinstance(error, FileNotFoundError):
             what = f"{item}: missing"
         else:
-            what = f"{item}: {messages.one_line(said, 80)}"
+            what = f"{item}: {messages.one_line(text, 80)}"
         raise DamagedCheckpointError(run, step, what) from error
 
 
@@ -257,7 +257,7 @@ def _is_unread(error: Exception) -> bool:
 
 
 def check_config(run: RunDirectory, step: int) -> None:
-    """Whether config.json says what the checkpoint of `step` was made with.
+    """Check that config.json says what the checkpoint of `step` was made with.
 
     Raises:
       DamagedCheckpointError: if that cannot be read.

@@ -38,7 +38,7 @@ class LoadedRun:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """What the run was trained with. Raises ValueError if it was trained on no text."""
+        """The tokenizer of the training. Raises ValueError if that was on no text."""
         return self.directory.tokenizer
 
     @property
@@ -48,7 +48,7 @@ class LoadedRun:
 
     @property
     def rotary_label(self) -> str:
-        """What `table` is made of, in words."""
+        """The name of the variant that `table` is made of."""
         return rotary_lib.label(self.config.model.rotary)
 
     def with_rotary(self, text: str) -> "LoadedRun":

@@ -41,7 +41,7 @@ def free_host_memory(root: Path = Path("/")) -> int | None:
             continue
         # Every group above limits too. In a container the tree may begin at the group itself.
         group = folder / path.lstrip("/")
-        free += [_free_of(each, limit, usage) for each in (group, *group.parents)]
+        free += [_free_of(ancestor, limit, usage) for ancestor in (group, *group.parents)]
     return min((n for n in free if n is not None), default=None)
 
 
@@ -61,4 +61,4 @@ def _free_of(group: Path, limit: str, usage: str) -> int | None:
 def _numbers(path: Path, unit: int = 1) -> dict[str, int]:
     """Return the second word of every line by the first."""
     lines = (line.split() for line in path.read_text().splitlines())
-    return {words[0].rstrip(":"): int(words[1]) * unit for words in lines if len(words) > 1}
+    return {parts[0].rstrip(":"): int(parts[1]) * unit for parts in lines if len(parts) > 1}

@@ -77,8 +77,8 @@ def device_per_core() -> None:
 
     It then holds for the whole process. What the user said of CPU devices stays as it is.
     """
-    given = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
-    if given > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
+    count = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
+    if count > 0 or "device_count" in os.environ.get("XLA_FLAGS", ""):
         return
     can_tell = hasattr(os, "sched_getaffinity")  # what the process may use; not on macOS
     cores = len(os.sched_getaffinity(0)) if can_tell else os.cpu_count() or 1
@@ -87,7 +87,7 @@ def device_per_core() -> None:
 
 
 def _cores_for(num_members: int) -> list[Any] | None:
-    """Of the devices that `device_per_core` made those that get as many members each, if any."""
+    """Return those devices of `device_per_core` that get as many members each, if any."""
     alone = jax.process_count() == 1 and jax.default_backend() == "cpu"
     num_cores = jax.config.jax_num_cpu_devices  # pyright: ignore[reportAttributeAccessIssue]
     if not alone or num_cores <= 1:
@@ -143,14 +143,14 @@ def host_rows(mesh: Mesh, batch_size: int, host: int | None = None) -> HostRows:
     """The rows that the devices of a host (this one by default) hold."""
     host = jax.process_index() if host is None else host
     rows_of: dict[int, set[int]] = {}
-    whole = (batch_size, mesh.shape["sequence"])
-    for device, index in batch_sharding(mesh).devices_indices_map(whole).items():
+    shape = (batch_size, mesh.shape["sequence"])
+    for device, index in batch_sharding(mesh).devices_indices_map(shape).items():
         rows = range(*index[0].indices(batch_size))
         rows_of.setdefault(device.process_index, set()).update(rows)
     # By number of host: all of them must agree on who counts, without asking one another.
     before: set[int] = set().union(*(rows for other, rows in rows_of.items() if other < host))
-    own = sorted(rows_of[host])
-    return HostRows(own, np.array([row not in before for row in own]))
+    numbers = sorted(rows_of[host])
+    return HostRows(numbers, np.array([row not in before for row in numbers]))
 
 
 def make_global_batch(
@@ -158,12 +158,12 @@ def make_global_batch(
 ) -> dict[str, jax.Array]:
     """This host's rows of a batch, of the numbers `rows`, as part of arrays over the whole mesh."""
     sharding = batch_sharding(mesh)
-    place = {row: index for index, row in enumerate(rows)}
+    offsets = {row: index for index, row in enumerate(rows)}
 
     def make(rows_BT: np.ndarray) -> jax.Array:
         def part(index: Any) -> np.ndarray:
             first, end, _ = index[0].indices(batch_size)
-            start = place[first]
+            start = offsets[first]
             return rows_BT[start : start + end - first, index[1]]
 
         shape = (batch_size, *rows_BT.shape[1:])

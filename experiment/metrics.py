@@ -25,19 +25,19 @@ PEAK_FLOPS: dict[str, float] = tomllib.loads(Path(__file__).with_name("chips.tom
 
 
 def peak_flops() -> float | None:
-    """Of all devices together, or None where the chip (a CPU, say) is not in the table."""
+    """Return the peak of all devices; None if the chip (a CPU, say) is not in the table."""
     peak = peak_of(jax.devices()[0].device_kind)
     return peak and peak * jax.device_count()
 
 
 def peak_of(kind: str) -> float | None:
-    """Of one chip, by what JAX calls it; None where that is not in the table."""
+    """Return the peak of one chip, by what JAX calls it; None if that is not in the table."""
     matches = [name for name in PEAK_FLOPS if name in kind]
     return PEAK_FLOPS[max(matches, key=len)] if matches else None
 
 
 def flops_per_token(config: ExperimentConfig) -> float:
-    """Of a training step: 6 per matrix parameter, plus causal attention counted once.
+    """Count the FLOP of a training step: 6 per matrix parameter, plus causal attention once.
 
     Attention costs 2 FLOP x (T / 2 keys on average) for each feature of a head's keys and values,
     three times over for forward and backward; the masked half of the square is not counted.

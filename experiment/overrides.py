@@ -91,8 +91,8 @@ def _unbracketed(value: str) -> str:
 def named(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
     """Each member's overrides under a name made of those that not all members have."""
     return [
-        (member_name([o for o in own if not all(o in other for other in members)]), own)
-        for own in members
+        (member_name([o for o in member if not all(o in other for other in members)]), member)
+        for member in members
     ]
 
 
@@ -146,31 +146,31 @@ def make_members(
         from is not there.
     """
 
-    def make(name: str, own: list[str]) -> ExperimentConfig:
+    def make(name: str, overrides: list[str]) -> ExperimentConfig:
         if workdir is None:
-            return apply(config, own)
-        return inherit(config, own, RunDirectory(workdir / name))
+            return apply(config, overrides)
+        return inherit(config, overrides, RunDirectory(workdir / name))
 
-    found = grid(given)
-    if len(found) == 1 and config.members:
-        common = found[0][1]
-        found = [(name, [*own, *common]) for name, own in named(config.members)]
-    if len(found) == 1:
-        apply(config, found[0][1])  # what is wrong with them says more than that they do not vary
+    choices = grid(given)
+    if len(choices) == 1 and config.members:
+        common = choices[0][1]
+        choices = [(name, [*overrides, *common]) for name, overrides in named(config.members)]
+    if len(choices) == 1:
+        apply(config, choices[0][1])  # what is wrong with them says more than that they do not vary
         raise ValueError(
             "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
         )
-    members = [SweepMember(name, own, make(name, own)) for name, own in found]
-    for one, other in itertools.combinations(members, 2):
-        if one.name == other.name:
+    members = [SweepMember(name, overrides, make(name, overrides)) for name, overrides in choices]
+    for left, right in itertools.combinations(members, 2):
+        if left.name == right.name:
             raise ValueError(
-                f"two members are called {one.name}: every listed value must be different"
+                f"two members are called {left.name}: every listed value must be different"
             )
         # Fresh parameters are all that a seed decides here, and these members have none.
-        start = one.config.start_from
-        if start and dataclasses.replace(one.config, seed=other.config.seed) == other.config:
+        start = left.config.start_from
+        if start and dataclasses.replace(left.config, seed=right.config.seed) == right.config:
             raise ValueError(
-                f"{one.name} and {other.name} would be the same run: with start_from no parameter "
+                f"{left.name} and {right.name} would be the same run: with start_from no parameter "
                 "depends on seed; leave data.seed to it, or list values of data.seed"
             )
     return members

@@ -57,7 +57,7 @@ def read_json_lines(path: Path, kinds: Mapping[str, Any]) -> list[dict[str, Any]
 
 
 def _wrong(row: Any, kinds: Mapping[str, Any]) -> str:
-    """What a row is and must not be, in words; empty if it is one."""
+    """Describe what is wrong with a row; empty if nothing is."""
     if not isinstance(row, dict):
         return f"a row is a JSON object, got {quoted(row)}"
     for name, kind in kinds.items():
@@ -69,7 +69,7 @@ def _wrong(row: Any, kinds: Mapping[str, Any]) -> str:
 
 
 class _Metrics(typing.TypedDict):
-    """What readers rely on in a row of metrics.jsonl."""
+    """The fields of a row of metrics.jsonl that readers rely on."""
 
     step: int
     tokens: int
@@ -105,8 +105,8 @@ class MetricsDigest:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Digest one more row."""
-        kept = {name: value for name, value in row.items() if name not in _CLOCK}
-        self._sha256.update(json.dumps(kept, sort_keys=True).encode())
+        values = {name: value for name, value in row.items() if name not in _CLOCK}
+        self._sha256.update(json.dumps(values, sort_keys=True).encode())
         self._rows += 1
 
     def record(self) -> dict[str, Any]:
@@ -116,10 +116,10 @@ class MetricsDigest:
 
     def difference(self, record: Mapping[str, Any]) -> str:
         """Return how these rows differ from those that were logged, in words; empty if equal."""
-        found = self.record()
-        if found["rows"] != record["rows"]:
-            return f"has {found['rows']} rows, and {record['rows']} were logged"
-        return "" if found["sha256"] == record["sha256"] else "has other rows than were logged"
+        current = self.record()
+        if current["rows"] != record["rows"]:
+            return f"has {current['rows']} rows, and {record['rows']} were logged"
+        return "" if current["sha256"] == record["sha256"] else "has other rows than were logged"
 
 
 def read_commands(path: Path) -> list[str]:
@@ -129,7 +129,7 @@ def read_commands(path: Path) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SweepRecord:
-    """What sweep.json says of a sweep.
+    """The content of sweep.json.
 
     Attributes:
       config: the name it was started with.
@@ -156,7 +156,7 @@ class SweepRecord:
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
 
     def difference(self, other: "SweepRecord", ignored: Callable[[str], bool]) -> str:
-        """What sets `other` apart, in words; empty if nothing does but `ignored` fields."""
+        """Describe what sets `other` apart; empty if nothing does but `ignored` fields."""
 
         def essence(record: SweepRecord) -> list[str]:
             return [o for o in record.overrides if not ignored(o.partition("=")[0])]
@@ -166,9 +166,9 @@ class SweepRecord:
         if self.config != other.config:
             return f"of {self.config}, and this one is of {other.config}"
         if gone or added:
-            words = [_listed([each for each in old if each in gone])]
-            words.append(_listed([each for each in new if each in added]))
-            return "with {}, and this one has {} in its place".format(*words)
+            lists = [_listed([override for override in old if override in gone])]
+            lists.append(_listed([override for override in new if override in added]))
+            return "with {}, and this one has {} in its place".format(*lists)
         if self.members != other.members:
             return f"of {_listed(self.members)}, and this one is of {_listed(other.members)}"
         return "" if old == new else "with the same overrides in another order"
@@ -190,7 +190,7 @@ def read_sweep(path: Path) -> SweepRecord:
         record = parse_json(file.read_bytes())
         if not isinstance(record, dict) or not all(name in record for name in names):
             raise ValueError(f"no JSON object with {', '.join(names)}")
-        lists = {name: tuple(each) for name, each in record.items() if isinstance(each, list)}
+        lists = {name: tuple(value) for name, value in record.items() if isinstance(value, list)}
         values: dict[str, Any] = {**record, **lists}
         return SweepRecord(**{name: values[name] for name in names})
     except ValueError as error:

@@ -58,7 +58,7 @@ class RunDirectory:
 
     @functools.cached_property
     def config(self) -> ExperimentConfig:
-        """What the run was started with: of a run in stages, the first stage and the list of them.
+        """The config at the start: of a run in stages, the first stage and the list of them.
 
         Raises:
           ValueError: if config.json is missing, damaged, or not a config of this code.
@@ -77,7 +77,7 @@ class RunDirectory:
         return stages.at(self.config, step).config
 
     def positions_at(self, step: int) -> list[dict[str, Any]]:
-        """What positions were to the updates that made the parameters of `step`.
+        """Return the positions of the updates that made the parameters of `step`.
 
         One JSON object per stage, oldest first, with those of the runs it started from: num_steps
         (updates so far), context_length (tokens), rotary (an expression), window.
@@ -86,7 +86,7 @@ class RunDirectory:
 
     @functools.cached_property
     def record(self) -> dict[str, Any]:
-        """What config.json holds: config, overrides and, of runs that it started from, parents.
+        """The content of config.json: config, overrides and, of runs that it started from, parents.
 
         Raises:
           ValueError: if it is missing or damaged.
@@ -98,8 +98,8 @@ class RunDirectory:
             record = json.loads(path.read_text(encoding="utf-8"))
             # A checkpoint's item `config`, copied here, is as good.
             record = record.get("run", record)
-            given = tuple(record.setdefault("overrides", []))
-            if not isinstance(record["config"], dict) or problem(given, tuple[str, ...]):
+            overrides = tuple(record.setdefault("overrides", []))
+            if not isinstance(record["config"], dict) or problem(overrides, tuple[str, ...]):
                 raise TypeError
             return record
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -108,7 +108,7 @@ class RunDirectory:
             ) from error
 
     def is_started(self) -> bool:
-        """Whether there is a run here. Raises ValueError if it has lost its config.json."""
+        """Return whether there is a run here. Raises ValueError if it has lost its config.json."""
         exists = (self.path / "config.json").exists()
         if not exists and self.steps():
             raise ValueError(
@@ -124,12 +124,12 @@ class RunDirectory:
 
     @property
     def tokenizer_sha256(self) -> str | None:
-        """What the tokenizer's file was written with; None: no text, or not recorded then."""
+        """The digest of the tokenizer's file as written; None: no text, or not recorded then."""
         return self.record.get("tokenizer")
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """What the run was trained with.
+        """The tokenizer that the run was trained with.
 
         Raises:
           ValueError: if it was trained on no text, or the file is not the one that was written.
@@ -146,10 +146,10 @@ class RunDirectory:
 
         A child's is often its parent's file, and parents are deleted.
         """
-        own = self.tokenizer_path
-        if data.tokenizer is None or place(data.tokenizer).exists() or not own.exists():
+        path = self.tokenizer_path
+        if data.tokenizer is None or place(data.tokenizer).exists() or not path.exists():
             return data
-        return dataclasses.replace(data, tokenizer=str(own))
+        return dataclasses.replace(data, tokenizer=str(path))
 
     def write_config(
         self,
@@ -178,7 +178,7 @@ class RunDirectory:
         with lock(self.path / f".{self.commands_path.name}.lock"):
             commands = self.read_commands()
             if command not in commands:
-                lines = [json.dumps({"command": each}) + "\n" for each in [*commands, command]]
+                lines = [json.dumps({"command": entry}) + "\n" for entry in [*commands, command]]
                 write_atomically(self.commands_path, "".join(lines))
 
     def read_commands(self) -> list[str]:
@@ -199,8 +199,8 @@ class RunDirectory:
         meant = {"documents": started.documents}
         if config.data.seed == config.seed:
             meant["seed"] = started.seed
-        named = {override.partition("=")[0] for override in given}
-        meant = {name: value for name, value in meant.items() if f"data.{name}" not in named}
+        names = {override.partition("=")[0] for override in given}
+        meant = {name: value for name, value in meant.items() if f"data.{name}" not in names}
         return dataclasses.replace(config, data=dataclasses.replace(config.data, **meant))
 
     def pinned(self, config: ExperimentConfig, given: Sequence[str] = ()) -> ExperimentConfig:
@@ -268,8 +268,8 @@ class RunDirectory:
         # Orbax renames a checkpoint into place when it is whole; unfinished ones are not numbers.
         # In a bucket, where nothing is renamed, it writes this into it last.
         last = "commit_success.txt" if in_bucket(self.path) else ""
-        found = [p for p in self.checkpoints_path.iterdir() if p.name.isdigit()]
-        return sorted(int(p.name) for p in found if not last or (p / last).exists())
+        folders = [p for p in self.checkpoints_path.iterdir() if p.name.isdigit()]
+        return sorted(int(p.name) for p in folders if not last or (p / last).exists())
 
     def find_step(self, step: int | None = None) -> int:
         """`step` if there is such a checkpoint, the newest for None; raises ValueError if not."""
@@ -325,7 +325,7 @@ def first_difference(
 
 
 def is_operational(name: str) -> bool:
-    """Whether a dotted field of a config says how a run is kept and watched, no more."""
+    """Return whether a dotted field of a config says how a run is kept and watched, no more."""
     return bool(_OPERATIONAL.match(name))
 
 

@@ -50,12 +50,12 @@ def split(config: ExperimentConfig) -> tuple[Stage, ...]:
     stages: list[Stage] = []
     current = dataclasses.replace(config, stages=())
     start = rows_from = tokens = 0
-    for number, given in enumerate([(), *config.stages]):
+    for number, overrides in enumerate([(), *config.stages]):
         before = current
         try:
-            for override in given:
+            for override in overrides:
                 _check_field(override)
-            current = apply(current, given)
+            current = apply(current, overrides)
         except ValueError as error:
             raise ValueError(f"stage {number}: {error}") from error
         if _rows(current.data) != _rows(before.data):
@@ -83,7 +83,7 @@ def _check_field(override: str) -> None:
 
 
 def _rows(data: DataConfig) -> DataConfig:
-    """What decides a stream of rows: all but how it is kept and made."""
+    """Return the fields that decide a stream of rows: all but how it is kept and made."""
     return dataclasses.replace(data, prepared_root="", num_workers=0, on_bad_document="error")
 
 
@@ -95,7 +95,7 @@ def at(config: ExperimentConfig, step: int) -> Stage:
 
 
 def positions(config: ExperimentConfig, step: int) -> list[dict[str, Any]]:
-    """What positions were to the first `step` updates: one JSON object per stage, oldest first."""
+    """Return the positions of the first `step` updates: a JSON object per stage, oldest first."""
     return [
         {
             "num_steps": min(step, stage.end) - stage.start,

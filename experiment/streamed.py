@@ -47,7 +47,7 @@ def put(tree: dict[str, Any], name: str, leaf: Any) -> None:
 
 
 class StoredParams:
-    """What lies in a checkpoint's item `params`.
+    """The arrays of a checkpoint's item `params`.
 
     Attributes:
       run, step: which checkpoint.
@@ -84,9 +84,9 @@ class StoredParams:
         with damage:
             tree = ocp.PyTreeCheckpointHandler().restore(path, args=arguments)  # pyright: ignore
         if self._digests is not None:
-            (found,) = digests({"params": tree}).items()
-            if self._digests.get(found[0]) != found[1]:
-                what = f"{found[0]} is not what was saved"
+            (entry,) = digests({"params": tree}).items()
+            if self._digests.get(entry[0]) != entry[1]:
+                what = f"{entry[0]} is not what was saved"
                 raise DamagedCheckpointError(self.run, self.step, what)
         return named(tree)[name]
 
@@ -117,11 +117,11 @@ def write_params(
     assert sorted(dtypes) == sorted(names)
     partial.finalize(str(path))
     # Of its own format orbax adds a folder; what lies in it is the item as it writes it otherwise.
-    whole = path.with_name("params.whole")
-    os.rename(path / "state", whole)
+    state = path.with_name("params.whole")
+    os.rename(path / "state", state)
     shutil.rmtree(path)
-    os.rename(whole, path)
-    others = {name: kind for name, kind in dtypes.items() if kind != "float32"}
-    config = config_item(run, step, run.config_at(step)) | {"dtypes": others}
+    os.rename(state, path)
+    other_dtypes = {name: kind for name, kind in dtypes.items() if kind != "float32"}
+    config = config_item(run, step, run.config_at(step)) | {"dtypes": other_dtypes}
     data = dataclasses.asdict(DataState(fingerprint=""))
     write_items(run, step, {"data": data, "config": config}, written)

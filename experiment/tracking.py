@@ -72,12 +72,12 @@ def _wandb(wandb: Any, run: RunDirectory) -> Tracker:
 
 
 def _has_wandb_key() -> bool:
-    """Whether wandb would find a key where `wandb login` keeps it, or in the environment."""
+    """Return whether wandb would find a key, in the environment or where `wandb login` keeps it."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
-    given = os.environ.get("NETRC")
-    for path in [Path(given)] if given else [Path("~/.netrc"), Path("~/_netrc")]:
+    netrc_path = os.environ.get("NETRC")
+    for path in [Path(netrc_path)] if netrc_path else [Path("~/.netrc"), Path("~/_netrc")]:
         with contextlib.suppress(OSError, netrc.NetrcParseError):
             if netrc.netrc(path.expanduser()).authenticators(host):
                 return True
@@ -85,7 +85,7 @@ def _has_wandb_key() -> bool:
 
 
 def _identity(run: RunDirectory) -> str:
-    """What wandb knows a run by: drawn once and kept in it, so that a resumed run goes on there.
+    """Return the id of a run at wandb: drawn once and kept in it, so that a resumed run goes on.
 
     Of its path there may be another one in another clone.
     """

@@ -31,20 +31,20 @@ _WORDS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "UNAUTHENTICA
 
 
 def is_request(error: BaseException) -> bool:
-    """Whether an error is that of a request, and says nothing about what was asked for."""
+    """Return whether an error is that of a request, and says nothing about what was asked for."""
     if isinstance(error, FileNotFoundError | FileExistsError):
         return False
     told_by = type(error).__module__.partition(".")[0]
     # TensorStore's are ValueErrors, array_record's RuntimeErrors; JAX's words are of devices.
-    words = told_by not in ("jax", "jaxlib") and any(word in str(error) for word in _WORDS)
-    return words or told_by in _MODULES or isinstance(error, OSError | TimeoutError)
+    has_word = told_by not in ("jax", "jaxlib") and any(word in str(error) for word in _WORDS)
+    return has_word or told_by in _MODULES or isinstance(error, OSError | TimeoutError)
 
 
 def unreachable(path: object, error: BaseException) -> UnreachableError:
-    """What is to be raised from the error of a request."""
-    said = one_line(str(error) or type(error).__name__, 120)
-    refused = "Forbidden" in said or getattr(error, "code", None) == 401
-    return UnreachableError(f"{path}: the bucket did not do it ({said})", refused=refused)
+    """Make the exception to raise from the error of a request."""
+    message = one_line(str(error) or type(error).__name__, 120)
+    refused = "Forbidden" in message or getattr(error, "code", None) == 401
+    return UnreachableError(f"{path}: the bucket did not do it ({message})", refused=refused)
 
 
 class BucketPath(gpath.PosixGPath):
@@ -68,7 +68,7 @@ class BucketPath(gpath.PosixGPath):
         return self
 
     def is_dir(self) -> bool:
-        """Whether something lies below it."""
+        """Return whether something lies below it."""
         # Not by gcsfs's `isdir`, to which a request that failed is a no.
         try:
             return self._backend.info(str(self))["type"] == "directory"
@@ -86,8 +86,8 @@ class BucketPath(gpath.PosixGPath):
 
     def rglob(self, pattern: str) -> Iterator["BucketPath"]:
         """Files below, whose names fit."""
-        found = (self._new(f"gs://{name}") for name in self._backend.find(str(self)))
-        return (path for path in found if path.match(pattern))
+        paths = (self._new(f"gs://{name}") for name in self._backend.find(str(self)))
+        return (path for path in paths if path.match(pattern))
 
     def read_bytes(self) -> bytes:
         """All of it, by one request."""
@@ -103,7 +103,7 @@ class BucketPath(gpath.PosixGPath):
         return len(data)
 
     def write_text(self, data: str, encoding: str | None = None, errors: str | None = None) -> int:
-        """As `write_bytes`."""
+        """Write a text as `write_bytes` does."""
         return self.write_bytes(data.encode(encoding or "utf-8", errors or "strict"))
 
     def create(self, data: bytes) -> bool:

@@ -21,14 +21,14 @@ from settings.messages import nearest, quoted
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What a number may be; it is finite in any case."""
+    """The range of a number; it is finite in any case."""
 
     above: float = -math.inf
     at_least: float = -math.inf
     at_most: float = math.inf
 
     def admit(self, value: float) -> bool:
-        """Whether `value` lies within."""
+        """Return whether `value` lies within."""
         return value > self.above and self.at_least <= value <= self.at_most
 
     def __str__(self):
@@ -67,7 +67,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def problem(value: Any, hint: Any) -> str:
-    """What `value` must be and is not, in words; empty if the hint admits it."""
+    """Describe what `value` must be and is not; empty if the hint admits it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         kind, bounds = arguments
@@ -120,7 +120,7 @@ def _is_finite(value: numbers.Real) -> bool:
 
 
 def _word(value: Any, kind: type) -> str:
-    """What a number must be, whatever its bounds."""
+    """Describe what a number must be, whatever its bounds."""
     if kind is float:
         return "a finite number"
     too_large = isinstance(value, (int, float)) and not -_INT64 < value < _INT64

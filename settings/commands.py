@@ -1,4 +1,4 @@
-"""What command lines share."""
+"""Parts that command lines share."""
 
 import argparse
 

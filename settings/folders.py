@@ -1,4 +1,4 @@
-"""What a folder holds, found by walking it: one class a file, called as the file is."""
+"""Classes of a folder, found by walking it: one class a file, called as the file is."""
 
 import importlib
 import importlib.util
@@ -19,17 +19,22 @@ def classes_in(package: ModuleType, base: type[T]) -> dict[str, type[T]]:
     # A package's `__main__` is a command: it may stand on what the package does not know.
     names = {info.name for info in pkgutil.iter_modules(package.__path__)} - {"__main__"}
     return {
-        name: own
+        name: cls
         for name in sorted(names)
-        for own in _defined(importlib.import_module(f"{package.__name__}.{name}"), base)
+        for cls in _defined(importlib.import_module(f"{package.__name__}.{name}"), base)
     }
 
 
 def _defined(module: ModuleType, base: type[T]) -> Iterable[type[T]]:
     """A module's own whole subclasses, not those it imports or leaves abstract to build on."""
     for value in vars(module).values():
-        own = isinstance(value, type) and value.__module__ == module.__name__
-        if own and issubclass(value, base) and not inspect.isabstract(value) and value is not base:
+        is_own = isinstance(value, type) and value.__module__ == module.__name__
+        if (
+            is_own
+            and issubclass(value, base)
+            and not inspect.isabstract(value)
+            and value is not base
+        ):
             yield value
 
 
@@ -76,13 +81,13 @@ def class_in_file(path: Path, name: str, base: type[T]) -> type[T]:
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except Exception as error:
         raise ValueError(f"{path} cannot be run: {error!r}") from error
-    found = {own.__name__: own for own in _defined(module, base)}
-    if name not in found:
-        raise ValueError(f"{path} has no {base.__name__} {name!r}; it has {sorted(found)}")
-    return found[name]
+    classes = {cls.__name__: cls for cls in _defined(module, base)}
+    if name not in classes:
+        raise ValueError(f"{path} has no {base.__name__} {name!r}; it has {sorted(classes)}")
+    return classes[name]
 
 
 def name_of(cls: type) -> str:
-    """How expressions call a class: its file's name, or the path of a user's own file."""
+    """Return the name of a class in expressions: its file's, or the path of a user's own file."""
     module = cls.__module__
     return f"{module}:{cls.__name__}" if module.endswith(".py") else module.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""What errors say, kept to one line that can be read: what they quote is cut in the middle."""
+"""Messages of errors, kept to one line that can be read: what they quote is cut in the middle."""
 
 import difflib
 from collections.abc import Iterable
@@ -11,7 +11,9 @@ def one_line(text: str, most: int = LONGEST) -> str:
     if len(text) > 2 * most:
         text = f"{text[:most]}{text[-most:]}"
     line = " ".join(text.splitlines())
-    line = "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
+    line = "".join(
+        character if character.isprintable() else repr(character)[1:-1] for character in line
+    )
     if len(line) <= most:
         return line
     # What to do about it stands at the end.
@@ -35,7 +37,9 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     listed = ", ".join(valid)
     if len(listed) <= _LISTED:
         return f"{hint}(valid: {listed})"
-    alike = sorted(valid, key=lambda each: -difflib.SequenceMatcher(None, name, each).ratio())
+    alike = sorted(
+        valid, key=lambda candidate: -difflib.SequenceMatcher(None, name, candidate).ratio()
+    )
     shown = ", ".join(alike)[:_LISTED].rpartition(",")[0]
     return f"{hint}(valid: {shown} and {len(valid) - shown.count(',') - 1} more)"
 

@@ -1,4 +1,4 @@
-"""Where things lie: on a disk of this machine, or in a bucket (`gs://bucket/run`).
+"""Paths of files and folders: on a disk of this machine, or in a bucket (`gs://bucket/run`).
 
 `s3://bucket/run` is no folder called `s3:`. What is neither is refused, wherever a path is taken.
 """
@@ -53,7 +53,7 @@ def check_place(path: str | Path) -> None:
 
 
 def in_bucket(path: str | Path) -> bool:
-    """Whether a path is that of a bucket."""
+    """Return whether a path is that of a bucket."""
     return bool(address := _ADDRESS.match(str(path))) and address[1] == "gs"
 
 
@@ -76,7 +76,7 @@ def place(path: str | Path) -> Path:
 
 
 def is_outage(path: Path, error: Exception) -> bool:
-    """Whether an error is of a request to a bucket, and says nothing of what lies at `path`."""
+    """Return whether an error is of a request to a bucket, not of what lies at `path`."""
     if not in_bucket(path):
         return False
     from settings import buckets
@@ -86,7 +86,7 @@ def is_outage(path: Path, error: Exception) -> bool:
 
 @contextlib.contextmanager
 def telling_outages(path: Path) -> Iterator[None]:
-    """What a request for `path` fails of is an UnreachableError, whichever library made it."""
+    """Turn a failed request for `path` into an UnreachableError, whichever library made it."""
     try:
         yield
     except UnreachableError:

@@ -33,8 +33,8 @@ def run(tmp_path):
 
     def run(warning: str = "", **more: str) -> tuple[str, str, str]:
         command = [sys.executable, "-c", PROGRAM]
-        given = environment | more
-        done = subprocess.run(command, env=given, capture_output=True, text=True, check=True)
+        env = environment | more
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         assert warning in done.stderr and done.stderr.count("\n") == bool(warning)
         value, rest = done.stdout.splitlines()
         return value, *rest.split(" ", 1)
@@ -54,14 +54,14 @@ def folder(tmp_path):
 
 
 def answers() -> list[float]:
-    """What two programs with the same arguments compute, each read from the disk or compiled."""
+    """Run two programs with the same arguments, each read from the disk or compiled."""
     x = jnp.arange(100.0)
     return [float(jax.jit(lambda x, f=f: jnp.sum(f(x) ** 2))(x)) for f in (jnp.sin, jnp.cos)]
 
 
 def test_a_second_process_compiles_nothing(run, tmp_path):
-    value, found, folder = run()
-    assert (found, os.path.dirname(folder)) == ("False", str(tmp_path / "ropewalk"))
+    value, hit, folder = run()
+    assert (hit, os.path.dirname(folder)) == ("False", str(tmp_path / "ropewalk"))
     assert run() == (value, "True", folder)
 
 
@@ -88,13 +88,13 @@ def test_no_damage_changes_a_number(kind, folder, capsys):
 
 
 def test_programs_that_jax_stored_by_itself_are_not_read(run, tmp_path):
-    own = str(tmp_path / "own")
+    cache = str(tmp_path / "own")
     unverified = PROGRAM.replace("keep_programs()\n", "")
-    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": own}
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": cache}
     subprocess.run([sys.executable, "-c", unverified], env=environment, check=True)
     assert list((tmp_path / "own").glob("jit__lambda*-cache"))
-    assert run(JAX_COMPILATION_CACHE_DIR=own)[1:] == ("False", own)
-    assert run(JAX_COMPILATION_CACHE_DIR=own)[1:] == ("True", own)
+    assert run(JAX_COMPILATION_CACHE_DIR=cache)[1:] == ("False", cache)
+    assert run(JAX_COMPILATION_CACHE_DIR=cache)[1:] == ("True", cache)
     assert run(JAX_COMPILATION_CACHE_DIR="")[1:] == ("False", "")
     assert not (tmp_path / "ropewalk").exists()
 
@@ -103,8 +103,8 @@ def test_nothing_is_kept_where_nothing_can_be_written(run, tmp_path):
     (tmp_path / "file").touch()
     file = str(tmp_path / "file")
     assert run(XDG_CACHE_HOME=file)[1:] == ("False", "None")
-    named = run("programs are not kept", JAX_COMPILATION_CACHE_DIR=file)
-    assert named[1:] == ("False", "None")
+    output = run("programs are not kept", JAX_COMPILATION_CACHE_DIR=file)
+    assert output[1:] == ("False", "None")
 
 
 def test_what_was_long_unused_goes(tmp_path):

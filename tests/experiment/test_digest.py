@@ -40,9 +40,9 @@ def test_it_is_a_sum_over_words_and_places(dtype):
 
 def test_every_changed_bit_is_seen_and_every_pair_of_signs():
     changed = []
-    for place, bit in itertools.product(range(NUMBERS.size), range(32)):
+    for index, bit in itertools.product(range(NUMBERS.size), range(32)):
         changed.append(NUMBERS.copy())
-        changed[-1].view(np.uint32).ravel()[place] ^= np.uint32(1 << bit)
+        changed[-1].view(np.uint32).ravel()[index] ^= np.uint32(1 << bit)
     for places in itertools.combinations(range(NUMBERS.size), 2):
         changed.append(NUMBERS.copy())
         changed[-1].ravel()[list(places)] *= -1

@@ -42,9 +42,9 @@ def taken_or_refused(make, *arguments) -> None:
     try:
         make(*arguments)
     except ValueError as error:
-        said = str(error)
-        assert len(said) <= 300, said
-        assert said.isprintable(), said
+        message = str(error)
+        assert len(message) <= 300, message
+        assert message.isprintable(), message
 
 
 @EXAMPLES

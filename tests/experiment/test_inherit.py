@@ -21,10 +21,10 @@ TINY = find_config("tiny")
 PATTERN = "[rope(base=5e6),nope]"
 
 
-def make_parent(path: Path, *given: str, steps: tuple[int, ...] = (5,)) -> RunDirectory:
+def make_parent(path: Path, *changes: str, steps: tuple[int, ...] = (5,)) -> RunDirectory:
     """A run directory with a config, empty checkpoints and a tokenizer's file."""
     run = RunDirectory(path)
-    run.write_config(overrides.apply(TINY, given), given)
+    run.write_config(overrides.apply(TINY, changes), changes)
     for step in steps:
         (run.checkpoints_path / str(step)).mkdir(parents=True)
     run.tokenizer_path.touch()
@@ -88,11 +88,11 @@ def test_a_started_run_keeps_what_it_inherited(tmp_path):
         other = inherit(TINY, [*command, "model.qk_norm=true"], again)
         with pytest.raises(ValueError, match=r"model\.qk_norm=False, and this one has .*=True"):
             again.check_resumable(other)
-        kept = RunDirectory(old.path)
-        kept.check_resumable(kept.pinned(inherit(TINY, command, kept)))
+        reopened = RunDirectory(old.path)
+        reopened.check_resumable(reopened.pinned(inherit(TINY, command, reopened)))
 
 
-def _alone(*given):
+def _alone(*arguments):
     raise ValueError("coordinator_address should be defined.")
 
 

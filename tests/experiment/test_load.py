@@ -40,11 +40,11 @@ def runs(tmp_path_factory, tiny_data) -> dict[str, RunDirectory]:
         "train.num_steps=1",
         "train.warmup_steps=0",
     ]
-    folder, found = tmp_path_factory.mktemp("runs"), {}
+    folder, directories = tmp_path_factory.mktemp("runs"), {}
     for name, changes in (("plain", []), ("staged", [f"stages=[[{','.join(second)}]]"])):
-        found[name] = RunDirectory(folder / name)
-        assert train(make_plan([overrides.apply(config, changes)], [found[name]]))
-    return found
+        directories[name] = RunDirectory(folder / name)
+        assert train(make_plan([overrides.apply(config, changes)], [directories[name]]))
+    return directories
 
 
 def expected_logits(run: RunDirectory, step: int, ids: list[int]) -> jax.Array:
@@ -88,15 +88,15 @@ def test_the_trained_length_is_the_checkpoints_own(runs, length):
 
 def test_a_damaged_tokenizer_is_refused_and_its_training_writes_it_again(runs):
     run, path = runs["plain"], runs["plain"].tokenizer_path
-    whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"<key_3>", b"<key_3?", 1))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"<key_3>", b"<key_3?", 1))
     with pytest.raises(
         ValueError, match=r"model: damaged: not the tokenizer that was written; del"
     ):
         _ = load(run.path).tokenizer
     path.unlink()
     assert train(make_plan([run.config], [run]))
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == content
     # Runs made before it was recorded are read as they were.
     record = json.loads((run.path / "config.json").read_text())
     assert record.pop("tokenizer") == Tokenizer(path).fingerprint
@@ -148,27 +148,27 @@ def on(prepared_root: str, run: RunDirectory, folder: Path) -> RunDirectory:
     return copy
 
 
-def ask(run: RunDirectory, *tasks: str, said: list | None = None) -> rows.Rows:
+def ask(run: RunDirectory, *tasks: str, messages: list | None = None) -> rows.Rows:
     console = Console(file=io.StringIO(), width=1000)
-    [(_, _, found)] = runner.evaluate(
+    [(_, _, table)] = runner.evaluate(
         [run.path], runner.Options(tasks=tasks, documents=2, lengths=[32]), console=console
     )
     assert isinstance(console.file, io.StringIO)
-    if said is not None:
-        said += console.file.getvalue().splitlines()
-    return found
+    if messages is not None:
+        messages += console.file.getvalue().splitlines()
+    return table
 
 
 def test_a_run_is_asked_about_its_own_text_where_that_is_another(
     runs, tmp_path, tiny_data, elsewhere
 ):
-    plain, here = runs["plain"], tiny_data[0].partition("=")[2]
-    expected = ask(on(here, plain, tmp_path / "here"), "perplexity")
+    plain, source = runs["plain"], tiny_data[0].partition("=")[2]
+    expected = ask(on(source, plain, tmp_path / "here"), "perplexity")
     away = on(elsewhere, plain, tmp_path / "away")
-    found = ask(away, "perplexity")
+    table = ask(away, "perplexity")
     for name in rows.SCHEMA:
         if name != "run":
-            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+            np.testing.assert_array_equal(table[name], expected[name], err_msg=name)
     assert not Path(elsewhere).exists()
     content = bytearray((away.held_out_path / "00000.starts.npy").read_bytes())
     content[-3] ^= 1
@@ -180,11 +180,13 @@ def test_a_run_is_asked_about_its_own_text_where_that_is_another(
 def test_a_run_that_keeps_no_text_is_asked_the_rest(runs, tmp_path, elsewhere):
     old = on(elsewhere, runs["plain"], tmp_path / "old")
     shutil.rmtree(old.held_out_path)
-    said: list[str] = []
-    found = ask(old, "kv", "perplexity", said=said)
-    assert set(found["task"]) == {"kv"}
-    assert len(said) == 1
-    assert said[0].startswith("skipped: perplexity needs the text the run was trained on, but ")
-    assert "data.source=local is not the same on this machine; evaluate the run where" in said[0]
+    messages: list[str] = []
+    table = ask(old, "kv", "perplexity", messages=messages)
+    assert set(table["task"]) == {"kv"}
+    assert len(messages) == 1
+    assert messages[0].startswith("skipped: perplexity needs the text the run was trained on, but ")
+    assert (
+        "data.source=local is not the same on this machine; evaluate the run where" in messages[0]
+    )
     with pytest.raises(ValueError, match="perplexity needs the text the run was trained on"):
         ask(old, "perplexity")

@@ -62,8 +62,8 @@ def shares(hosts: np.ndarray, batch_size: int) -> list[tuple[list[int], list[int
     `[sweep, data, fsdp, sequence, tensor]` is."""
     chips = [Chip(id=i, process_index=int(host)) for i, host in enumerate(hosts.flat)]
     mesh = Mesh(np.array(chips, object).reshape(hosts.shape), MESH_AXES)
-    found = [host_rows(mesh, batch_size, host) for host in range(hosts.max() + 1)]
-    return [(own.rows, np.array(own.rows)[own.counted].tolist()) for own in found]
+    rows_by_host = [host_rows(mesh, batch_size, host) for host in range(hosts.max() + 1)]
+    return [(share.rows, np.array(share.rows)[share.counted].tolist()) for share in rows_by_host]
 
 
 def test_hosts_that_split_rows_of_tokens_read_the_same_rows():
@@ -77,7 +77,7 @@ def test_hosts_that_split_rows_of_tokens_read_the_same_rows():
 
 
 def test_a_host_may_read_rows_that_do_not_follow_one_another():
-    """As on a torus, where a host has a square of the chips."""
+    """Hosts as on a torus, where each has a square of the chips."""
     square = np.array([0, 0, 1, 1, 0, 0, 1, 1]).reshape(1, 1, 8, 1, 1)
     assert shares(square, 8) == [([0, 1, 4, 5], [0, 1, 4, 5]), ([2, 3, 6, 7], [2, 3, 6, 7])]
 
@@ -85,5 +85,5 @@ def test_a_host_may_read_rows_that_do_not_follow_one_another():
 def test_a_batch_becomes_global_unchanged():
     mesh = make_mesh(CONFIG, 1)
     rows = np.arange(12, dtype=np.int32).reshape(3, 4)
-    found = mesh_lib.make_global_batch({"tokens": rows}, mesh, 3, range(3))["tokens"]
-    np.testing.assert_array_equal(found, rows)
+    batch = mesh_lib.make_global_batch({"tokens": rows}, mesh, 3, range(3))["tokens"]
+    np.testing.assert_array_equal(batch, rows)

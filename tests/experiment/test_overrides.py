@@ -26,8 +26,8 @@ def test_nested_numbers_keep_their_types(tiny):
 
 
 def test_a_seed_is_the_rows_too_unless_their_own_is_given(tiny):
-    def seeds(*given):
-        config = overrides.apply(tiny, given)
+    def seeds(*changes):
+        config = overrides.apply(tiny, changes)
         return config.seed, config.data.seed
 
     assert seeds("data.batch_size=4", "seed=3") == (3, 3)
@@ -77,9 +77,9 @@ def test_commas_inside_brackets_do_not_split():
 
 
 def test_every_preset_is_there_with_its_question():
-    found = load_configs()
-    assert {"demo", "tiny", "base_30m", "base_125m", "paper_2b"} <= set(found)
-    for config in found.values():
+    presets = load_configs()
+    assert {"demo", "tiny", "base_30m", "base_125m", "paper_2b"} <= set(presets)
+    for config in presets.values():
         assert config.question.endswith(("?", ")"))
         for member in config.members:  # a preset's own members must be valid
             overrides.apply(config, member)

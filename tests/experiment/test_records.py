@@ -12,7 +12,7 @@ SWEEP = SweepRecord(
 
 
 @pytest.mark.parametrize(
-    "other, said",
+    "other, expected",
     [
         ({}, ""),
         ({"overrides": ("a=1,2", "train.keep=9", "c=3")}, ""),
@@ -23,9 +23,9 @@ SWEEP = SweepRecord(
         ({"members": ("a=1", "a=3")}, "of a=1 a=2, and this one is of a=1 a=3"),
     ],
 )
-def test_what_sets_sweeps_apart(other, said):
+def test_what_sets_sweeps_apart(other, expected):
     record = SweepRecord(**{**vars(SWEEP), **other})
-    assert SWEEP.difference(record, lambda name: name.startswith("train.")) == said
+    assert SWEEP.difference(record, lambda name: name.startswith("train.")) == expected
 
 
 def test_a_sweep_is_read_as_it_was_written(tmp_path):
@@ -37,8 +37,8 @@ def test_a_sweep_is_read_as_it_was_written(tmp_path):
 def test_half_a_line_at_the_end_is_left_out(tmp_path, half):
     row = {"step": 1, "tokens": 64, "loss": None, "extra": "ü"}
     path = tmp_path / "metrics.jsonl"
-    whole = json.dumps(row, ensure_ascii=False).encode() + b"\n"
-    path.write_bytes(whole + (half.encode() if isinstance(half, str) else half))
+    line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    path.write_bytes(line + (half.encode() if isinstance(half, str) else half))
     assert read_json_lines(path, METRICS) == [row]
-    path.write_bytes(whole + whole.strip())
+    path.write_bytes(line + line.strip())
     assert read_json_lines(path, METRICS) == [row, row]

@@ -56,8 +56,8 @@ def test_data_that_comes_back_starts_again(tiny):
 
 
 def test_the_command_line_gives_stages_and_members_come_before_them(tiny):
-    given = "stages=[[train.learning_rate=1e-4,data.context_length=32],[model.rotary=nope]]"
-    config = overrides.apply(tiny, [given, "model.rotary.base=7"])
+    argument = "stages=[[train.learning_rate=1e-4,data.context_length=32],[model.rotary=nope]]"
+    config = overrides.apply(tiny, [argument, "model.rotary.base=7"])
     assert config.stages == (
         ("train.learning_rate=1e-4", "data.context_length=32"),
         ("model.rotary=nope",),
@@ -101,8 +101,8 @@ def test_positions_of_all_ancestors_are_the_childs(tiny, tmp_path):
     second.write_config(config, [])
     checkpoint(second, 5)
     third.write_config(second.pinned(overrides.apply(tiny, [f"start_from={second.path}"])), [])
-    seen = [(p["rotary"], p["num_steps"], p["window"]) for p in third.positions_at(7)]
-    assert seen == [
+    positions = [(p["rotary"], p["num_steps"], p["window"]) for p in third.positions_at(7)]
+    assert positions == [
         ("rope(base=10000)", 10, None),
         ("nope", 5, 8),
         ("rope(base=10000)", 7, None),
@@ -113,12 +113,12 @@ def test_a_started_run_keeps_the_step_it_started_from(tiny, tmp_path):
     parent, child = RunDirectory(tmp_path / "parent"), RunDirectory(tmp_path / "child")
     parent.write_config(tiny, [])
     checkpoint(parent, 5)
-    given = overrides.apply(tiny, [f"start_from={parent.path}"])
-    assert child.pinned(given).start_from == f"{parent.path}@5"
-    child.write_config(child.pinned(given), [])
+    config = overrides.apply(tiny, [f"start_from={parent.path}"])
+    assert child.pinned(config).start_from == f"{parent.path}@5"
+    child.write_config(child.pinned(config), [])
     checkpoint(parent, 10)
-    assert child.pinned(given).start_from == f"{parent.path}@5"
-    child.check_resumable(child.pinned(given))
+    assert child.pinned(config).start_from == f"{parent.path}@5"
+    child.check_resumable(child.pinned(config))
     other = overrides.apply(tiny, [f"start_from={parent.path}@10"])
     with pytest.raises(ValueError, match=r"start_from=.*@5, and this one has start_from=.*@10"):
         child.check_resumable(child.pinned(other))
@@ -153,9 +153,9 @@ def test_a_run_of_old_keeps_the_rows_its_seed_had(tiny, tmp_path):
     assert again.data.seed == 1
     old.check_resumable(old.pinned(again, ["seed=1"]))
     # Rows that the command names are another run's, and a run of today means what it says.
-    given = ["seed=1", "data.seed=1"]
+    changes = ["seed=1", "data.seed=1"]
     with pytest.raises(ValueError, match=r"data\.seed=0, and this one has data\.seed=1"):
-        old.check_resumable(old.pinned(overrides.apply(tiny, given), given))
+        old.check_resumable(old.pinned(overrides.apply(tiny, changes), changes))
     with pytest.raises(ValueError, match=r"seed=1, and this one has seed=2"):
         old.check_resumable(old.pinned(overrides.apply(tiny, ["seed=2"]), ["seed=2"]))
     with pytest.raises(ValueError, match=r"data\.seed=0, and this one has data\.seed=1"):

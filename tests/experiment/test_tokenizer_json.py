@@ -20,14 +20,14 @@ def test_it_trains_is_asked_and_is_kept(tmp_path):
     texts = [plain_text(number) for number in range(400)]
     write_jsonl(tmp_path / "a.jsonl", texts)
     path = json_tokenizers.qwen(texts, tmp_path / "published", size=700)
-    given = [
+    changes = [
         "data.source=jsonl", f"data.path={tmp_path / 'a.jsonl'}", f"data.tokenizer={path}",
         f"data.prepared_root={tmp_path / 'prepared'}", "model.vocab_size=768",
         "train.num_steps=2", "train.save_every=2", "evals.tasks=[kv]",
     ]  # fmt: skip
     run = RunDirectory(tmp_path / "run")
-    config = overrides.apply(find_config("tiny"), given)
-    assert train(make_plan([config], [run], overrides=[given]), command="test")
+    config = overrides.apply(find_config("tiny"), changes)
+    assert train(make_plan([config], [run], overrides=[changes]), command="test")
     assert run.tokenizer_path == tmp_path / "run" / "tokenizer.json"
     loaded = load(run.path)
     assert loaded.tokenizer == Tokenizer(path)

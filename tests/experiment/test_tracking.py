@@ -11,12 +11,12 @@ from experiment.tracking import open_tracker
 
 @pytest.fixture
 def sessions(monkeypatch, tmp_path):
-    """What wandb is started with; on a machine without any of its keys."""
+    """The options that wandb is started with, on a machine without any of its keys."""
     started = []
 
-    def init(**given):
+    def init(**options):
         logged = []
-        started.append(given | {"logged": logged})
+        started.append(options | {"logged": logged})
         return types.SimpleNamespace(log=lambda row, step: logged.append((step, row)))
 
     monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=init))
@@ -73,18 +73,18 @@ def test_without_a_key_nobody_waits_for_a_login(
 
 
 def test_a_row_goes_to_tensorboard_by_name(tmp_path, monkeypatch):
-    found = []
+    calls = []
 
     class Writer:
         def __init__(self, folder):
-            found.append(folder)
+            calls.append(folder)
 
         def add_scalar(self, name, value, step):
-            found.append((name, value, step))
+            calls.append((name, value, step))
 
         def flush(self):
-            found.append("flushed")
+            calls.append("flushed")
 
     monkeypatch.setitem(sys.modules, "tensorboardX", types.SimpleNamespace(SummaryWriter=Writer))
     open_tracker("tensorboard", RunDirectory(tmp_path))({"step": 3, "loss": 1.5})
-    assert found == [str(tmp_path / "tensorboard"), ("step", 3, 3), ("loss", 1.5, 3), "flushed"]
+    assert calls == [str(tmp_path / "tensorboard"), ("step", 3, 3), ("loss", 1.5, 3), "flushed"]

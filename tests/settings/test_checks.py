@@ -27,7 +27,7 @@ class Sample:
 
 
 @pytest.mark.parametrize(
-    "field, value, said",
+    "field, value, message",
     [
         ("word", "trian", "word must be one of its words, got 'trian'; did you mean 'train'?"),
         ("words", ("wandb", "tensorbord"), "did you mean 'tensorboard'?"),
@@ -43,8 +43,8 @@ class Sample:
         ("flag", "yes", "True or False, got 'yes'"),
     ],
 )
-def test_what_a_hint_excludes_is_refused(field, value, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_a_hint_excludes_is_refused(field, value, message):
+    with pytest.raises(ValueError, match=message):
         Sample(**{field: value})
 
 

@@ -1,4 +1,4 @@
-"""What errors quote is cut, and stays one line."""
+"""Quotes in errors are cut, and stay one line."""
 
 import pytest
 
@@ -33,9 +33,9 @@ def test_any_value_can_be_quoted():
 
 def test_of_many_names_those_alike_are_shown():
     names = [f"name_{number}" for number in range(500)]
-    said = nearest("nmae_77", names)
-    assert said.startswith("did you mean 'name_77'? (valid: name_77, ")
-    assert len(said) < 200
-    shown = said.partition("(valid: ")[2].partition(" and ")[0].split(", ")
-    assert said.endswith(f" and {500 - len(shown)} more)") and set(shown) <= set(names)
+    message = nearest("nmae_77", names)
+    assert message.startswith("did you mean 'name_77'? (valid: name_77, ")
+    assert len(message) < 200
+    shown = message.partition("(valid: ")[2].partition(" and ")[0].split(", ")
+    assert message.endswith(f" and {500 - len(shown)} more)") and set(shown) <= set(names)
     assert nearest("b", ["c", "a"]) == "(valid: a, c)"

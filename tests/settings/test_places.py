@@ -1,4 +1,4 @@
-"""What is a path; what is none is a row of `tests/errors/training.py`."""
+"""Paths that are taken; each that is refused is a row of `tests/errors/training.py`."""
 
 from pathlib import Path
 
