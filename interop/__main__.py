@@ -20,17 +20,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = Parser(prog="python -m interop", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    asked = next((each for each in arguments if each in COMMANDS), None)
+    command = next((argument for argument in arguments if argument in COMMANDS), None)
     for name, (module, about) in COMMANDS.items():
-        each = commands.add_parser(
+        subparser = commands.add_parser(
             name, help=about, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        if name == asked:
-            found = importlib.import_module(module)
-            each.description = found.__doc__
-            found.add_arguments(each)
-            each.set_defaults(run=found.main)
-    given = parser.parse_args(arguments)
+        if name == command:
+            command_module = importlib.import_module(module)
+            subparser.description = command_module.__doc__
+            command_module.add_arguments(subparser)
+            subparser.set_defaults(run=command_module.main)
+    options = parser.parse_args(arguments)
     # After parsing: help needs none of JAX.
     from experiment.compiled import keep_programs
     from experiment.devices import check_platform
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_programs()
     try:
         check_platform()
-        return given.run(given)
+        return options.run(options)
     except (ValueError, OSError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:

@@ -52,8 +52,8 @@ class Architecture:
 
 
 ARCHITECTURES = {
-    each.model_type: each
-    for each in (
+    architecture.model_type: architecture
+    for architecture in (
         Architecture(model_type="llama", class_name="LlamaForCausalLM"),
         Architecture(model_type="mistral", class_name="MistralForCausalLM", windows="all"),
         Architecture(model_type="ministral", class_name="MinistralForCausalLM", windows="by layer"),
@@ -109,24 +109,24 @@ def choose(config: ModelConfig, wanted: str | None = None) -> Architecture:
             raise ValueError(f"no class of transformers has {name}; {fix}")
     if wanted is not None and wanted not in ARCHITECTURES:
         raise ValueError(f"unknown architecture {wanted!r}; {nearest(wanted, ARCHITECTURES)}")
-    asked = [ARCHITECTURES[wanted]] if wanted else list(ARCHITECTURES.values())
-    problems = [(list(_lacks(each, config)), each) for each in asked]
+    candidates = [ARCHITECTURES[wanted]] if wanted else list(ARCHITECTURES.values())
+    problems = [(list(_lacks(candidate, config)), candidate) for candidate in candidates]
     # Of kinds of attention there is no near and far.
-    lacks, found = min(
+    lacks, best = min(
         problems, key=lambda pair: (pair[1].mla != (config.mla is not None), len(pair[0]))
     )
     if lacks and wanted:
         raise ValueError(f"{wanted} does not have this model: {'; '.join(lacks)}")
     if lacks:
         raise ValueError(
-            f"no class of transformers has this model; {found.model_type} is the nearest, but: "
+            f"no class of transformers has this model; {best.model_type} is the nearest, but: "
             f"{'; '.join(lacks)}"
         )
-    return found
+    return best
 
 
 def _nowhere(config: ModelConfig) -> Iterator[tuple[str, bool, str]]:
-    """What no class has: its name, whether the model has it, and what to do."""
+    """Features that no class has: the name, whether the model has it, and what to do."""
     heads = _layers(config.rotary, config.num_layers)
     variants = [head for layer in heads for head in layer]
     dynamic = [type(v).__name__ for v in variants if type(v).at_length is not Rotary.at_length]
@@ -161,7 +161,7 @@ def windows_by_layer(config: ModelConfig) -> tuple[int | None, ...]:
 
 
 def _lacks(architecture: Architecture, config: ModelConfig) -> Iterator[str]:
-    """What sets a model apart from those of a class."""
+    """Differences of a model from those of a class."""
     for name, has, can in (
         ("mla", config.mla is not None, architecture.mla),
         ("qk_norm", config.qk_norm, architecture.qk_norm),
@@ -193,7 +193,7 @@ def _lacks(architecture: Architecture, config: ModelConfig) -> Iterator[str]:
 
 
 def _has_own_scale(variant: Rotary, config: ModelConfig) -> bool:
-    """Whether some features of a head do not turn, and have another scale than those that do."""
+    """True if features of a head that do not turn have another scale than those that do."""
     stays = (variant.inv_freq(config.rope_head_dim) == 0).any()
     return bool(stays) and variant.logit_scale != variant.unrotated_logit_scale
 
@@ -205,7 +205,7 @@ def _ropes_wrong(architecture: Architecture, variants: list[Rotary], windows: An
     if architecture.ropes == "one":
         return "rotation that differs by layer"
     if architecture.ropes == "or none":
-        rotating = {each for each in kinds if not isinstance(each, Nope)}
+        rotating = {kind for kind in kinds if not isinstance(kind, Nope)}
         return "" if len(rotating) == 1 else f"{len(rotating)} kinds of rotation"
     of_windows = {
         (window is None, variant) for window, variant in zip(windows, variants, strict=True)
@@ -217,7 +217,7 @@ def _ropes_wrong(architecture: Architecture, variants: list[Rotary], windows: An
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a config.json says beside the model's own sizes.
+    """Entries of a config.json beside the model's own sizes.
 
     Attributes:
       context: trained context, tokens.
@@ -278,7 +278,7 @@ def _ropes(architecture: Architecture, config: ModelConfig, facts: Facts) -> dic
     head = Head(config.rope_head_dim, facts.context, architecture.mla)
     variants, windows = variants_by_layer(config), windows_by_layer(config)
 
-    def of(variant: Rotary) -> dict[str, Any]:
+    def parameters(variant: Rotary) -> dict[str, Any]:
         partial = architecture.layout == "partial"
         return rotary_config.rope_parameters(
             variant, head, rope_type=facts.rope_type, partial=partial
@@ -286,12 +286,14 @@ def _ropes(architecture: Architecture, config: ModelConfig, facts: Facts) -> dic
 
     if architecture.ropes == "by window":
         # Version 4 has no such class: there is nothing to say to it.
-        kinds = {_kind(w): of(variant) for w, variant in zip(windows, variants, strict=True)}
+        kinds = {
+            _kind(w): parameters(variant) for w, variant in zip(windows, variants, strict=True)
+        }
         return {"rope_parameters": kinds}
-    rotating = [each for each in variants if not isinstance(each, Nope)] or variants
-    keys = rotary_config.both_styles(of(rotating[0]))
+    rotating = [rotary for rotary in variants if not isinstance(rotary, Nope)] or variants
+    keys = rotary_config.both_styles(parameters(rotating[0]))
     if architecture.ropes == "or none":
-        keys["no_rope_layers"] = [int(not isinstance(each, Nope)) for each in variants]
+        keys["no_rope_layers"] = [int(not isinstance(rotary, Nope)) for rotary in variants]
     if architecture.layout == "partial":
         # Version 4 takes Phi-3's from here.
         original = keys["rope_parameters"].get("original_max_position_embeddings", facts.context)

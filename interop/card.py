@@ -16,7 +16,7 @@ IDENTICAL = (
 
 
 class Described(NamedTuple):
-    """What a README.md is about.
+    """The subject of a README.md.
 
     Attributes:
       run, step: the checkpoint.
@@ -104,10 +104,10 @@ def _check(compared: Sequence[Compared]) -> str:
         "| spread |",
         "|---|---|---|---|---|---|---|",
     ]
-    for each in compared:
-        plain = "–" if each.plain is None else f"{each.plain:.1e}"
+    for row in compared:
+        plain = "–" if row.plain is None else f"{row.plain:.1e}"
         lines.append(
-            f"| {each.length:,} | {each.num_tokens:,} | {each.difference:.1e} | "
-            f"{each.tolerance:.1e} | {each.rounding:.1e} | {plain} | {each.spread:.2g} |"
+            f"| {row.length:,} | {row.num_tokens:,} | {row.difference:.1e} | "
+            f"{row.tolerance:.1e} | {row.rounding:.1e} | {plain} | {row.spread:.2g} |"
         )
     return "\n".join(lines)

@@ -88,7 +88,7 @@ class Compared(NamedTuple):
 
     @property
     def passes(self) -> bool:
-        """Whether the logits are the same, as far as float32 goes."""
+        """True if the logits are the same, as far as float32 goes."""
         return self.difference <= self.tolerance
 
 
@@ -117,12 +117,12 @@ class Subject:
 
 
 def fits_in_memory(config: ModelConfig) -> bool:
-    """Whether a model is held whole while it is compared."""
+    """Return True if a model is held whole while it is compared."""
     return 4 * transformer.count_params(config)["total"] <= _WHOLE_BYTES
 
 
 def has_transformers() -> bool:
-    """Whether transformers and torch are installed."""
+    """Return True if transformers and torch are installed."""
     return all(importlib.util.find_spec(name) for name in ("transformers", "torch"))
 
 
@@ -151,7 +151,7 @@ def check_config(hf_config: Mapping[str, Any], config: ModelConfig, context: int
         raise ValueError(
             f"config.json describes window={described.window}, and the run has {config.window}"
         )
-    theirs, ours = (_rotation(each, context) for each in (described, config))
+    theirs, ours = (_rotation(model, context) for model in (described, config))
     if not all(
         np.allclose(*pair, rtol=1e-12, atol=1e-25) for pair in zip(theirs, ours, strict=True)
     ):
@@ -246,7 +246,7 @@ def compare(subject: Subject) -> list[Compared]:
 
 def refuse_different(compared: Sequence[Compared], subject: str) -> None:
     """Raise ValueError if a comparison failed: `subject` names what differs from the run."""
-    worst = max(compared, key=lambda each: each.difference / (each.tolerance or 1e-30))
+    worst = max(compared, key=lambda row: row.difference / (row.tolerance or 1e-30))
     if not worst.passes:
         raise ValueError(
             f"at {worst.length} tokens {subject} differ from the run's by {worst.difference:.2g} "
@@ -258,8 +258,8 @@ def refuse_different(compared: Sequence[Compared], subject: str) -> None:
 
 def _rms(a_TV: np.ndarray, b_TV: np.ndarray) -> float:
     """Root mean square of the difference; infinite where a logit is not finite."""
-    found = math.sqrt(np.mean(np.square(a_TV - b_TV, dtype=np.float64)))
-    return found if math.isfinite(found) else math.inf
+    difference = math.sqrt(np.mean(np.square(a_TV - b_TV, dtype=np.float64)))
+    return difference if math.isfinite(difference) else math.inf
 
 
 def spread_positions(length: int, most: int) -> np.ndarray:
@@ -308,24 +308,24 @@ def _by_layers(subject: Subject, config: ModelConfig, tokens_BT, positions_BT) -
             for path, leaf in zip(entry.ours, parts, strict=True):
                 *above, last = path.split(".")[entry.is_stacked :]
                 inner = tree
-                for each in above:
-                    inner = inner.setdefault(each, {})
+                for key in above:
+                    inner = inner.setdefault(key, {})
                 inner[last] = np.asarray(leaf, np.float32)
         return tree
 
     @jax.jit
-    def one(params, x_BTD, row):
-        own = nnx.clone(state)
-        nnx.replace_by_pure_dict(own, params)
+    def apply_layer(params, x_BTD, row):
+        layer_state = nnx.clone(state)
+        nnx.replace_by_pure_dict(layer_state, params)
         rotation = cos_sin(row.cycles_hi, row.cycles_lo, positions_BT)
-        block = nnx.merge(graph, own)
+        block = nnx.merge(graph, layer_state)
         return block(x_BTD, row, rotation, positions_BT, jnp.ones_like(positions_BT))
 
     embedding = read("embedding")["embedding"]
     x_BTD = jnp.asarray(embedding[np.asarray(tokens_BT)])
     for layer in range(config.num_layers):
         row = jax.tree.map(lambda leaf, layer=layer: leaf[layer], table)
-        x_BTD = one(read("", layer), x_BTD, row)
+        x_BTD = apply_layer(read("", layer), x_BTD, row)
     scale = read("final_norm.scale")["final_norm"]["scale"]
     mean_square = jnp.mean(x_BTD * x_BTD, axis=-1, keepdims=True)
     x_BTD = x_BTD * jax.lax.rsqrt(mean_square + config.norm_epsilon) * scale
@@ -397,7 +397,7 @@ class _Transformers:
             theirs = theirs.real, theirs.imag
         else:
             angles = torch.cat([angles, angles], dim=-1)
-        cos, sin = (each.double() for each in theirs)
+        cos, sin = (part.double() for part in theirs)
         exact = factor * angles.cos(), factor * angles.sin()
         drift = factor * (1e-6 * float(angles.max()) + 1e-4)
         alike = cos.shape == exact[0].shape and (
@@ -411,7 +411,7 @@ class _Transformers:
                 "transformers turns pairs by other angles, or with another temperature, than the "
                 f"run does at {length:,} tokens; nothing was written"
             )
-        exact = tuple(each.to(theirs[0].dtype) for each in exact)
+        exact = tuple(part.to(theirs[0].dtype) for part in exact)
         return torch.complex(*exact) if is_complex else exact
 
     def check_windows(self) -> None:

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """The command."""
-    found = export(
+    comparisons = export(
         arguments.run_path,
         arguments.folder,
         step=arguments.step,
@@ -70,9 +70,9 @@ def main(arguments: argparse.Namespace) -> int:
             shard_bytes=max(1, int(arguments.shard_gib * 2**30)),
         ),
     )
-    for each in found:
-        print(card.compared_line(each), file=sys.stderr)
-    if not found:
+    for row in comparisons:
+        print(card.compared_line(row), file=sys.stderr)
+    if not comparisons:
         print(card.IDENTICAL, file=sys.stderr)
     print(f"{arguments.folder} is a Hugging Face folder; the logits are the run's", file=sys.stderr)
     return 0
@@ -80,7 +80,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a folder is written.
+    """Options of an export.
 
     Attributes:
       dtype: of the tensors; None: as the checkpoint has them.
@@ -140,12 +140,12 @@ def export(
     part.mkdir(parents=True)
     try:
         writer = _Writer(run, config, architecture, facts, stored)
-        found = writer.write(part, options, tokenizer)
+        comparisons = writer.write(part, options, tokenizer)
         os.rename(part, folder)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    return found
+    return comparisons
 
 
 def _came_as(run: RunDirectory, config: ExperimentConfig) -> str | None:
@@ -187,19 +187,19 @@ class _Writer:
         hf_config = config_json(self.architecture, self.config.model, facts)
         text = json.dumps(hf_config, indent=2) + "\n"
         (folder / "config.json").write_text(text, encoding="utf-8")
-        said = _write_tokenizer(tokenizer, folder)
+        tokenizer_text = _write_tokenizer(tokenizer, folder)
         hf_config = json.loads(text)
         tensors = digest(Tensors(folder), [spec.name for spec in specs])
-        found = self._compare(folder, hf_config, tensors)
+        comparisons = self._compare(folder, hf_config, tensors)
         record = {
             "tensors": tensors,
             "config": hf_config,
-            "rows": [each._asdict() for each in found],
+            "rows": [row._asdict() for row in comparisons],
         }
         (folder / check.RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        about = card.Described(self.run, self.stored.step, self.config, hf_config, said)
-        (folder / "README.md").write_text(card.readme(about, found), encoding="utf-8")
-        return found
+        about = card.Described(self.run, self.stored.step, self.config, hf_config, tokenizer_text)
+        (folder / "README.md").write_text(card.readme(about, comparisons), encoding="utf-8")
+        return comparisons
 
     def _compare(self, folder: Path, hf_config: dict[str, Any], tensors: str) -> list[Compared]:
         """Return the comparisons that were needed; refuse a folder that is not the run."""
@@ -214,7 +214,7 @@ class _Writer:
                     f"not: the imported {error}; nothing was written"
                 ) from error
             return []
-        found = check.compare(
+        comparisons = check.compare(
             Subject(
                 folder=folder,
                 hf_config=hf_config,
@@ -224,8 +224,8 @@ class _Writer:
                 params=self.params,
             )
         )
-        check.refuse_different(found, "the folder's logits")
-        return found
+        check.refuse_different(comparisons, "the folder's logits")
+        return comparisons
 
     def _dtype(self, entry: Entry, wanted: np.dtype | None) -> np.dtype:
         return wanted or np.dtype(self.stored.known[entry.ours[0]].dtype)

@@ -1,4 +1,4 @@
-"""What lm-evaluation-harness asks of a model, answered by a run; the harness itself is not seen.
+"""A run's answers to lm-evaluation-harness; the harness itself is not seen.
 
 The rule of BOS: a text begins with one, whoever asks (a context, a document, a prompt), and what
 a text says is never one. Where a text is longer than `max_length`, later windows begin in its
@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """How a prompt is to be gone on from.
+    """Settings for the text that follows a prompt.
 
     Attributes:
       until: strings before which the text ends.
@@ -84,8 +84,8 @@ class Asked:
             raise ValueError(f"max_length must be at least 2, got {max_length}")
         config, model = run.config, run.config.model
         if rotary != TRAINED:
-            given = rotary_lib.inherited_parameters(model.rotary, config.data.context_length)
-            model = dataclasses.replace(model, rotary=rotary_lib.parse_pattern(rotary, given))
+            inherited = rotary_lib.inherited_parameters(model.rotary, config.data.context_length)
+            model = dataclasses.replace(model, rotary=rotary_lib.parse_pattern(rotary, inherited))
         self.run = dataclasses.replace(run, config=dataclasses.replace(config, model=model))
         self.tokenizer, self.bos = run.tokenizer, bos
         self.max_length = max_length or config.data.context_length
@@ -116,13 +116,13 @@ class Asked:
             room = self.max_length + 1 if scored == 1 or not every else self.max_length
             end = min(len(ids), scored + room - 1)
             context = ids[max(0, end - room) : scored]
-            own = [self.tokenizer.bos_id] if every and scored > 1 else []
-            pairs.append(Pair(own + context, ids[scored:end]))
+            prefix = [self.tokenizer.bos_id] if every and scored > 1 else []
+            pairs.append(Pair(prefix + context, ids[scored:end]))
             scored = end
         return pairs
 
     def log_likelihoods(self, pairs: Sequence[Pair]) -> list[tuple[float, bool]]:
-        """Of each continuation the log likelihood, in nats, and whether greedy decoding writes it.
+        """Log likelihood of each continuation, in nats, and whether greedy decoding writes it.
 
         Contexts lose their oldest ids where they do not fit. Pairs of like lengths are scored side
         by side, in programs of lengths that are powers of two.
@@ -135,15 +135,15 @@ class Asked:
         for number, document in enumerate(documents):
             size = max(_SHORTEST, 1 << (len(document.tokens) - 2).bit_length())
             buckets[min(size, self.max_length)].append(number)
-        found: list[tuple[float, bool]] = [(0.0, False)] * len(pairs)
+        results: list[tuple[float, bool]] = [(0.0, False)] * len(pairs)
         # The longest first: what does not fit the memory says so at once.
         for length, numbers in sorted(buckets.items(), reverse=True):
             chosen = [documents[number] for number in numbers]
             scores = score.score(self._network, [self._candidate], chosen, length)
             for i, number in enumerate(numbers):
                 total = -float(scores.nll[0, i]) * len(pairs[number].continuation)
-                found[number] = total, bool(scores.exact_match[0, i])
-        return found
+                results[number] = total, bool(scores.exact_match[0, i])
+        return results
 
     def _document(self, pair: Pair) -> Document:
         count = len(pair.continuation)
@@ -160,7 +160,7 @@ class Asked:
         return Document.from_lists(tokens, [[len(tokens) - count, count, 0]])
 
     def generate(self, prompts: Sequence[str], wishes: Sequence[Wish]) -> list[str]:
-        """What the run writes after each prompt.
+        """Return the text that the run writes after each prompt.
 
         A prompt that is too long loses its oldest ids; where more new tokens are asked for than
         fit, the prompt keeps half of `max_length` and what is written is cut to the rest.
@@ -181,7 +181,7 @@ class Asked:
                     "max_gen_toks=%d is cut to %d: the model is given %d tokens at most",
                     *(wish.max_new_tokens, new, self.max_length),
                 )
-        found = [""] * len(rows)
+        texts = [""] * len(rows)
         for wish, numbers in groups.items():
             written = generate(
                 self.run,
@@ -190,9 +190,9 @@ class Asked:
                 stop=wish.until,
                 **dict(wish.drawn),
             )
-            for number, each in zip(numbers, written, strict=True):
-                found[number] = each.text
-        return found
+            for number, output in zip(numbers, written, strict=True):
+                texts[number] = output.text
+        return texts
 
     def _last(self, ids: list[int], count: int) -> list[int]:
         if len(ids) <= count:
@@ -202,7 +202,7 @@ class Asked:
         return ids[-count:]
 
     def says(self) -> dict[str, Any]:
-        """What results are of, for their file."""
+        """Run, variant and settings of the results, for their file."""
         return {
             "run": str(self.run.directory.path),
             "step": self.run.step,

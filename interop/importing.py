@@ -108,35 +108,35 @@ def import_folder(
         raise ValueError(f"{path} is there already; delete it, or name another directory")
     config = read_config(folder)
     name = folder.resolve().name
-    found = published(config, name, context_length)
+    source = published(config, name, context_length)
     tensors = Tensors(folder)
-    table = _table(found, layout)
-    _check(found.model, table, tensors)
-    if layout == "auto" and found.model.mla is None and found.layout == "half":
-        _check_pairs(found.model, table, tensors)
-    _say_what_was_read(found, config)
-    tensors_digest = digest(tensors, _names(found.model, table))
-    check.check_record(folder, found.model, found.context, tensors_digest)
-    why_not = _why_not_compared(found, layout) if compare else "--no-compare"
-    tokenizer = _tokenizer(folder, found.model)
+    table = _table(source, layout)
+    _check(source.model, table, tensors)
+    if layout == "auto" and source.model.mla is None and source.layout == "half":
+        _check_pairs(source.model, table, tensors)
+    _say_what_was_read(source, config)
+    tensors_digest = digest(tensors, _names(source.model, table))
+    check.check_record(folder, source.model, source.context, tensors_digest)
+    why_not = _why_not_compared(source, layout) if compare else "--no-compare"
+    tokenizer = _tokenizer(folder, source.model)
     part = path.with_name(f"{path.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:
         run = RunDirectory(part)
-        kept = str(path / tokenizer.file_name) if tokenizer else None
+        tokenizer_path = str(path / tokenizer.file_name) if tokenizer else None
         run.write_config(
-            _config(found, name, kept), (), tokenizer.fingerprint if tokenizer else None
+            _config(source, name, tokenizer_path), (), tokenizer.fingerprint if tokenizer else None
         )
-        origin = {"name": name, "model_type": found.architecture.model_type, "config": config}
-        _note(run, {**origin, "context": found.context, "tensors": tensors_digest})
+        origin = {"name": name, "model_type": source.architecture.model_type, "config": config}
+        _note(run, {**origin, "context": source.context, "tensors": tensors_digest})
         if tokenizer:
             (part / tokenizer.file_name).write_bytes(tokenizer.model)
-        leaves = _arrays(found.model, table, tensors)
-        write_params(run, 0, leaves, list(named(abstract_params(found.model))))
+        leaves = _arrays(source.model, table, tensors)
+        write_params(run, 0, leaves, list(named(abstract_params(source.model))))
         if why_not:
             print(f"The logits were not compared with transformers': {why_not}", file=sys.stderr)
         else:
-            _compare(found, table, tensors, config)
+            _compare(source, table, tensors, config)
         os.rename(part, path)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
@@ -144,12 +144,12 @@ def import_folder(
     return RunDirectory(path)
 
 
-def _table(found: Published, layout: str) -> list[Entry]:
+def _table(source: Published, layout: str) -> list[Entry]:
     """The entries, read as `layout` says where the format leaves a choice."""
-    chosen: Layout = found.layout
+    chosen: Layout = source.layout
     if layout != "auto" and chosen != "partial":
         chosen = "interleaved" if layout == "interleaved" else "half"
-    return entries(found.model, chosen, fused=found.architecture.fused)
+    return entries(source.model, chosen, fused=source.architecture.fused)
 
 
 def _names(model: ModelConfig, table: list[Entry]) -> list[str]:
@@ -158,88 +158,88 @@ def _names(model: ModelConfig, table: list[Entry]) -> list[str]:
     return [e.theirs.format(layer=i) for e in table for i in (layers if e.is_stacked else [0])]
 
 
-def _say_what_was_read(found: Published, config: Mapping[str, Any]) -> None:
+def _say_what_was_read(source: Published, config: Mapping[str, Any]) -> None:
     """Print what a reader of config.json may take otherwise than this import does."""
-    for key in found.unread:
+    for key in source.unread:
         print(
-            f"config.json: {key} is ignored, as {found.architecture.class_name} ignores it; in "
+            f"config.json: {key} is ignored, as {source.architecture.class_name} ignores it; in "
             "another class it would change the logits",
             file=sys.stderr,
         )
-    rope, head = _longrope(found, config)
-    chosen = rotary_config.chosen_list(rope, head, found.context)
+    rope, head = _longrope(source, config)
+    chosen = rotary_config.chosen_list(rope, head, source.context)
     if chosen:
         original = rope.get("original_max_position_embeddings", head.context)
         print(
             f"config.json has two lists of rotary factors, for rows of up to {original:,} tokens "
             f"and for longer ones: {chosen} was chosen, for the trained context of "
-            f"{found.context:,} tokens (--context-length chooses the other)",
+            f"{source.context:,} tokens (--context-length chooses the other)",
             file=sys.stderr,
         )
 
 
-def _longrope(found: Published, config: Mapping[str, Any]) -> tuple[dict[str, Any], Head]:
+def _longrope(source: Published, config: Mapping[str, Any]) -> tuple[dict[str, Any], Head]:
     """Return the rope parameters, {} where they differ by layer, and what else decides them."""
-    head = Head(found.model.rope_head_dim, config["max_position_embeddings"])
-    by_window = found.architecture.ropes == "by window"
+    head = Head(source.model.rope_head_dim, config["max_position_embeddings"])
+    by_window = source.architecture.ropes == "by window"
     return ({} if by_window else rotary_config.of_config(config)), head
 
 
-def _why_not_compared(found: Published, layout: str) -> str:
+def _why_not_compared(source: Published, layout: str) -> str:
     """Return why logits cannot be compared with transformers', or "" where they can."""
     if not check.has_transformers():
         return "it is not installed (pip install '.[hf]')"
-    if layout not in ("auto", found.layout):
+    if layout not in ("auto", source.layout):
         return f"it does not read the folder as --layout {layout} does"
-    if not check.fits_in_memory(found.model):
+    if not check.fits_in_memory(source.model):
         return "the model is above 4 GiB in float32"
     try:
-        choose(found.model, found.architecture.model_type)
+        choose(source.model, source.architecture.model_type)
     except ValueError as error:
         return str(error)
     return ""
 
 
 def _compare(
-    found: Published, table: list[Entry], tensors: Tensors, config: Mapping[str, Any]
+    source: Published, table: list[Entry], tensors: Tensors, config: Mapping[str, Any]
 ) -> None:
     """Refuse an import whose logits are not those that transformers computes from the folder."""
     params: Params = {}
-    for name, leaf in _arrays(found.model, table, tensors):
+    for name, leaf in _arrays(source.model, table, tensors):
         put(params, name, np.asarray(leaf, np.float32))
-    rope, head = _longrope(found, config)
-    chosen = rotary_config.chosen_list(rope, head, found.context)
+    rope, head = _longrope(source, config)
+    chosen = rotary_config.chosen_list(rope, head, source.context)
     lengths = [
         length
-        for length in check.compared_lengths(found.context)
+        for length in check.compared_lengths(source.context)
         if rotary_config.chosen_list(rope, head, length) == chosen
     ]
     compared = check.compare(
         Subject(
             folder=tensors.folder,
-            hf_config=config_json(found.architecture, found.model, Facts(context=found.context)),
-            config=found.model,
-            context=found.context,
+            hf_config=config_json(source.architecture, source.model, Facts(context=source.context)),
+            config=source.model,
+            context=source.context,
             entries=table,
             params=params,
             lengths=lengths,
         )
     )
-    for each in compared:
-        print(card.compared_line(each), file=sys.stderr)
+    for row in compared:
+        print(card.compared_line(row), file=sys.stderr)
     check.refuse_different(compared, "transformers' logits")
 
 
-def _config(found: Published, name: str, tokenizer: str | None) -> ExperimentConfig:
+def _config(source: Published, name: str, tokenizer: str | None) -> ExperimentConfig:
     """That of a run of no steps."""
     return ExperimentConfig(
         name=name,
         question=f"What does {name} do, as it was published?",
-        model=found.model,
+        model=source.model,
         data=DataConfig(
             tokenizer=tokenizer,
-            vocab_size=found.model.vocab_size,
-            context_length=found.context,
+            vocab_size=source.model.vocab_size,
+            context_length=source.context,
             batch_size=1,
         ),
         train=TrainConfig(num_steps=1, learning_rate=1e-5),
@@ -281,21 +281,23 @@ def _check(model: ModelConfig, table: list[Entry], tensors: Tensors) -> None:
         kinds = set()
         for layer in layers if entry.is_stacked else [0]:
             name = entry.theirs.format(layer=layer)
-            found = known.pop(name, None)
-            if found is None:
+            actual = known.pop(name, None)
+            if actual is None:
                 raise ValueError(f"{tensors.folder} lacks the tensor {name}")
-            if found.shape != expected:
+            if actual.shape != expected:
                 raise ValueError(
-                    f"{tensors.folder}: {name} is {list(found.shape)}, and config.json makes it "
+                    f"{tensors.folder}: {name} is {list(actual.shape)}, and config.json makes it "
                     f"{list(expected)}"
                 )
-            kinds.add(found.dtype.name)
+            kinds.add(actual.dtype.name)
         if len(kinds) > 1:
             everywhere, listed = entry.theirs.format(layer="*"), " and ".join(sorted(kinds))
             raise ValueError(
                 f"{tensors.folder}: {everywhere} is {listed} in different layers; convert it to one"
             )
-    known = {name: each for name, each in known.items() if not name.endswith("rotary_emb.inv_freq")}
+    known = {
+        name: tensor for name, tensor in known.items() if not name.endswith("rotary_emb.inv_freq")
+    }
     head = known.pop("lm_head.weight", None)
     if head is not None:  # tied: some files have it twice
         embedding = tensors.read("model.embed_tokens.weight")
@@ -316,7 +318,7 @@ def _check_pairs(model: ModelConfig, table: list[Entry], tensors: Tensors) -> No
     The two features of a pair turn into each other, so that training gives their rows about the
     same norm, while pairs of other frequencies have others. Untrained weights show nothing.
     """
-    entry = next(each for each in table if each.ours[0] == "blocks.attention.key")
+    entry = next(candidate for candidate in table if candidate.ours[0] == "blocks.attention.key")
     norms = []
     for layer in range(min(4, model.num_layers)):
         (key_DKH,) = entry.from_hf(tensors.read(entry.theirs.format(layer=layer)))
@@ -329,7 +331,7 @@ def _check_pairs(model: ModelConfig, table: list[Entry], tensors: Tensors) -> No
 
 
 def looks_interleaved(norms_KH: np.ndarray) -> bool:
-    """Whether neighbouring features are clearly more alike than those half a head apart.
+    """True if neighbouring features are clearly more alike than those half a head apart.
 
     Args:
       norms_KH: of the features' rows, of heads that should have the latter for pairs.

@@ -98,7 +98,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def default_out(asked: Asked, names: Sequence[str]) -> Path:
-    """Where results go: in the run's directory, by task, step and, if not trained, variant."""
+    """The path of results: in the run's directory, by task, step and, if not trained, variant."""
     says = asked.says()
     trained = asked.run.directory.config_at(asked.run.step).model.rotary
     rotary = [] if asked.run.config.model.rotary == trained else [says["rotary"]]
@@ -109,14 +109,14 @@ def default_out(asked: Asked, names: Sequence[str]) -> Path:
 
 def write(path: Path, results: Mapping[str, Any], asked: Asked) -> None:
     """Results as the harness has them, and what they are of, as JSON."""
-    kept = {"model": asked.says()} | {
+    content = {"model": asked.says()} | {
         name: results[name]
         for name in ("results", "groups", "n-samples", "n-shot", "versions", "higher_is_better")
         if name in results
     }
     path = place(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    data.files.write_atomically(path, json.dumps(kept, indent=2, default=str) + "\n")
+    data.files.write_atomically(path, json.dumps(content, indent=2, default=str) + "\n")
 
 
 @functools.cache
@@ -137,9 +137,9 @@ def register() -> type:
             "lm_eval needs lm-evaluation-harness: run `make test-hf` once, or pip install lm-eval"
         ) from None
 
-    made = _class(TemplateLM, normalize_gen_kwargs)
-    register_model("ropewalk")(made)
-    return made
+    model_class = _class(TemplateLM, normalize_gen_kwargs)
+    register_model("ropewalk")(model_class)
+    return model_class
 
 
 def _class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
@@ -187,22 +187,24 @@ def _class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
             return self.asked.encode(string, bos=add_special_tokens is not False)
 
         def _encode_pair(self, context, continuation):
-            given, asked = super()._encode_pair(context, continuation)
-            if not asked:  # the context's last characters and all that follows share one piece
-                whole = self.tok_encode(context + continuation)
-                given, asked = whole[:-1], whole[-1:]
-            return given, asked
+            context_ids, continuation_ids = super()._encode_pair(context, continuation)
+            if (
+                not continuation_ids
+            ):  # the context's last characters and all that follows share one piece
+                ids = self.tok_encode(context + continuation)
+                context_ids, continuation_ids = ids[:-1], ids[-1:]
+            return context_ids, continuation_ids
 
         def _loglikelihood_tokens(self, requests, disable_tqdm: bool = False, **_):
-            found = self.asked.log_likelihoods([Pair(*ids) for _, *ids in requests])
-            for (said, *_), answer in zip(requests, found, strict=True):
-                self.cache_hook.add_partial("loglikelihood", said, answer)
-            return found
+            scores = self.asked.log_likelihoods([Pair(*ids) for _, *ids in requests])
+            for (texts, *_), answer in zip(requests, scores, strict=True):
+                self.cache_hook.add_partial("loglikelihood", texts, answer)
+            return scores
 
         def loglikelihood_rolling(self, requests, disable_tqdm: bool = False) -> list[float]:
             windows = [self.asked.windows(request.args[0]) for request in requests]
-            found = iter(self.asked.log_likelihoods([each for text in windows for each in text]))
-            totals = [float(sum(next(found)[0] for _ in text)) for text in windows]
+            scores = iter(self.asked.log_likelihoods([pair for text in windows for pair in text]))
+            totals = [float(sum(next(scores)[0] for _ in text)) for text in windows]
             for request, total in zip(requests, totals, strict=True):
                 self.cache_hook.add_partial("loglikelihood_rolling", request.args, total)
             return totals
@@ -210,22 +212,22 @@ def _class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
         def generate_until(self, requests, disable_tqdm: bool = False) -> list[str]:
             prompts, wishes = [], []
             for request in requests:
-                prompt, said = request.args
+                prompt, arguments = request.args
                 prompts.append(prompt)
-                wishes.append(_wish(normalize(said)))
-            found = self.asked.generate(prompts, wishes)
-            for request, text in zip(requests, found, strict=True):
+                wishes.append(_wish(normalize(arguments)))
+            texts = self.asked.generate(prompts, wishes)
+            for request, text in zip(requests, texts, strict=True):
                 self.cache_hook.add_partial("generate_until", request.args, text)
-            return found
+            return texts
 
     return RunLM
 
 
-def _wish(said: Mapping[str, Any]) -> Wish:
+def _wish(arguments: Mapping[str, Any]) -> Wish:
     """From what the harness says of a text that is to be written."""
-    until = said.get("until") or []
+    until = arguments.get("until") or []
     until = (until,) if isinstance(until, str) else tuple(until)
     drawn = ()
-    if said.get("do_sample"):
-        drawn = tuple((name, said.get(name, value)) for name, value in _SAMPLING.items())
-    return Wish(tuple(each for each in until if each), said["max_gen_toks"], drawn)
+    if arguments.get("do_sample"):
+        drawn = tuple((name, arguments.get(name, value)) for name, value in _SAMPLING.items())
+    return Wish(tuple(string for string in until if string), arguments["max_gen_toks"], drawn)

@@ -98,12 +98,12 @@ def published(config: Mapping[str, Any], name: str, context: int | None = None) 
     Raises:
       ValueError: naming the key that is missing, or that no model of ours has.
     """
-    given = config.get("model_type")
-    kind = _ALIKE.get(str(given), given)
+    model_type = config.get("model_type")
+    kind = _ALIKE.get(str(model_type), model_type)
     if kind not in ARCHITECTURES:
         raise ValueError(
-            f"model_type {quoted(given, 30)} is not imported; "
-            f"{nearest(str(given), [*ARCHITECTURES, *_ALIKE])}"
+            f"model_type {quoted(model_type, 30)} is not imported; "
+            f"{nearest(str(model_type), [*ARCHITECTURES, *_ALIKE])}"
         )
     read, architecture = _Reader(config), ARCHITECTURES[kind]
     _refuse(read, architecture)
@@ -168,7 +168,7 @@ def _ignored(read: "_Reader") -> dict[str, Any]:
 
 
 def _refuse(read: "_Reader", architecture: Architecture) -> None:
-    """What ours do not have, by its name."""
+    """Refuse, by its name, what no model of ours has."""
     config = read.config
     activation = config.get("hidden_act", "silu")
     if activation not in ("silu", "swish"):
@@ -180,9 +180,11 @@ def _refuse(read: "_Reader", architecture: Architecture) -> None:
     for name, value in _ABSENT.items():
         if name in _READ_BY and config["model_type"] not in _READ_BY[name]:
             continue  # named, and ignored as the class does: Qwen 2 always has attention_bias
-        given = config.get(name, value)
-        if given != value and given not in (0, None):
-            raise ValueError(f"{name}={quoted(given, 40)} is not imported; no model of ours has it")
+        setting = config.get(name, value)
+        if setting != value and setting not in (0, None):
+            raise ValueError(
+                f"{name}={quoted(setting, 40)} is not imported; no model of ours has it"
+            )
 
 
 def _has_experts(read: "_Reader", architecture: Architecture) -> bool:
@@ -235,7 +237,7 @@ class _Reader:
 
 
 def shortest(values: tuple) -> Any:
-    """What, repeated, makes `values`: one value, or as few as do."""
+    """The shortest pattern that, repeated, makes `values`: one value, or as few as do."""
     for length in range(1, len(values) + 1):
         if all(value == values[i % length] for i, value in enumerate(values)):
             return values[0] if length == 1 else values[:length]
@@ -255,38 +257,38 @@ def _windows(read: _Reader, architecture: Architecture, layers: int) -> tuple[in
     types = read.listed("layer_types", layers) if architecture.windows == "by layer" else None
     if types is None:
         types = _layer_types(read, kind, layers)
-    for each in types:
-        if each not in ("full_attention", "sliding_attention"):
-            raise ValueError(f"layer_types has {quoted(each, 30)}, which is not imported")
-        if each == "sliding_attention" and size is None and kind == "mellum":
+    for layer_type in types:
+        if layer_type not in ("full_attention", "sliding_attention"):
+            raise ValueError(f"layer_types has {quoted(layer_type, 30)}, which is not imported")
+        if layer_type == "sliding_attention" and size is None and kind == "mellum":
             raise ValueError("config.json lacks 'sliding_window', which layer_types asks for")
-    return tuple(size if each == "sliding_attention" else None for each in types)
+    return tuple(size if layer_type == "sliding_attention" else None for layer_type in types)
 
 
 def _layer_types(read: _Reader, kind: str, layers: int) -> list[str]:
-    """What a config means that does not list them."""
+    """Layer types of a config that does not list them."""
     sliding = [True] * layers
     if kind in ("qwen2", "qwen3"):
         first = read.count("max_window_layers", 28)
         sliding = [layer >= first for layer in range(layers)]
     elif kind == "smollm3":
-        sliding = [not each for each in _rotates(read, layers)]
+        sliding = [not flag for flag in _rotates(read, layers)]
     elif kind == "mellum":
         sliding = [False] * layers
-    return ["sliding_attention" if each else "full_attention" for each in sliding]
+    return ["sliding_attention" if flag else "full_attention" for flag in sliding]
 
 
 def _rotates(read: _Reader, layers: int) -> list[bool]:
     """SmolLM3's: which layers rotate."""
     listed = read.listed("no_rope_layers", layers)
     if listed is not None:
-        return [bool(each) for each in listed]
+        return [bool(flag) for flag in listed]
     interval = read.count("no_rope_layer_interval", 4)
     return [(layer + 1) % interval != 0 for layer in range(layers)]
 
 
 class _Ropes(NamedTuple):
-    """Where a model's rotation is read from."""
+    """The sources that a model's rotation is read from."""
 
     config: Mapping[str, Any]
     head: Head
@@ -310,11 +312,11 @@ class _Ropes(NamedTuple):
 def _rotary(ropes: _Ropes, architecture: Architecture, windows: tuple) -> Pattern:
     if architecture.ropes == "or none":
         rotates = _rotates(_Reader(ropes.config), len(windows))
-        return shortest(tuple(ropes.variant() if each else Nope() for each in rotates))
+        return shortest(tuple(ropes.variant() if rotated else Nope() for rotated in rotates))
     if architecture.ropes == "by window":
-        kinds = ["full_attention" if each is None else "sliding_attention" for each in windows]
-        found = {kind: ropes.variant(kind) for kind in dict.fromkeys(kinds)}
-        return shortest(tuple(found[kind] for kind in kinds))
+        kinds = ["full_attention" if window is None else "sliding_attention" for window in windows]
+        variants = {kind: ropes.variant(kind) for kind in dict.fromkeys(kinds)}
+        return shortest(tuple(variants[kind] for kind in kinds))
     return ropes.variant()
 
 

@@ -47,8 +47,8 @@ def logits(
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
         names = [name for name in folder_tensors.known if name.startswith(prefix)]
-        own = {name.removeprefix(prefix).removesuffix(".weight"): read(name) for name in names}
-        x_TD = _layer(_Layer(config, layer, own), x_TD, positions_T)
+        weights = {name.removeprefix(prefix).removesuffix(".weight"): read(name) for name in names}
+        x_TD = _layer(_Layer(config, layer, weights), x_TD, positions_T)
     final = _rms_norm(x_TD, read("model.norm.weight"), config["rms_norm_eps"])
     tied = config["tie_word_embeddings"]
     output = embedding if tied else folder_tensors.read("lm_head.weight")
@@ -60,7 +60,7 @@ def logits(
 
 
 class _Layer:
-    """What one layer reads."""
+    """The config and the tensors of one layer."""
 
     def __init__(self, config: Mapping[str, Any], number: int, tensors: Mapping[str, Any]):
         self.config, self.tensors = config, tensors
@@ -94,7 +94,7 @@ class _Layer:
         return cos, sin
 
     def everywhere(self) -> float:
-        """What multiplies all logits besides 1 / sqrt(head size): DeepSeek's."""
+        """DeepSeek's factor on all logits, besides 1 / sqrt(head size)."""
         rope = rotary_config.of_config(self.config)
         context = self.config["max_position_embeddings"]
         head = Head(self.config["qk_rope_head_dim"], context, True)
@@ -164,7 +164,7 @@ def _latent_attention(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) 
     cos, sin = layer.cos_sin(positions_T)
 
     def rotate(x: np.ndarray) -> np.ndarray:
-        """Of features 2i with 2i + 1."""
+        """Rotate pairs of features 2i and 2i + 1."""
         if not config.get("rope_interleave", True):
             return _rotate_half(x, cos, sin)
         even, odd = x[..., 0::2], x[..., 1::2]

@@ -34,7 +34,7 @@ TYPES = ("default", "linear", "yarn", "llama3", "longrope", "proportional", "dyn
 
 
 class Head(NamedTuple):
-    """What a reader of rope parameters knows of the rest of the config.
+    """Facts from the rest of the config that a reader of rope parameters needs.
 
     Attributes:
       head_dim: features of a head that are rotated, or may be.
@@ -48,7 +48,7 @@ class Head(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """What multiplies q·k beside 1 / sqrt(head size).
+    """Factors on q·k beside 1 / sqrt(head size).
 
     Attributes:
       rotated: of features that pass through the rotation (those that turn by 0 included).
@@ -61,7 +61,7 @@ class Scales(NamedTuple):
 
 
 def frequencies(rope: Mapping[str, Any], head: Head, length: int = 0) -> tuple[np.ndarray, Scales]:
-    """What transformers makes of rope parameters, in float64.
+    """Compute what transformers makes of rope parameters, in float64.
 
     Args:
       rope: as `rope_parameters` of one kind of layer.
@@ -129,7 +129,7 @@ def _yarn(rope, head, length):
 
 
 def _yarn_factor(rope: Mapping[str, Any]) -> float:
-    """What multiplies cosines and sines."""
+    """The factor on cosines and sines."""
     if rope.get("attention_factor") is not None:
         return float(rope["attention_factor"])
     mscale, everywhere = rope.get("mscale"), rope.get("mscale_all_dim")
@@ -170,8 +170,8 @@ def _longrope_factor(rope: Mapping[str, Any], head: Head) -> float:
 def _llama3(rope, head, length):
     inv_freq, factor, original = _series(rope, head), rope["factor"], _original(rope, head)
     low, high = rope["low_freq_factor"], rope["high_freq_factor"]
-    kept = np.clip((original * inv_freq / (2 * np.pi) - low) / (high - low), 0, 1)
-    return inv_freq * (kept + (1 - kept) / factor), 1.0
+    share = np.clip((original * inv_freq / (2 * np.pi) - low) / (high - low), 0, 1)
+    return inv_freq * (share + (1 - share) / factor), 1.0
 
 
 def _original(rope: Mapping[str, Any], head: Head) -> int:
@@ -217,7 +217,7 @@ def rope_parameters(
             continue
         # Beyond the trained context too: some readers change their mind there.
         read = [frequencies(rope, head, length) for length in (1, 64 * head.context)]
-        if all(_same(vector, wanted) and _close(own, scales) for vector, own in read):
+        if all(_same(vector, wanted) and _close(actual, scales) for vector, actual in read):
             return rope
     raise ValueError(
         f"{type(rotary).__name__} is no rope_type {rope_type!r}; leave --rope-type out"
@@ -225,7 +225,7 @@ def rope_parameters(
 
 
 def _plain(name: str, value: Any) -> Any:
-    """As JSON has it: version 4 warns of a factor that is no float, and of a length that is one."""
+    """A JSON value: version 4 warns of a factor that is no float, and of a length that is one."""
     if isinstance(value, str | list):
         return value
     return int(value) if name == "original_max_position_embeddings" else float(value)
@@ -236,14 +236,14 @@ def _same(vector: np.ndarray, wanted: np.ndarray) -> bool:
     return vector.shape == wanted.shape and np.allclose(vector, wanted, rtol=1e-12, atol=1e-25)
 
 
-def _close(own: Scales, scales: Scales) -> bool:
-    return np.allclose(own, scales, rtol=1e-12)
+def _close(actual: Scales, scales: Scales) -> bool:
+    return np.allclose(actual, scales, rtol=1e-12)
 
 
 def _candidates(
     rotary: Rotary, head: Head, inv_freq: np.ndarray, scales: Scales
 ) -> Iterator[Rope_]:
-    """What may stand for it, best first; not all of it does."""
+    """Rope parameters that may stand for a variant, best first; not all of them do."""
     base = getattr(rotary, "base", None)
     if len(inv_freq) > 1 and inv_freq[1] > 0:
         # Whatever made it (a base of NTK, say): a plain series is plain.
@@ -332,27 +332,27 @@ def of_config(config: Mapping[str, Any], layer_type: str | None = None) -> Rope_
     Raises:
       ValueError: if there are none, or two that disagree.
     """
-    given, scaling = config.get("rope_parameters"), config.get("rope_scaling")
-    if isinstance(given, dict) and layer_type in given:
-        given = given[layer_type]
-    for name, value in (("rope_parameters", given), ("rope_scaling", scaling)):
+    parameters, scaling = config.get("rope_parameters"), config.get("rope_scaling")
+    if isinstance(parameters, dict) and layer_type in parameters:
+        parameters = parameters[layer_type]
+    for name, value in (("rope_parameters", parameters), ("rope_scaling", scaling)):
         if not isinstance(value, dict | None):
             raise ValueError(f"{name} must be an object, got {quoted(value)}")
-    given, scaling = dict(given or {}), dict(scaling or {})
-    if any(isinstance(value, dict) for value in given.values()):
+    parameters, scaling = dict(parameters or {}), dict(scaling or {})
+    if any(isinstance(value, dict) for value in parameters.values()):
         raise ValueError("rope_parameters differ by kind of layer, which this class does not have")
-    for each in (given, scaling):
-        if kind := each.pop("type", None):
-            each.setdefault("rope_type", kind)
+    for mapping in (parameters, scaling):
+        if kind := mapping.pop("type", None):
+            mapping.setdefault("rope_type", kind)
     shared = {**_top(config), **({"rope_type": "default"} if not scaling else {}), **scaling}
-    for name, value in given.items():
+    for name, value in parameters.items():
         other = shared.get(name, value)
         if other != value and not (name == "rope_type" and not scaling):
             raise ValueError(
                 f"config.json says {name}={quoted(other, 30)} and, in rope_parameters, "
                 f"{quoted(value, 30)}; make them agree"
             )
-    rope = {**shared, **given}
+    rope = {**shared, **parameters}
     rope.setdefault("rope_theta", _DEFAULT_THETA.get(str(config.get("model_type")), 10_000.0))
     if rope["rope_type"] == "su":  # what Phi-3's first files call it
         rope["rope_type"] = "longrope"
@@ -383,10 +383,10 @@ def variant(rope: Mapping[str, Any], head: Head, length: int, name: str) -> Rota
     own_rest = head.mla or 2 * len(inv_freq) < head.head_dim
     inv_freq = np.append(inv_freq, np.zeros(head.head_dim // 2 - len(inv_freq)))
     inv_freq = np.where(inv_freq < 1e-25, 0, inv_freq)
-    for found in _variants(rope, head, length, scales):
-        own = Scales(found.logit_scale, found.unrotated_logit_scale if own_rest else 1.0)
-        if _same(found.inv_freq(head.head_dim), inv_freq) and _close(own, scales):
-            return found
+    for candidate in _variants(rope, head, length, scales):
+        actual = Scales(candidate.logit_scale, candidate.unrotated_logit_scale if own_rest else 1.0)
+        if _same(candidate.inv_freq(head.head_dim), inv_freq) and _close(actual, scales):
+            return candidate
     rest = scales.rest if own_rest else scales.rotated
     values = tuple(inv_freq.tolist())
     return Recorded(name=name, values=values, scale=scales.rotated, unrotated_scale=rest)
@@ -405,25 +405,25 @@ def _dynamic(rope: Mapping[str, Any], head: Head) -> Rotary:
 
 
 def _variants(rope, head: Head, length: int, scales: Scales) -> Iterator[Rotary]:
-    """What may make these frequencies; a value that ours excludes makes none."""
+    """Variants that may make these frequencies; a value that ours excludes makes none."""
     base, factor = rope["rope_theta"], rope.get("factor", 1.0)
     fraction, original = rope.get("partial_rotary_factor", 1.0), _original(rope, head)
-    own = {"base": base, "rotary_fraction": fraction}
+    keywords = {"base": base, "rotary_fraction": fraction}
     kind = rope["rope_type"]
     if kind == "default":
-        yield Rope(**own)
+        yield Rope(**keywords)
     elif kind == "linear":
-        yield PositionInterpolation(**own, factor=factor)
+        yield PositionInterpolation(**keywords, factor=factor)
     elif kind == "proportional":
-        yield PRope(**own)
+        yield PRope(**keywords)
     elif kind == "llama3":
         names = ("low_freq_factor", "high_freq_factor")
-        bounds = {each: rope[each] for each in names}
-        yield Llama3(**own, factor=factor, original_context_length=original, **bounds)
+        bounds = {key: rope[key] for key in names}
+        yield Llama3(**keywords, factor=factor, original_context_length=original, **bounds)
     elif kind == "yarn" and factor > 1:
         rotated, rest = ((math.sqrt(s) - 1) / (0.1 * math.log(factor)) for s in scales)
         yield Yarn(
-            **own,
+            **keywords,
             factor=factor,
             original_context_length=original,
             beta_fast=rope.get("beta_fast") or 32.0,
@@ -437,7 +437,7 @@ def _variants(rope, head: Head, length: int, scales: Scales) -> Iterator[Rotary]
         # A list may speed pairs up, or hold them still: that is no LongRoPE, but a vector.
         if min(factors) >= 1 and max(factors) < UNROTATED / 1e5:
             yield Longrope(
-                **own,
+                **keywords,
                 pair_factors=tuple(factors),
                 original_context_length=original,
                 target_context_length=max(head.context, original),

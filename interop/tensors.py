@@ -30,14 +30,14 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 class Tensor(NamedTuple):
-    """What is known of one before it is read."""
+    """Shape and dtype of a tensor, known before it is read."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
 
 
 class Spec(NamedTuple):
-    """What is known of one before it is written."""
+    """Name and size of a tensor, known before it is written."""
 
     name: str
     num_bytes: int
@@ -61,14 +61,14 @@ def write(
     where: dict[str, str] = {}
     for number, shard in enumerate(shards, start=1):
         file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
-        held = {}
+        shard_tensors = {}
         for spec in shard:
             name, tensor = next(tensors)
             assert (name, tensor.nbytes) == tuple(spec)
-            held[name] = np.ascontiguousarray(tensor)
-        save_file(held, folder / file, metadata={"format": "pt"})
-        where |= dict.fromkeys(held, file)
-        del held
+            shard_tensors[name] = np.ascontiguousarray(tensor)
+        save_file(shard_tensors, folder / file, metadata={"format": "pt"})
+        where |= dict.fromkeys(shard_tensors, file)
+        del shard_tensors
     if len(shards) > 1:
         total = sum(spec.num_bytes for shard in shards for spec in shard)
         index = {"metadata": {"total_size": total}, "weight_map": where}
@@ -90,8 +90,8 @@ class Tensors:
         if not self.folder.is_dir():
             raise ValueError(f"{folder} is no folder; give one with config.json and *.safetensors")
         self._where = self._find()
-        said = {file: _look_into(file) for file in sorted(set(self._where.values()))}
-        self.known = {name: said[file][name] for name, file in self._where.items()}
+        headers = {file: _look_into(file) for file in sorted(set(self._where.values()))}
+        self.known = {name: headers[file][name] for name, file in self._where.items()}
 
     def read(self, name: str) -> np.ndarray:
         """One tensor, copied out of its file."""
@@ -103,16 +103,20 @@ class Tensors:
         """The file of each tensor."""
         if (self.folder / INDEX).exists():
             index = self._read_index()
-            missing = [each for each in set(index.values()) if not (self.folder / each).exists()]
+            missing = [
+                file_name
+                for file_name in set(index.values())
+                if not (self.folder / file_name).exists()
+            ]
             if missing:
                 raise ValueError(
                     f"{self.folder}: {min(missing)} is missing, which {INDEX} names; the download "
                     "is not whole"
                 )
             files = sorted({self.folder / file for file in index.values()})
-            there = {file: set(_keys(file)) for file in files}
+            names_by_file = {file: set(_keys(file)) for file in files}
             for name, file in index.items():
-                if name not in there[self.folder / file]:
+                if name not in names_by_file[self.folder / file]:
                     raise ValueError(
                         f"{self.folder / file} lacks {quoted(name)}, which {INDEX} names"
                     )
@@ -172,18 +176,18 @@ def _keys(file: Path) -> list[str]:
 
 
 def _look_into(file: Path) -> dict[str, Tensor]:
-    """What a file's header says."""
+    """Return the shapes and dtypes that a file's header gives."""
     with _one_line(file), _opened(file) as opened:
         names = list(opened.keys())
         slices = {name: opened.get_slice(name) for name in names}
-        said = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
-    for name, (_, kind) in said.items():
+        headers = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
+    for name, (_, kind) in headers.items():
         if kind not in DTYPES:
             raise ValueError(
                 f"{file}: {quoted(name)} is {kind}; tensors must be {', '.join(DTYPES)}: "
                 "dequantize the model first"
             )
-    return {name: Tensor(shape, DTYPES[kind]) for name, (shape, kind) in said.items()}
+    return {name: Tensor(shape, DTYPES[kind]) for name, (shape, kind) in headers.items()}
 
 
 def _opened(file: Path) -> Any:

@@ -208,11 +208,11 @@ def _added_tokens(proto: Any, names: list[str]) -> Iterator[dict[str, Any]]:
 def _merges(proto: Any) -> list[tuple[str, str]]:
     """Pairs of pieces, what is merged first first: SentencePiece merges to the highest score."""
     normal = {p.piece for p in proto.pieces if p.type == p.NORMAL}
-    found = []
+    pairs = []
     for piece in sorted(_merged(proto), key=lambda p: -p.score):
-        whole = piece.piece
-        for split in range(1, len(whole)):
-            left, right = whole[:split], whole[split:]
+        token = piece.piece
+        for split in range(1, len(token)):
+            left, right = token[:split], token[split:]
             if left in normal and right in normal:
-                found.append((left.replace(_SPACE, " "), right.replace(_SPACE, " ")))
-    return found
+                pairs.append((left.replace(_SPACE, " "), right.replace(_SPACE, " ")))
+    return pairs

@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
     @property
     def is_stacked(self) -> bool:
-        """Whether there is one a layer."""
+        """True if there is one a layer."""
         return "{layer}" in self.theirs
 
 
@@ -146,7 +146,7 @@ def entries(config: ModelConfig, layout: Layout, *, fused: bool = False) -> list
     up = _transposed(f"{mlp}up_proj.weight", f"{ours}up")
     both = _joined(f"{mlp}gate_up_proj.weight", [gate, up], [config.mlp_dim] * 2)
     layer = "model.layers.{layer}."
-    found = [
+    table = [
         _same("model.embed_tokens.weight", "embedding"),
         _same(f"{layer}input_layernorm.weight", "blocks.attention_norm.scale"),
         *attention,
@@ -155,7 +155,7 @@ def entries(config: ModelConfig, layout: Layout, *, fused: bool = False) -> list
         _transposed(f"{mlp}down_proj.weight", f"{ours}down"),
         _same("model.norm.weight", "final_norm.scale"),
     ]
-    return found if config.tie_embeddings else [*found, _same("lm_head.weight", "output")]
+    return table if config.tie_embeddings else [*table, _same("lm_head.weight", "output")]
 
 
 def rotary_dim(config: ModelConfig) -> int:
@@ -170,12 +170,15 @@ def _attention(config: ModelConfig, layout: Layout, fused: bool) -> list[Entry]:
     N, K, H = config.num_heads, config.kv_heads, config.head_dim
     order, plain = feature_order(layout, H, rotary_dim(config)), np.arange(H)
     rotated = (("q", "query", order), ("k", "key", order), ("v", "value", plain))
-    q_k_v = [_heads(f"{theirs}{x}_proj.weight", ours + name, own) for x, name, own in rotated]
+    q_k_v = [
+        _heads(f"{theirs}{x}_proj.weight", ours + name, features) for x, name, features in rotated
+    ]
     if fused:
         q_k_v = [_joined(f"{theirs}qkv_proj.weight", q_k_v, [N * H, K * H, K * H])]
     if config.qkv_bias:
         q_k_v += [
-            _bias(f"{theirs}{x}_proj.bias", f"{ours}{name}_bias", own) for x, name, own in rotated
+            _bias(f"{theirs}{x}_proj.bias", f"{ours}{name}_bias", features)
+            for x, name, features in rotated
         ]
     if config.qk_norm:
         q_k_v += [
@@ -186,7 +189,7 @@ def _attention(config: ModelConfig, layout: Layout, fused: bool) -> list[Entry]:
 
 
 def _latent(config: ModelConfig, layout: Layout) -> list[Entry]:
-    """Of multi-head latent attention, as DeepSeek's files have it."""
+    """Entries of multi-head latent attention, as DeepSeek's files have it."""
     mla, theirs, ours = config.mla, "model.layers.{layer}.self_attn.", "blocks.attention."
     assert mla is not None
     H, P, U = mla.qk_nope_head_dim, mla.qk_rope_head_dim, mla.v_head_dim

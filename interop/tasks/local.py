@@ -26,7 +26,7 @@ def _texts(path: str | None, documents: int) -> list[str]:
 
 
 def _digest(text: str) -> int:
-    """As `data.prepare` has it, to hold documents out."""
+    """The digest of `data.prepare`, which holds documents out by it."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16)
 
 
@@ -50,14 +50,14 @@ def lines(path: str | None = None, documents: int = 200, **_: Any) -> dict[str, 
     """Some lines of a text, and four that may come next: the right one and others of that text."""
     draw, rows = random.Random(0), []
     for text in _texts(path, documents):
-        found = [line for line in text.split("\n") if line.strip()]
-        for start in range(0, len(found) - _LINES, 16 * _LINES):
-            right = found[start + _LINES]
-            others = sorted({line for line in found if line != right})
-            if len(others) >= 3:
-                choices = [right, *draw.sample(others, 3)]
+        text_lines = [line for line in text.split("\n") if line.strip()]
+        for start in range(0, len(text_lines) - _LINES, 16 * _LINES):
+            right = text_lines[start + _LINES]
+            distractors = sorted({line for line in text_lines if line != right})
+            if len(distractors) >= 3:
+                choices = [right, *draw.sample(distractors, 3)]
                 draw.shuffle(choices)
-                before = "\n".join(found[start : start + _LINES]) + "\n"
+                before = "\n".join(text_lines[start : start + _LINES]) + "\n"
                 row = {"before": before, "choices": choices, "answer": choices.index(right)}
                 rows.append(row)
     draw.shuffle(rows)
@@ -69,7 +69,7 @@ def passkeys(documents: int = 50, words: int = 40, **_: Any) -> dict[str, Any]:
     draw, rows = random.Random(0), []
     for _each in range(documents):
         key = str(draw.randrange(10_000, 100_000))
-        said = [draw.choice(_WORDS) for _ in range(words)]
-        said.insert(draw.randrange(words), f"\nThe pass key is {key}.\n")
-        rows.append({"before": " ".join(said) + "\nThe pass key is", "key": key})
+        filler = [draw.choice(_WORDS) for _ in range(words)]
+        filler.insert(draw.randrange(words), f"\nThe pass key is {key}.\n")
+        rows.append({"before": " ".join(filler) + "\nThe pass key is", "key": key})
     return _dataset(rows)

@@ -51,14 +51,19 @@ def test_out_and_in_by_the_command_line(run, tmp_path, capsys):
 
 def test_what_came_in_is_trained_on(tmp_path, tiny_data):
     """Trained, exported in bfloat16, imported, and trained on with another base."""
-    given = [*tiny_data, "train.num_steps=2", "train.log_every=1"]
-    config = overrides.apply(find_config("tiny"), given)
+    arguments = [*tiny_data, "train.num_steps=2", "train.log_every=1"]
+    config = overrides.apply(find_config("tiny"), arguments)
     run = RunDirectory(tmp_path / "run")
     assert train(make_plan([config], [run]))
     export(run.path, tmp_path / "hf", options=Options(dtype="bfloat16"))
     came = import_folder(tmp_path / "hf", tmp_path / "came")
     assert came.tokenizer == run.tokenizer
-    more = [*given, f"start_from={came.path}", "model.rotary.base=100", "train.learning_rate=1e-6"]
+    more = [
+        *arguments,
+        f"start_from={came.path}",
+        "model.rotary.base=100",
+        "train.learning_rate=1e-6",
+    ]
     on = RunDirectory(tmp_path / "on")
     assert train(make_plan([overrides.apply(config, more)], [on]))
     # Hardly moved, so that it starts where the other came to.
@@ -69,12 +74,12 @@ def test_what_came_in_is_trained_on(tmp_path, tiny_data):
     assert "base=10000" in on.record["parents"][0]["rotary"]
 
 
-@pytest.mark.parametrize("words", [[], ["-h"], ["export", "-h"], ["import", "-h"]])
-def test_it_says_what_it_does(words, capsys):
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["export", "-h"], ["import", "-h"]])
+def test_it_says_what_it_does(arguments, capsys):
     with pytest.raises(SystemExit):
-        main(words)
-    said = capsys.readouterr()
-    assert "interop" in said.out + said.err
+        main(arguments)
+    output = capsys.readouterr()
+    assert "interop" in output.out + output.err
 
 
 @pytest.mark.hf

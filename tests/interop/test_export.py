@@ -46,17 +46,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """From a case's name to its folder; each is exported once."""
-    found: dict[str, Path] = {}
+    exported: dict[str, Path] = {}
 
-    def of(name: str) -> Path:
-        if name not in found:
+    def folder_of(name: str) -> Path:
+        if name not in exported:
             top = tmp_path_factory.mktemp("case")
             run = make_run(top / "run", CASES[name][2])
             export(run.path, top / "out")
-            found[name] = top / "out"
-        return found[name]
+            exported[name] = top / "out"
+        return exported[name]
 
-    return of
+    return folder_of
 
 
 def read_config(folder: Path) -> dict:
@@ -118,7 +118,7 @@ def test_transformers_gives_the_same_logits(name, length, folders):
 
 @pytest.mark.parametrize("name", ["gqa", "mla with yarn", "biases"])
 def test_layer_by_layer_is_the_whole_model(name, folders):
-    """How models too large for memory are compared."""
+    """Models too large for memory are compared this way."""
     model, folder = CASES[name][2], folders(name)
     subject = Subject(
         folder=folder,
@@ -145,11 +145,11 @@ def test_shards_hold_the_same_tensors(tmp_path):
     run = make_run(tmp_path / "run", PLAIN)
     export(run.path, tmp_path / "one")
     export(run.path, tmp_path / "many", options=Options(shard_bytes=20_000))
-    one, many = Tensors(tmp_path / "one"), Tensors(tmp_path / "many")
+    single, many = Tensors(tmp_path / "one"), Tensors(tmp_path / "many")
     assert len(list((tmp_path / "many").glob("*.safetensors"))) > 3
-    assert one.known == many.known
-    for name in one.known:
-        np.testing.assert_array_equal(one.read(name), many.read(name))
+    assert single.known == many.known
+    for name in single.known:
+        np.testing.assert_array_equal(single.read(name), many.read(name))
 
 
 def test_bfloat16_is_half_the_bytes_and_rounded_once(tmp_path):
@@ -159,14 +159,14 @@ def test_bfloat16_is_half_the_bytes_and_rounded_once(tmp_path):
     export(run.path, tmp_path / "out", options=Options(dtype="bfloat16"))
     config = read_config(tmp_path / "out")
     assert config["dtype"] == config["torch_dtype"] == "bfloat16"
-    found = Tensors(tmp_path / "out").read("model.norm.weight")
+    actual = Tensors(tmp_path / "out").read("model.norm.weight")
     expected = noise(PLAIN)["final_norm"]["scale"].astype(ml_dtypes.bfloat16)
-    assert found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
+    assert actual.dtype == expected.dtype and actual.tobytes() == expected.tobytes()
 
 
 def test_nothing_half_written_is_left(tmp_path, monkeypatch):
     run = make_run(tmp_path / "run", changed(PLAIN, num_layers=1))
-    monkeypatch.setattr("interop.check.our_logits", lambda *given: np.zeros(1))
+    monkeypatch.setattr("interop.check.our_logits", lambda *arguments: np.zeros(1))
     with pytest.raises(ValueError, match="nothing was written"):
         export(run.path, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -1,4 +1,4 @@
-"""What lm-evaluation-harness is told of a run, by hand and without it."""
+"""Answers to lm-evaluation-harness about a run, by hand and without it."""
 
 import dataclasses
 
@@ -48,95 +48,95 @@ def by_hand(run: LoadedRun, pair: Pair) -> tuple[float, bool]:
     logits_TV = np.asarray(run.logits(np.array([ids[:-1]])))[0].astype(np.float64)
     logits_TV -= logits_TV.max(axis=-1, keepdims=True)
     log_probs_TV = logits_TV - np.log(np.exp(logits_TV).sum(axis=-1, keepdims=True))
-    places = range(len(pair.context) - 1, len(ids) - 1)
-    total = sum(log_probs_TV[place, ids[place + 1]] for place in places)
-    return total, all(log_probs_TV[place].argmax() == ids[place + 1] for place in places)
+    indices = range(len(pair.context) - 1, len(ids) - 1)
+    total = sum(log_probs_TV[index, ids[index + 1]] for index in indices)
+    return total, all(log_probs_TV[index].argmax() == ids[index + 1] for index in indices)
 
 
 def test_scores_are_those_of_each_row_alone(run):
-    """Of many lengths in one call: padding and neighbours change nothing."""
-    asked, random = Asked(run), np.random.default_rng(0)
+    """Rows of many lengths in one call: padding and neighbours change nothing."""
+    model, random = Asked(run), np.random.default_rng(0)
     pairs = []
     for size in (2, 3, 31, 33, 34, 48, 49):
-        ids = [asked.tokenizer.bos_id, *random.integers(3, 600, size - 1).tolist()]
+        ids = [model.tokenizer.bos_id, *random.integers(3, 600, size - 1).tolist()]
         cut = int(random.integers(1, size))
         pairs.append(Pair(ids[:cut], ids[cut:]))
     # One that greedy decoding does write.
     best = int(np.asarray(run.logits(np.array([pairs[0].context])))[0, -1].argmax())
     pairs.append(Pair(pairs[0].context, [best]))
-    found = asked.log_likelihoods(pairs)
-    for pair, (total, greedy) in zip(pairs, found, strict=True):
+    scores = model.log_likelihoods(pairs)
+    for pair, (total, greedy) in zip(pairs, scores, strict=True):
         expected, is_greedy = by_hand(run, pair)
         assert total == pytest.approx(expected, abs=2e-4)
         assert greedy == is_greedy
-    assert found[-1][1]
+    assert scores[-1][1]
 
 
 @pytest.mark.parametrize("bos", ["first", "every"])
 @pytest.mark.parametrize("count", [0, 1, 47, 48, 49, 95, 96, 97, 200])
 def test_every_id_of_a_text_is_scored_once(run, bos, count, monkeypatch):
-    asked = Asked(run, bos=bos)
+    model = Asked(run, bos=bos)
     ids = np.random.default_rng(count).integers(3, 600, count).tolist()
     monkeypatch.setattr(tokenizer_lib.Tokenizer, "encode", lambda *_, **__: ids)
-    windows = asked.windows("text")
+    windows = model.windows("text")
     assert [i for pair in windows for i in pair.continuation] == ids
     start = 0
     for number, (context, continuation) in enumerate(windows):
         assert len(context) >= 1 and len(context) + len(continuation) <= LENGTH + 1
-        own = 1 if number == 0 or bos == "every" else 0
-        assert list(context[:own]) == [asked.tokenizer.bos_id] * own
+        prefix_length = 1 if number == 0 or bos == "every" else 0
+        assert list(context[:prefix_length]) == [model.tokenizer.bos_id] * prefix_length
         # What is given is what stands before, as far back as there is room.
-        assert list(context[own:]) == ids[start - len(context) + own : start]
+        assert list(context[prefix_length:]) == ids[start - len(context) + prefix_length : start]
         assert len(context) + len(continuation) == LENGTH + 1 or number == 0
         start += len(continuation)
 
 
 def test_rolling_is_the_sum_over_tokens(run):
-    asked = Asked(run)
+    model = Asked(run)
     text = " ".join(plain_text(number) for number in range(3))
-    windows = asked.windows(text)
+    windows = model.windows(text)
     assert len(windows) > 2
-    found = sum(total for total, _ in asked.log_likelihoods(windows))
-    ids, expected, scored = asked.encode(text), 0.0, 1
+    actual = sum(total for total, _ in model.log_likelihoods(windows))
+    ids, expected, scored = model.encode(text), 0.0, 1
     while scored < len(ids):
         end = min(len(ids), scored + LENGTH)
         start = max(0, end - LENGTH - 1)
         expected += by_hand(run, Pair(ids[start:scored], ids[scored:end]))[0]
         scored = end
-    assert found == pytest.approx(expected, rel=1e-6)
+    assert actual == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_model_of_equal_logits_scores_log_v(run):
     params = jax.tree.map(np.asarray, run.params)
     # Tied, it is the output matrix too.
     params["embedding"] = np.zeros_like(params["embedding"])
-    asked = Asked(dataclasses.replace(run, params=params))
+    model = Asked(dataclasses.replace(run, params=params))
     text = plain_text(3)
-    found = sum(total for total, _ in asked.log_likelihoods(asked.windows(text)))
-    count, vocab_size = len(asked.encode(text)) - 1, run.config.model.vocab_size
-    assert found == pytest.approx(-count * np.log(vocab_size), rel=1e-6)
+    actual = sum(total for total, _ in model.log_likelihoods(model.windows(text)))
+    count, vocab_size = len(model.encode(text)) - 1, run.config.model.vocab_size
+    assert actual == pytest.approx(-count * np.log(vocab_size), rel=1e-6)
 
 
 def test_what_is_too_long_loses_its_oldest_ids(run):
     ids = np.random.default_rng(1).integers(3, 600, 80).tolist()
-    [found] = Asked(run).log_likelihoods([Pair(ids[:70], ids[70:])])
+    [result] = Asked(run).log_likelihoods([Pair(ids[:70], ids[70:])])
     expected = by_hand(run, Pair(ids[80 - LENGTH - 1 : 70], ids[70:]))
-    assert found[0] == pytest.approx(expected[0], abs=2e-4)
-    asked = Asked(run, bos="every")
-    [found] = asked.log_likelihoods([Pair(ids[:70], ids[70:])])
-    short = [asked.tokenizer.bos_id, *ids[80 - LENGTH : 70]]
-    assert found[0] == pytest.approx(by_hand(run, Pair(short, ids[70:]))[0], abs=2e-4)
+    assert result[0] == pytest.approx(expected[0], abs=2e-4)
+    model = Asked(run, bos="every")
+    [result] = model.log_likelihoods([Pair(ids[:70], ids[70:])])
+    short = [model.tokenizer.bos_id, *ids[80 - LENGTH : 70]]
+    assert result[0] == pytest.approx(by_hand(run, Pair(short, ids[70:]))[0], abs=2e-4)
 
 
 def test_a_variant_of_a_rows_own_length_is_each_rows_own(run):
     """Beyond the trained length, side by side, as each alone."""
-    asked = Asked(run, rotary="dynamic_ntk_aware", max_length=3 * LENGTH)
+    model = Asked(run, rotary="dynamic_ntk_aware", max_length=3 * LENGTH)
     random = np.random.default_rng(2)
     pairs = [
         Pair([1, *random.integers(3, 600, size).tolist()], random.integers(3, 600, 4).tolist())
         for size in (20, 70, 100, 130)
     ]
-    for pair, (total, _) in zip(pairs, asked.log_likelihoods(pairs), strict=True):
-        assert total == pytest.approx(by_hand(asked.run, pair)[0], abs=3e-4)
-        [alone] = asked.log_likelihoods([pair])
+    for pair, (total, _) in zip(pairs, model.log_likelihoods(pairs), strict=True):
+        assert total == pytest.approx(by_hand(model.run, pair)[0], abs=3e-4)
+        [alone] = model.log_likelihoods([pair])
         assert total == pytest.approx(alone[0], abs=3e-4)

@@ -39,11 +39,11 @@ from training.start import starting_params
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unoptimized")]
 
 
-def same_tensors(one: Path, other: Path) -> bool:
-    one_tensors, other_tensors = Tensors(one), Tensors(other)
-    return one_tensors.known == other_tensors.known and all(
-        one_tensors.read(name).tobytes() == other_tensors.read(name).tobytes()
-        for name in one_tensors.known
+def same_tensors(first: Path, other: Path) -> bool:
+    first_tensors, other_tensors = Tensors(first), Tensors(other)
+    return first_tensors.known == other_tensors.known and all(
+        first_tensors.read(name).tobytes() == other_tensors.read(name).tobytes()
+        for name in first_tensors.known
     )
 
 
@@ -76,8 +76,8 @@ def test_out_and_in_and_out_again(name, tmp_path):
     back = loaded.config.model
     assert windows_by_layer(back) == windows_by_layer(model)
     # A pattern comes back written its shortest way, and the number of heads written out.
-    given = {"rotary": model.rotary, "window": model.window, "num_kv_heads": model.num_kv_heads}
-    assert dataclasses.replace(back, **given) == model
+    fields = {"rotary": model.rotary, "window": model.window, "num_kv_heads": model.num_kv_heads}
+    assert dataclasses.replace(back, **fields) == model
     assert loaded.config.data.context_length == CONTEXT
     export(run.path, tmp_path / "again")
     assert same_tensors(tmp_path / "out", tmp_path / "again")
@@ -108,7 +108,7 @@ def test_training_starts_from_it_in_float32(tmp_path):
 
 
 def test_it_can_be_kept_and_copied(tmp_path):
-    """As what else a run is: rounded for a repository, or as the start of another's stages."""
+    """Like any other run: rounded for a repository, or as the start of another's stages."""
     export(
         make_run(tmp_path / "run", PLAIN).path, tmp_path / "hf", options=Options(dtype="bfloat16")
     )

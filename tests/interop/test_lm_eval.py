@@ -47,10 +47,10 @@ metric_list: [{{metric: word_perplexity}}, {{metric: bits_per_byte}}]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, tiny_data) -> RunDirectory:
     pytest.importorskip("lm_eval")
-    given = [*tiny_data, "train.num_steps=20", "train.save_every=20"]
+    arguments = [*tiny_data, "train.num_steps=20", "train.save_every=20"]
     run = RunDirectory(tmp_path_factory.mktemp("asked") / "run")
-    config = overrides.apply(find_config("tiny"), given)
-    assert train(make_plan([config], [run], overrides=[given]), command="test")
+    config = overrides.apply(find_config("tiny"), arguments)
+    assert train(make_plan([config], [run], overrides=[arguments]), command="test")
     return run
 
 
@@ -65,18 +65,18 @@ def exported(run, tmp_path_factory) -> Path:
 def tasks(tmp_path_factory) -> Path:
     """Two tasks in the harness's own format, of files beside them."""
     folder = tmp_path_factory.mktemp("tasks")
-    random, words = (
+    random, pieces = (
         np.random.default_rng(0),
         ["def", "import os", "  return", "\u2581", "é 漢", "12"],
     )
     rows = []
     for _ in range(24):
-        before = " ".join(random.choice(words, random.integers(1, 40)))
+        before = " ".join(random.choice(pieces, random.integers(1, 40)))
         # Also one whose end and what follows share a piece, and spaces before the cut.
-        choices = [str(each) for each in random.choice(words, 3, replace=False)]
+        choices = [str(choice) for choice in random.choice(pieces, 3, replace=False)]
         rows.append({"before": before + " " * random.integers(3), "choices": choices, "answer": 1})
     (folder / "code.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    texts = [" ".join(random.choice(words, size)) for size in (1, 40, 400, 900)]
+    texts = [" ".join(random.choice(pieces, size)) for size in (1, 40, 400, 900)]
     (folder / "texts.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
     (folder / "code.yaml").write_text(QUESTION.format(folder=folder))
     (folder / "texts.yaml").write_text(TEXT.format(folder=folder))
@@ -105,15 +105,15 @@ def test_scores_are_those_of_transformers_on_the_exported_model(run, tasks, expo
             str(exported), device="cpu", dtype="float32", batch_size=4,
             max_length=LENGTH, add_bos_token=bos,
         )  # fmt: skip
-        found = lm_eval.simple_evaluate(model, tasks=[name], task_manager=manager)
-        theirs |= found["results"]
+        output = lm_eval.simple_evaluate(model, tasks=[name], task_manager=manager)
+        theirs |= output["results"]
     # Why: with its own rule it scores one id more, which no text has.
-    found = lm_eval.simple_evaluate(models["code"], tasks=["texts"], task_manager=manager)
-    doubled = found["results"]["texts"]["bits_per_byte,none"]
+    output = lm_eval.simple_evaluate(models["code"], tasks=["texts"], task_manager=manager)
+    doubled = output["results"]["texts"]["bits_per_byte,none"]
     assert doubled > theirs["texts"]["bits_per_byte,none"] + 1e-3
     for name, metrics in (("code", ["acc", "acc_norm"]), ("texts", ["bits_per_byte"])):
         for metric in metrics:
-            mine, other = (each[name][f"{metric},none"] for each in (ours, theirs))
+            mine, other = (results[name][f"{metric},none"] for results in (ours, theirs))
             assert mine == pytest.approx(other, abs=1e-4), (name, metric)
     assert math.log(ours["texts"]["word_perplexity,none"]) == pytest.approx(
         math.log(theirs["texts"]["word_perplexity,none"]), abs=1e-4
@@ -139,19 +139,19 @@ def test_each_answers_log_likelihood_is_theirs(run, exported):
 def test_windows_are_the_harnesss(run, count, monkeypatch):
     from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
-    asked, ids = Asked(load(run.path)), list(range(5, 5 + count))
-    monkeypatch.setattr(type(asked.tokenizer), "encode", lambda *_, **__: ids)
+    model, ids = Asked(load(run.path)), list(range(5, 5 + count))
+    monkeypatch.setattr(type(model.tokenizer), "encode", lambda *_, **__: ids)
     theirs = get_rolling_token_windows(
-        ids, prefix_token=asked.tokenizer.bos_id, max_seq_len=LENGTH, context_len=1
+        ids, prefix_token=model.tokenizer.bos_id, max_seq_len=LENGTH, context_len=1
     )
-    assert list(map(tuple, asked.windows("text"))) == list(map(make_disjoint_window, theirs))
+    assert list(map(tuple, model.windows("text"))) == list(map(make_disjoint_window, theirs))
 
 
 def test_a_cut_inside_a_piece_leaves_something_to_score(run):
     model = register()(str(run.path))
     tokenizer = model.asked.tokenizer
-    whole = next(p.decode() for p in tokenizer.piece_bytes if len(p) > 3 and p.isalpha())
-    context, continuation = model._encode_pair(whole[:-1], whole[-1])
+    piece = next(p.decode() for p in tokenizer.piece_bytes if len(p) > 3 and p.isalpha())
+    context, continuation = model._encode_pair(piece[:-1], piece[-1])
     assert continuation and context[0] == tokenizer.bos_id
 
 
@@ -159,22 +159,22 @@ def test_tasks_of_its_own_need_no_network(run, tmp_path, monkeypatch):
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         monkeypatch.setenv(name, "1")
     out = tmp_path / "out.json"
-    asked = f"--limit 6 --rotary position_interpolation(factor=2) --max_length 128 --out {out}"
-    arguments = ["lm_eval", str(run.path), "--tasks", "local_text,local_next_line", *asked.split()]
+    flags = f"--limit 6 --rotary position_interpolation(factor=2) --max_length 128 --out {out}"
+    arguments = ["lm_eval", str(run.path), "--tasks", "local_text,local_next_line", *flags.split()]
     assert main(arguments) == 0
-    said = json.loads(out.read_text())
+    record = json.loads(out.read_text())
     expected = {"rotary": "position_interpolation(base=10000,factor=2)", "max_length": 128}
-    assert said["model"] | expected == said["model"]
-    assert 0 < said["results"]["local_text"]["bits_per_byte,none"] < 20
-    assert said["n-samples"]["local_next_line"]["effective"] == 6
+    assert record["model"] | expected == record["model"]
+    assert 0 < record["results"]["local_text"]["bits_per_byte,none"] < 20
+    assert record["n-samples"]["local_next_line"]["effective"] == 6
 
 
 @pytest.mark.long  # it reads the names of all tasks of the harness
 def test_an_unknown_task_is_named(run, capsys):
     with pytest.raises(SystemExit):
         main(["lm_eval", str(run.path), "--tasks", "local_txt"])
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "unknown task 'local_txt'; did you mean 'local_text'?" in said and len(said) <= 300
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "unknown task 'local_txt'; did you mean 'local_text'?" in message and len(message) <= 300
 
 
 def test_results_lie_in_the_run(run, tasks):
@@ -200,7 +200,7 @@ def test_what_is_written_is_what_transformers_writes(run, exported):
 
 
 def test_more_new_tokens_than_fit_are_cut(run, caplog):
-    """Where the harness's own class stops with an assertion."""
+    """The harness's own class stops with an assertion there."""
     from lm_eval.api.instance import Instance
 
     model = register()(str(run.path))

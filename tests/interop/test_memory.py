@@ -28,17 +28,17 @@ def make_folder(path: Path, layers: int, mlp: int) -> int:
     def noise(*shape):
         return random.normal(size=shape).astype(ml_dtypes.bfloat16)
 
-    held = {"model.embed_tokens.weight": noise(V, D), "model.norm.weight": noise(D)}
+    tensors = {"model.embed_tokens.weight": noise(V, D), "model.norm.weight": noise(D)}
     for layer in range(layers):
         prefix = f"model.layers.{layer}."
-        held |= {
+        tensors |= {
             **{f"{prefix}{n}_layernorm.weight": noise(D) for n in ("input", "post_attention")},
             **{f"{prefix}self_attn.{name}_proj.weight": noise(D, D) for name in "qkvo"},
             **{f"{prefix}mlp.{name}_proj.weight": noise(mlp, D) for name in ("gate", "up")},
             f"{prefix}mlp.down_proj.weight": noise(D, mlp),
         }
     path.mkdir()
-    save_file(held, path / "model.safetensors")
+    save_file(tensors, path / "model.safetensors")
     sizes = {"vocab_size": V, "hidden_size": D, "intermediate_size": mlp, "model_type": "llama"}
     sizes |= {"num_hidden_layers": layers, "num_attention_heads": 8, "rms_norm_eps": 1e-5}
     more = {"max_position_embeddings": 64, "tie_word_embeddings": True, "rope_theta": 1e4}
@@ -46,10 +46,10 @@ def make_folder(path: Path, layers: int, mlp: int) -> int:
     return 2 * layers * D * mlp
 
 
-def peak(*words: object, environment) -> int:
+def peak(*arguments: object, environment) -> int:
     """Bytes of a process that runs one command."""
     done = subprocess.run(
-        [sys.executable, "-c", PEAK, *map(str, words)],
+        [sys.executable, "-c", PEAK, *map(str, arguments)],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -64,7 +64,7 @@ def test_import_holds_one_array(tmp_path, environment):
     small, large = tmp_path / "small", tmp_path / "large"
     make_folder(small, layers=2, mlp=16)
     largest = make_folder(large, layers=24, mlp=6144)
-    words = ("import", "--no-compare")  # which holds the model twice
-    floor = peak(*words, small, tmp_path / "small-run", environment=environment)
-    whole = peak(*words, large, tmp_path / "large-run", environment=environment)
-    assert whole - floor < 5 * largest
+    command = ("import", "--no-compare")  # which holds the model twice
+    floor = peak(*command, small, tmp_path / "small-run", environment=environment)
+    total = peak(*command, large, tmp_path / "large-run", environment=environment)
+    assert total - floor < 5 * largest

@@ -82,30 +82,34 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_published_model_is_read(name):
-    given, parameters, rotary = MODELS[name]
-    found = published(given, name)
-    assert count_params(found.model)["total"] == parameters
-    assert label(found.model.rotary) == rotary
-    assert found.context == given["max_position_embeddings"]
-    assert found.model.window == (4096 if "Mistral" in name else None)
+    hf_config, parameters, rotary = MODELS[name]
+    result = published(hf_config, name)
+    assert count_params(result.model)["total"] == parameters
+    assert label(result.model.rotary) == rotary
+    assert result.context == hf_config["max_position_embeddings"]
+    assert result.model.window == (4096 if "Mistral" in name else None)
 
 
 def test_phi_4_mini_has_two_lists_and_the_context_chooses():
     long = np.linspace(1.0, 40.0, 48).tolist()
-    given = config((200064, 3072, 32, 24, 8, 8192, 131072), model_type="phi3", rms_norm_eps=1e-5)
-    given |= {"original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75}
-    given |= {"rope_theta": 10000.0, "sliding_window": 262144, "tie_word_embeddings": True}
-    given |= {"rope_scaling": {"type": "longrope", "short_factor": 48 * [1.0], "long_factor": long}}
-    given |= {"attention_bias": False, "mlp_bias": False, "embd_pdrop": 0.0}
-    whole, short = published(given, "phi"), published(given, "phi", 4096)
-    assert count_params(whole.model)["total"] == 3_836_021_760
-    assert whole.model.rotary.pair_factors == tuple(long) and whole.context == 131_072
+    hf_config = config(
+        (200064, 3072, 32, 24, 8, 8192, 131072), model_type="phi3", rms_norm_eps=1e-5
+    )
+    hf_config |= {"original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75}
+    hf_config |= {"rope_theta": 10000.0, "sliding_window": 262144, "tie_word_embeddings": True}
+    hf_config |= {
+        "rope_scaling": {"type": "longrope", "short_factor": 48 * [1.0], "long_factor": long}
+    }
+    hf_config |= {"attention_bias": False, "mlp_bias": False, "embd_pdrop": 0.0}
+    full, short = published(hf_config, "phi"), published(hf_config, "phi", 4096)
+    assert count_params(full.model)["total"] == 3_836_021_760
+    assert full.model.rotary.pair_factors == tuple(long) and full.context == 131_072
     assert short.model.rotary.pair_factors == (1.0,) * 48 and short.context == 4096
-    for each in (whole, short):
+    for result in (full, short):
         # sqrt(1 + ln 32 / ln 4096) on cosines and sines of the part that rotates.
-        assert each.model.rotary.logit_scale == pytest.approx(1 + 5 / 12)
-        assert each.model.rotary.unrotated_logit_scale == 1
-        assert (each.model.rotary.inv_freq(128) > 0).sum() == 48
+        assert result.model.rotary.logit_scale == pytest.approx(1 + 5 / 12)
+        assert result.model.rotary.unrotated_logit_scale == 1
+        assert (result.model.rotary.inv_freq(128) > 0).sum() == 48
 
 
 @pytest.mark.parametrize(
@@ -119,9 +123,9 @@ def test_a_pattern_is_written_its_shortest_way(values, expected):
 def test_keys_that_the_class_does_not_read_are_ignored_and_named():
     sizes = config((32, 64, 2, 4, 2, 96, 48), model_type="llama", rope_theta=500.0)
     keys = {"partial_rotary_factor": 0.5, "sliding_window": 7, "attn_logit_softcapping": 30.0}
-    each = published(sizes | keys, "x")
-    assert each.model == published(sizes, "x").model
-    assert sorted(each.unread) == sorted(f"{name}={value}" for name, value in keys.items())
+    result = published(sizes | keys, "x")
+    assert result.model == published(sizes, "x").model
+    assert sorted(result.unread) == sorted(f"{name}={value}" for name, value in keys.items())
     assert published(sizes | dict.fromkeys(keys), "x").unread == ()
     with pytest.raises(ValueError, match="partial_rotary_factor is nothing that this class"):
         published(sizes | keys | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "x")

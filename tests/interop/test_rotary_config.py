@@ -31,17 +31,17 @@ def version_4(config: dict[str, Any]) -> tuple[list[float], float, float]:
         return [f / factor for f in plain], 1.0, 1.0
     if kind == "llama3":
         low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-        original, found = scaling["original_max_position_embeddings"], []
+        original, scaled = scaling["original_max_position_embeddings"], []
         for f in plain:
             wavelength = 2 * math.pi / f
             if wavelength < original / high:
-                found.append(f)
+                scaled.append(f)
             elif wavelength > original / low:
-                found.append(f / factor)
+                scaled.append(f / factor)
             else:
                 smooth = (original / wavelength - low) / (high - low)
-                found.append((1 - smooth) * f / factor + smooth * f)
-        return found, 1.0, 1.0
+                scaled.append((1 - smooth) * f / factor + smooth * f)
+        return scaled, 1.0, 1.0
     attention = scaling["attention_factor"]
     everywhere = 1.0
     if "qk_rope_head_dim" in config and scaling.get("mscale_all_dim"):
@@ -61,11 +61,11 @@ def version_4(config: dict[str, Any]) -> tuple[list[float], float, float]:
     ]
     low, high = max(math.floor(ends[0]), 0), min(math.ceil(ends[1]), dim - 1)
     high = high + 0.001 if low == high else high
-    found = []
+    scaled = []
     for i, f in enumerate(plain):
-        kept = 1 - min(max((i - low) / (high - low), 0), 1)
-        found.append(f / factor * (1 - kept) + f * kept)
-    return found, attention, everywhere
+        share = 1 - min(max((i - low) / (high - low), 0), 1)
+        scaled.append(f / factor * (1 - share) + f * share)
+    return scaled, attention, everywhere
 
 
 OLD = [name for name in CASES if CASES[name][0] != "mellum"]  # which version 4 does not have
@@ -149,9 +149,9 @@ def test_a_variant_comes_back_by_its_own_name(written):
 
 def test_what_is_no_variant_of_ours_comes_back_as_its_vector():
     rotary, head = parse("explicit(values=(1.5,0.5,0.1,0.0))"), Head(8, CONTEXT)
-    found = variant(rope_parameters(rotary, head), head, CONTEXT, "a model's config.json")
-    assert isinstance(found, Recorded) and found.name == "a model's config.json"
-    np.testing.assert_allclose(found.inv_freq(8), [1.5, 0.5, 0.1, 0.0], rtol=1e-12)
+    result = variant(rope_parameters(rotary, head), head, CONTEXT, "a model's config.json")
+    assert isinstance(result, Recorded) and result.name == "a model's config.json"
+    np.testing.assert_allclose(result.inv_freq(8), [1.5, 0.5, 0.1, 0.0], rtol=1e-12)
 
 
 def test_llama_2_means_its_base_by_leaving_it_out():

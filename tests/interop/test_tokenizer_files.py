@@ -38,7 +38,7 @@ def tokenizer(request, tmp_path_factory) -> Tokenizer:
 
 
 def exported(tokenizer: Tokenizer, folder: Path, model_type: str):
-    """What transformers loads of a folder with a model of that type."""
+    """The tokenizer that transformers loads from a folder with a model of that type."""
     transformers = pytest.importorskip("transformers")
     write_tokenizer(tokenizer, folder)
     config = {"model_type": model_type, "architectures": ["Model"]}

@@ -136,13 +136,13 @@ def noise(config: ModelConfig, seed: int = 0) -> transformer.Params:
     """Parameters of which none stays where it starts: norms are not 1, biases not 0."""
     random = np.random.default_rng(seed)
 
-    def of(path, leaf):
+    def draw(path, leaf):
         start = 1.0 if path[-1].key == "scale" else 0.0
         spread = 1.0 if leaf.ndim < 3 else 2.5 / np.sqrt(leaf.shape[1])
         drawn = start + 0.3 * random.normal(size=leaf.shape) * spread
         return np.asarray(drawn, leaf.dtype)
 
-    return jax.tree_util.tree_map_with_path(of, transformer.abstract_params(config))
+    return jax.tree_util.tree_map_with_path(draw, transformer.abstract_params(config))
 
 
 def make_run(
@@ -195,9 +195,9 @@ def plant(folder: Path, keys: dict) -> None:
 def interleave(folder: Path, head_dim: int) -> None:
     """Put the queries and keys of a folder in Meta's order."""
     tensors = Tensors(folder)
-    held = {name: tensors.read(name) for name in tensors.known}
-    for name, tensor in held.items():
+    arrays = {name: tensors.read(name) for name in tensors.known}
+    for name, tensor in arrays.items():
         if "q_proj" in name or "k_proj" in name:
             halves = tensor.reshape(-1, 2, head_dim // 2, tensor.shape[1])
-            held[name] = np.ascontiguousarray(halves.swapaxes(1, 2).reshape(tensor.shape))
-    save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
+            arrays[name] = np.ascontiguousarray(halves.swapaxes(1, 2).reshape(tensor.shape))
+    save_file(arrays, folder / "model.safetensors", metadata={"format": "pt"})
