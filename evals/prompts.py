@@ -23,7 +23,7 @@ class PromptTask(Task):
     """A task with a prompt in natural language, which is not a training task."""
 
     def key(self, context: TaskContext, number: int) -> tuple:
-        """See `Task.key`. Distances move the question about, all else being equal."""
+        """Implement `Task.key`. Distances move the question about, all else being equal."""
         return key(self, context, number)
 
 
@@ -62,7 +62,7 @@ def words(
     numbers = sample.random.choice(len(alphabet) ** letters, size=count, replace=False)
     places = numbers[:, None] // len(alphabet) ** np.arange(letters) % len(alphabet)
     encode = encoder(context.tokenizer)
-    return [encode(" " + "".join(alphabet[place] for place in word)) for word in places]
+    return [encode(" " + "".join(alphabet[letter] for letter in word)) for word in places]
 
 
 def ask(tokens: list[int], answers: Iterable[tuple[list[int], list[int], int]]) -> Document:

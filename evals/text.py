@@ -100,7 +100,7 @@ def crops(
       ValueError: as `validation`; if every document is shorter, naming the longest.
     """
     cropped = several_crops(context, numbers, task=task, length=length or context.length, most=1)
-    return ((number, found) for number, (found,) in cropped)
+    return ((number, crop) for number, (crop,) in cropped)
 
 
 def several_crops(
@@ -122,15 +122,15 @@ def several_crops(
         gaps = np.sort(random.integers(room - count * length, size=count, endpoint=True))
         if number in numbers:
             places = start + 1 + gaps + length * np.arange(count)
-            yield number, [_crop(context, store, place, length) for place in places.tolist()]
+            yield number, [_crop(context, store, position, length) for position in places.tolist()]
         number += 1
     if not number:
         raise too_short(task, length, longest)
 
 
-def _crop(context: TaskContext, store: TokenStore, place: int, length: int) -> Crop:
+def _crop(context: TaskContext, store: TokenStore, start: int, length: int) -> Crop:
     # Include the id before the crop, which shows whether the crop starts inside a word.
-    ids = store.read(place - 1, length + 1)
+    ids = store.read(start - 1, length + 1)
     sizes_N2 = sizes(context.tokenizer, ids)
     ids[0] = context.tokenizer.bos_id
     return Crop(ids, sizes_N2)
@@ -227,7 +227,7 @@ def ending(ids: np.ndarray, sizes_N2: np.ndarray, part: slice, count: int, query
       ids: BOS and the text.
       sizes_N2: `sizes` of `ids`.
     """
-    tokens, part_sizes = (np.concatenate([each[:1], each[part]]) for each in (ids, sizes_N2))
+    tokens, part_sizes = (np.concatenate([array[:1], array[part]]) for array in (ids, sizes_N2))
     context = len(tokens) - 1 - count
     document = Document.from_lists(tokens, [[context + 1, count, context]], first_query=query)
     return sized(document, part_sizes)

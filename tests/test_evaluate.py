@@ -61,8 +61,8 @@ def with_model(**changes):
 @pytest.fixture(scope="module")
 def tokenizer_bytes(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
-    words = [f"{7919 * i % 2**20:x}" for i in range(4000)]
-    tokenizer_lib.train([" ".join(words)], path, 640)
+    vocabulary = [f"{7919 * i % 2**20:x}" for i in range(4000)]
+    tokenizer_lib.train([" ".join(vocabulary)], path, 640)
     return path.read_bytes()
 
 
@@ -128,9 +128,9 @@ def test_a_dynamic_row_is_stretched_by_its_own_length_alone(sweep, dynamic, stat
     ]
     network = runner.network(member.config.model)
     together = score_lib.score(network, [candidate], documents, 64)
-    for index, (length, each) in enumerate(zip(lengths, documents, strict=True)):
+    for index, (length, document) in enumerate(zip(lengths, documents, strict=True)):
         _, alone = candidate_of(texts[length])
-        expected = score_lib.score(network, [alone], [each], 64)
+        expected = score_lib.score(network, [alone], [document], 64)
         np.testing.assert_allclose(together.nll[:, index], expected.nll[:, 0], atol=1e-5)
         assert together.rank[0, index] == expected.rank[0, 0]
     # A table a row only where rows differ in theirs.
@@ -171,19 +171,19 @@ def test_every_member_gets_the_rows_it_gets_alone(sweep, monkeypatch):
 
 
 def test_rows_of_training_are_asked_of_each_data_seed(sweep, monkeypatch):
-    """Of the member of the other seed they are others; documents no model saw are the same."""
-    monkeypatch.setattr(text, "prepared", lambda asked, *, task: sweep)  # its tokenizer is ours
-    seen = []
+    """Each data seed has rows of its own; documents no model saw are the same."""
+    monkeypatch.setattr(text, "prepared", lambda context, *, task: sweep)  # its tokenizer is ours
+    calls = []
 
     def score(config, candidates, documents, *args, **kwargs):
-        seen.append((len(candidates), documents[0].tokens.tolist()))
+        calls.append((len(candidates), documents[0].tokens.tolist()))
         return score_lib.score(config, candidates, documents, *args, **kwargs)
 
     monkeypatch.setattr(runner, "score", score)
     evaluate([sweep], tasks=["step1"], documents=1)
     # base=10 and nope, the other seed, the other network.
-    (two, rows_of_0), (one, rows_of_1), (wider, rows_of_wider) = seen
-    assert (two, one, wider) == (2, 1, 1)
+    (two, rows_of_0), (single, rows_of_1), (wider, rows_of_wider) = calls
+    assert (two, single, wider) == (2, 1, 1)
     assert rows_of_0 == rows_of_wider != rows_of_1
 
 
@@ -215,7 +215,7 @@ def test_a_new_evaluation_replaces_the_same_and_keeps_the_rest(tmp_path, tokeniz
 
 
 def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
-    """What lies under --out is read as the runs themselves would be, and grows."""
+    """Results under --out are read as the runs themselves would be, and grow."""
     [*_, (run, _, _)] = evaluate([sweep / "wider"], tasks=["kv"])
     (run.path / "commands.jsonl").write_text('{"command": "python train.py test"}\n')
     before = {path: path.stat().st_mtime_ns for path in sweep.rglob("*")}
@@ -232,7 +232,7 @@ def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
     commands = [copy.read_commands() for copy in copies]
     assert [len(typed) for typed in commands] == [2, 2, 2, 3]
     members = read_members(copies)
-    assert {task for each in members for task, _ in each.trained} == {
+    assert {task for member in members for task, _ in member.trained} == {
         "kv",
         "lagcopy",
         "kv(answers=5)",
@@ -241,8 +241,8 @@ def test_rows_of_runs_that_stay_as_they_are(sweep, tmp_path_factory, capsys):
     two = [str(sweep / name) for name in ("base=10", "base=10000")]
     assert cli.main([*two, "--tasks=kv", "--documents=1", f"--out={out.parent / 'two'}"]) == 0
     for name in ("base=10", "base=10000"):
-        [one] = find_runs([out.parent / "two" / name])
-        assert set(rows.read(one.results_path)["task"].tolist()) == {"kv"}
+        [reread] = find_runs([out.parent / "two" / name])
+        assert set(rows.read(reread.results_path)["task"].tolist()) == {"kv"}
 
 
 def test_a_copy_of_a_run_is_evaluated_once(sweep, tmp_path_factory, capsys):
@@ -268,9 +268,9 @@ def test_rows_of_other_parameters_are_refused(sweep, tmp_path_factory, tokenizer
     for where, results in (([], path / "results.jsonl"), ([f"--out={out}"], out / "results.jsonl")):
         with pytest.raises(SystemExit):
             cli.main([str(path), "--tasks=kv", *where])
-        said = capsys.readouterr().err
-        assert f"{results} holds rows of another run" in said
-        assert "other parameters at step 4" in said
+        message = capsys.readouterr().err
+        assert f"{results} holds rows of another run" in message
+        assert "other parameters at step 4" in message
         (path / "results.jsonl").unlink(missing_ok=True)
 
 
@@ -284,7 +284,7 @@ def test_another_variant_at_evaluation_is_that_schedule(sweep):
 
 
 def test_train_with_a_evaluate_with_b_is_a_matrix(sweep, capsys):
-    """What a schedule's expression leaves out is each member's own."""
+    """Each member keeps its own value of what a schedule's expression leaves out."""
     paths = [str(sweep / name) for name in ("base=10", "rotary=nope")]
     arguments = ["--rotary=trained,dynamic_yarn,rope(base=500)", "--tasks=kv", "--lengths=192"]
     assert cli.main([*paths, *arguments]) == 0

@@ -113,10 +113,10 @@ def section(text, title) -> str:
 
 def numbers(text) -> dict[str, list[str]]:
     """Return the rows of the first table by member."""
-    found = {}
+    table = {}
     for first, *cells in (row for row in parsed(text).rows if row):
-        found.setdefault(first, cells)
-    return found
+        table.setdefault(first, cells)
+    return table
 
 
 def test_the_table_shows_theory_in_plain_numbers(page):
@@ -239,13 +239,13 @@ def test_censored_members_have_arrows_and_unlearned_ones_hollow_marks(page):
     """base=10000 (member 3) and nope (4) never fell on kv; all four bases never fell on lines."""
     lead = page[page.index("<svg") : page.index("</svg>")]
     beyond = re.findall(r'class="(member-\d)"><title>[^<]*, (kv|lines) at 128: &gt; 127;', lead)
-    found = collections.Counter(beyond)
+    counts = collections.Counter(beyond)
     expected = [
         ("member-3", "kv"),
         ("member-4", "kv"),
         *((f"member-{i}", "lines") for i in range(4)),
     ]
-    assert found == dict.fromkeys(expected, 2)  # a mark and an arrow
+    assert counts == dict.fromkeys(expected, 2)  # a mark and an arrow
     assert re.findall(r'class="(member-\d)"><title>[^<]*: NOT_LEARNED;', lead) == ["member-2"]
 
 
@@ -265,8 +265,8 @@ def test_what_is_drawn_where(members):
     theory = [y for (gid, marker, _), y in marks.items() if (gid, marker) == ("member-3", "_")]
     assert theory == [725]  # the periods lie above the figure
     drawn = [line for line in accuracies.get_lines() if line.get_xdata()[0] == 10.0]
-    found = {line.get_marker(): float(line.get_ydata()[0]) for line in drawn}
-    assert found["o"] == pytest.approx(19 / 127, abs=0.01) and found["v"] == 0
+    heights = {line.get_marker(): float(line.get_ydata()[0]) for line in drawn}
+    assert heights["o"] == pytest.approx(19 / 127, abs=0.01) and heights["v"] == 0
     assert [label.get_text() for label in below.get_xticklabels()] == [
         "nope",
         "base=10000\nwindow=32",

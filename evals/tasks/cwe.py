@@ -84,13 +84,15 @@ class _Prompt:
         """Append a prompt with items in random order to `start`; common words are answers."""
         tokens = start + self.intro
         last = {}  # index of each word; in order of first occurrence
-        for index, place in enumerate(random.permutation(len(items)).tolist()):
-            word = items[place]
+        for index, position in enumerate(random.permutation(len(items)).tolist()):
+            word = items[position]
             tokens += self.numbered(index, word)
             last[tuple(word)] = len(tokens) - len(word)
         tokens += self.question + self.space
-        words = [word for word in map(list, last) if word in common]
-        answers = [(self.numbered(i, []), word, last[tuple(word)]) for i, word in enumerate(words)]
+        answer_words = [word for word in map(list, last) if word in common]
+        answers = [
+            (self.numbered(i, []), word, last[tuple(word)]) for i, word in enumerate(answer_words)
+        ]
         return prompts.ask(tokens, answers)
 
 
@@ -103,31 +105,33 @@ class Cwe(prompts.PromptTask):
 
     def least_length(self, context: TaskContext) -> int:
         """Return a length that fits one uncommon word, whatever words are drawn."""
-        prompt, words = _Prompt(context.tokenizer), _words(context.tokenizer, False)
+        prompt, vocabulary = _Prompt(context.tokenizer), _words(context.tokenizer, False)
         counts = _counts(context.length)
-        common = _NUM_COMMON * words.longest
+        common = _NUM_COMMON * vocabulary.longest
         example = _NUM_COMMON * counts.example_common
         example += (counts.example_words - _NUM_COMMON) * counts.example_other
         count = _NUM_COMMON * counts.common + counts.other
-        sizes = (prompt.num_ids(n, n * words.longest, common) for n in (example, count))
+        sizes = (prompt.num_ids(n, n * vocabulary.longest, common) for n in (example, count))
         return sum(sizes) + len(prompt.line)
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
         """Make the example, then the longest list that fits, and its ten common words."""
         tokenizer, random, counts = context.tokenizer, sample.random, _counts(context.length)
-        prompt, words = _Prompt(tokenizer), _words(tokenizer, False)
-        common, other = _draw_words(words, counts.example_words, random)
+        prompt, vocabulary = _Prompt(tokenizer), _words(tokenizer, False)
+        common, other = _draw_words(vocabulary, counts.example_words, random)
         items = common * counts.example_common + other * counts.example_other
         example = prompt.ask([tokenizer.bos_id], items, common, random)
         start = example.tokens.tolist() + prompt.line
 
         room = context.length + 1 - len(start)
-        common, other = _draw_words(words, len(words), random)
+        common, other = _draw_words(vocabulary, len(vocabulary), random)
         fitting = _num_fitting(prompt, common, other, counts, room)
         if fitting == len(other):
-            words = _words(tokenizer, True)
+            vocabulary = _words(tokenizer, True)
             # The shortest item takes three ids.
-            common, other = _draw_words(words, min(len(words), _NUM_COMMON + room // 3), random)
+            common, other = _draw_words(
+                vocabulary, min(len(vocabulary), _NUM_COMMON + room // 3), random
+            )
             fitting = _num_fitting(prompt, common, other, counts, room)
         items = common * counts.common + other[:fitting] * counts.other
         return prompt.ask(start, items, common, random)
@@ -137,9 +141,13 @@ def _counts(length: int) -> _Counts:
     return _FEW if length < _LONG else _MANY
 
 
-def _draw_words(words: keys.Pairs, count: int, random) -> tuple[list[list[int]], list[list[int]]]:
+def _draw_words(
+    vocabulary: keys.Pairs, count: int, random
+) -> tuple[list[list[int]], list[list[int]]]:
     """Draw ten words, and count - 10 others."""
-    drawn = [words[index] for index in random.choice(len(words), count, replace=False).tolist()]
+    drawn = [
+        vocabulary[index] for index in random.choice(len(vocabulary), count, replace=False).tolist()
+    ]
     return drawn[:_NUM_COMMON], drawn[_NUM_COMMON:]
 
 

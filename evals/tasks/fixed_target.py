@@ -79,7 +79,7 @@ class FixedTarget(text.CropTask):
 
     @classmethod
     def suggestion(cls, length: int) -> Suggestion | None:
-        """See `Task.suggestion`."""
+        """Implement `Task.suggestion`."""
         if length < 2 * FIRST_CONTEXT:
             return None
         call = ["--tasks", f"fixed_target(target={length // 2})", "--lengths", length]

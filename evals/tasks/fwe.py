@@ -49,15 +49,15 @@ class Fwe(prompts.PromptTask):
         """Make the coded text, the question, and the three words."""
         intro, question, dots = _parts(context.tokenizer)
         count = max(context.length // 50, 5) - 1
-        words = prompts.words(context, sample, string.ascii_lowercase, _LETTERS, count)
-        common = words[:3]
+        vocabulary = prompts.words(context, sample, string.ascii_lowercase, _LETTERS, count)
+        common = vocabulary[:3]
         room = context.length + 1 - len(intro + question) - sum(map(len, common))
-        counts = _fitting([dots, *words], room)
+        counts = _fitting([dots, *vocabulary], room)
         ranks = sample.random.permutation(np.repeat(np.arange(len(counts)), counts))
         tokens, last = list(intro), {}
         for rank in ranks.tolist():
             last[rank] = len(tokens)
-            tokens += words[rank - 1] if rank else dots
+            tokens += vocabulary[rank - 1] if rank else dots
         answers = [([], word, last[rank]) for rank, word in enumerate(common, start=1)]
         return prompts.ask(tokens + question, answers)
 
@@ -84,15 +84,15 @@ def _counts(drawn: int, num_words: int) -> np.ndarray:
     return (drawn * np.arange(1, num_words + 1) ** -_ALPHA / zeta(_ALPHA)).astype(int)
 
 
-def _fitting(words: list[list[int]], room: int) -> np.ndarray:
+def _fitting(vocabulary: list[list[int]], room: int) -> np.ndarray:
     """Return the counts of the longest text in `room` ids whose ranks 2 to 5 differ."""
-    sizes = np.array([len(word) for word in words])
+    sizes = np.array([len(word) for word in vocabulary])
 
     def size(drawn: int) -> int:
-        return int(_counts(drawn, len(words)) @ sizes)
+        return int(_counts(drawn, len(vocabulary)) @ sizes)
 
     # Rank 1 alone is 6/10 of all draws, so two draws per id never fit.
     drawn = bisect.bisect_right(range(2 * room), room, key=size) - 1
-    while len(set(_counts(drawn, len(words))[1:5].tolist())) < 4:
+    while len(set(_counts(drawn, len(vocabulary))[1:5].tolist())) < 4:
         drawn -= 1
-    return _counts(drawn, len(words))
+    return _counts(drawn, len(vocabulary))

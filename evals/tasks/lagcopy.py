@@ -80,8 +80,8 @@ class Lagcopy(lagcopy.Lagcopy):
         room = context.length - (self.lag or 2)
         crops = text.crops(context, pairs, task=self.expression, length=room)
         return (
-            (number // 2, (other.tokens, said.tokens))
-            for (number, other), (_, said) in zip(crops, crops, strict=False)
+            (number // 2, (other.tokens, crop.tokens))
+            for (number, other), (_, crop) in zip(crops, crops, strict=False)
         )
 
     def document(self, context: TaskContext, sample: Sample) -> Document:

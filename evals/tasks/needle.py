@@ -137,7 +137,7 @@ class Needle(prompts.PromptTask):
         intro, _, _ = self._sizes(context.tokenizer)
         needle, *distractors = self._needles(context.tokenizer, sample.random)
         fixed = len(intro) + len(needle.question + needle.value)
-        room = context.length + 1 - fixed - sum(len(each.ids) for each in (needle, *distractors))
+        room = context.length + 1 - fixed - sum(len(item.ids) for item in (needle, *distractors))
         if sample.source is None:
             line = prompts.noise_line(context.tokenizer)
             hay = np.tile(line, room // len(line))
@@ -193,9 +193,9 @@ class Needle(prompts.PromptTask):
         first, second, third = wording.question
         needles = []
         for key, number in zip(drawn, numbers, strict=True):
-            words = wording.names[key]
-            question = first + words + second + words + third
-            needles.append(_Needle(before + words + middle, number, after, question))
+            name = wording.names[key]
+            question = first + name + second + name + third
+            needles.append(_Needle(before + name + middle, number, after, question))
         return needles
 
     def _dolores_park(self, tokenizer: Tokenizer) -> _Needle:

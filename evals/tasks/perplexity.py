@@ -56,9 +56,11 @@ class Perplexity(Task):
         self, context: TaskContext, numbers: range
     ) -> Iterable[tuple[int, list[text.Crop]]]:
         """Return the crops of each document."""
-        most = 1 if context.data.documents == 1 else self._share(context).crops
+        num_crops = 1 if context.data.documents == 1 else self._share(context).crops
         length = context.length
-        return text.several_crops(context, numbers, task="perplexity", length=length, most=most)
+        return text.several_crops(
+            context, numbers, task="perplexity", length=length, most=num_crops
+        )
 
     def _share(self, context: TaskContext) -> text.Share:
         return text.share(context, self.tokens, task="perplexity")

@@ -95,10 +95,10 @@ class Step1(Task):
     def curves(self, trained: Results, results: Results) -> list[Curve]:
         """Return the first loss by candidate base; results.csv has the other variants."""
         changes = {
-            float(np.max(found["base"])): first_loss(found, trained)
+            float(np.max(rows["base"])): first_loss(rows, trained)
             for rotary in np.unique(results["rotary"]).tolist()
-            for found in [select(results, rotary=rotary)]
-            if rotary.startswith("rope(") and not np.isnan(found["base"]).any()
+            for rows in [select(results, rotary=rotary)]
+            if rotary.startswith("rope(") and not np.isnan(rows["base"]).any()
         }
         if not changes or not len(trained["task"]):
             return []

@@ -64,8 +64,8 @@ class Vt(prompts.PromptTask):
         example = _ask(start, tokenizer, example_names, example_value, places, num_lines)
         start = example.tokens.tolist() + encode("\n\n")
 
-        least = _ask(start, tokenizer, names, value, [0] * num_lines, 0)
-        count = (context.length + 1 - len(least.tokens)) // len(prompts.noise_line(tokenizer))
+        shortest = _ask(start, tokenizer, names, value, [0] * num_lines, 0)
+        count = (context.length + 1 - len(shortest.tokens)) // len(prompts.noise_line(tokenizer))
         places = np.sort(random.choice(count, size=num_lines, replace=False))
         return _ask(start, tokenizer, names, value, places, count)
 
@@ -106,5 +106,5 @@ def _ask(
     tokens += keys.digits(tokenizer, [len(names)], task="vt")[0]
     tokens += encode(" variables are assigned the value ") + digits + encode(", they are: ")
     return prompts.ask(
-        tokens, [([], name, place) for name, place in zip(names, starts, strict=True)]
+        tokens, [([], name, position) for name, position in zip(names, starts, strict=True)]
     )

@@ -15,8 +15,8 @@ from tests.evals.helpers import PROMPT_WORDS, experiment, write_texts
 @pytest.fixture(scope="session")
 def tokenizer(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
-    words = [f"{7919 * i % 2**20:x}" for i in range(4000)]
-    tokenizer_lib.train([" ".join(words)], path, 640)
+    vocabulary = [f"{7919 * i % 2**20:x}" for i in range(4000)]
+    tokenizer_lib.train([" ".join(vocabulary)], path, 640)
     return tokenizer_lib.Tokenizer(path)
 
 
@@ -26,7 +26,7 @@ def prompt_tokenizer(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokenizer") / "prompts.model"
     lists = (words.ADJECTIVES, words.NOUNS, words.HELD_OUT_NOUNS)
     names = words.FIRST_NAMES + words.LAST_NAMES
-    texts = [PROMPT_WORDS] * 9 + [" ".join(each) for each in (*lists, names)] * 4
+    texts = [PROMPT_WORDS] * 9 + [" ".join(entries) for entries in (*lists, names)] * 4
     tokenizer_lib.train([*texts, *("-" + word for word in lists[1] + lists[2])], path, 2600)
     return tokenizer_lib.Tokenizer(path)
 
@@ -76,5 +76,5 @@ def store(text_config):
 
 @pytest.fixture
 def copying_oracle(monkeypatch):
-    """See `oracles.stand_in_for_the_model`."""
+    """Call `oracles.stand_in_for_the_model`."""
     oracles.stand_in_for_the_model(monkeypatch)

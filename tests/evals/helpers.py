@@ -1,4 +1,4 @@
-"""What several tests of `evals` make."""
+"""Helpers that several tests of `evals` share."""
 
 import json
 from pathlib import Path
@@ -69,9 +69,9 @@ def write_texts(folder: Path, sizes: tuple[int, ...]) -> DataConfig:
 
 def rows(**columns) -> Rows:
     """The columns that a pure function of rows reads."""
-    made = {name: np.asarray(values) for name, values in columns.items()}
-    num_rows = len(next(iter(made.values())))
-    return {"task": np.full(num_rows, "test"), "num_bytes": np.zeros(num_rows, int)} | made
+    data = {name: np.asarray(values) for name, values in columns.items()}
+    num_rows = len(next(iter(data.values())))
+    return {"task": np.full(num_rows, "test"), "num_bytes": np.zeros(num_rows, int)} | data
 
 
 def make_documents(task, config, tokenizer, length, numbers, distances=None):

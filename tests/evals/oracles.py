@@ -1,4 +1,4 @@
-"""What can copy and nothing else: the same thing in numpy and as parameters of our transformer."""
+"""Models that only copy: the same thing in numpy and as parameters of our transformer."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from model.rotary.rope import Rope
 
 
 def copied(tokens: np.ndarray) -> np.ndarray:
-    """What followed the longest earlier match of the text so far, the latest of equals.
+    """Return what followed the longest earlier match of the text so far, the latest of equals.
 
     Returns:
       int `[n]`: the expectation at each position; -1 where its id is new.

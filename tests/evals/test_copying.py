@@ -1,4 +1,4 @@
-"""What copies scores 100% on every task of copying, and 0 or chance once answers are not its own.
+"""Copying scores 100% on every task of copying, and 0 or chance once answers are not its own.
 
 Two ways to copy: `copied`, in numpy, on every task; and parameters of our own transformer, set by
 hand, which must do the same through `evals.score`.
@@ -64,17 +64,17 @@ def shifted(document):
     return with_answers(document, np.roll(document.tokens[answer_ids(document)], 1))
 
 
-def swapped(found):
+def swapped(prompts):
     """Each document with the answers of another one: a model right about this knew them."""
-    others = found[len(found) // 2 :] + found[: len(found) // 2]
+    rotated = prompts[len(prompts) // 2 :] + prompts[: len(prompts) // 2]
     return [
-        with_answers(each, np.resize(other.tokens[answer_ids(other)], len(answer_ids(each))))
-        for each, other in zip(found, others, strict=True)
+        with_answers(prompt, np.resize(other.tokens[answer_ids(other)], len(answer_ids(prompt))))
+        for prompt, other in zip(prompts, rotated, strict=True)
     ]
 
 
 def collapses(task: str) -> tuple[bool, bool]:
-    """Whether shifted and swapped answers can be told from right ones.
+    """Tell whether shifted and swapped answers can be told from right ones.
 
     Where a text is said again and again, what is put into one saying is copied by the next. And in
     the Dolores Park needle all documents have one answer.
@@ -86,31 +86,31 @@ def collapses(task: str) -> tuple[bool, bool]:
 def test_copying_finds_every_answer_and_only_the_right_one(
     task, length, _, prose_config, prompt_tokenizer
 ):
-    found = documents(task, length, prose_config, prompt_tokenizer, 12)
-    assert exact_matches(found).all()
+    prompts = documents(task, length, prose_config, prompt_tokenizer, 12)
+    assert exact_matches(prompts).all()
     chance = evals.parse(task).chance(prompt_tokenizer)
-    for applies, others in zip(
-        collapses(task), ([shifted(each) for each in found], swapped(found)), strict=True
+    for applies, changed in zip(
+        collapses(task), ([shifted(prompt) for prompt in prompts], swapped(prompts)), strict=True
     ):
         if applies:
-            right = exact_matches(others)
+            right = exact_matches(changed)
             assert right.sum() <= stats.binom.ppf(1 - 1e-6, len(right), max(chance, 0.01))
 
 
 def test_copying_takes_the_last_of_several_needles(prose_config, prompt_tokenizer):
-    found = documents("needle(keys=4)", 400, prose_config, prompt_tokenizer, 20)
+    prompts = documents("needle(keys=4)", 400, prose_config, prompt_tokenizer, 20)
     last = []
-    for each in found:
-        text = prompt_tokenizer.decode(each.tokens)
+    for prompt in prompts:
+        text = prompt_tokenizer.decode(prompt.tokens)
         answer = text[-7:]
         last.append(text.rindex(f"is: {answer}.") == text.rindex("is: "))
-    assert exact_matches(found).tolist() == last
+    assert exact_matches(prompts).tolist() == last
     assert 0.1 < np.mean(last) < 0.6
 
 
 def test_control_text_cannot_be_copied(prose_config, prompt_tokenizer):
-    found = documents("lagcopy(text=control,lag=60)", 300, prose_config, prompt_tokenizer, 12)
-    assert exact_matches(found).mean() < 0.35  # of its words, some follow each other twice
+    prompts = documents("lagcopy(text=control,lag=60)", 300, prose_config, prompt_tokenizer, 12)
+    assert exact_matches(prompts).mean() < 0.35  # of its words, some follow each other twice
 
 
 @pytest.mark.parametrize(
@@ -124,20 +124,20 @@ def test_control_text_cannot_be_copied(prose_config, prompt_tokenizer):
 def test_a_transformer_built_to_copy_scores_the_same(
     task, length, num_copies, prose_config, prompt_tokenizer
 ):
-    found = documents(task, length, prose_config, prompt_tokenizer)
-    found = found[:: max(1, len(found) // 6)]
-    asked = [*found, *map(shifted, found), *swapped(found)]
-    used = np.unique(np.concatenate([each.tokens for each in asked]))
+    prompts = documents(task, length, prose_config, prompt_tokenizer)
+    prompts = prompts[:: max(1, len(prompts) // 6)]
+    inputs = [*prompts, *map(shifted, prompts), *swapped(prompts)]
+    used = np.unique(np.concatenate([prompt.tokens for prompt in inputs]))
     config, params = copying_model(used, prompt_tokenizer.vocab_size, num_copies)
     table = position_table(config, length)
     candidate = Candidate(params, lambda row_length: table)
-    result = score.score(config, [candidate], asked, length)
+    result = score.score(config, [candidate], inputs, length)
     right, shifted_right, swapped_right = np.split(result.exact_match[0], 3)
     assert right.all()
     assert result.nll[0][: len(right)].max() < 1e-3
-    for applies, others in zip(collapses(task), (shifted_right, swapped_right), strict=True):
+    for applies, matches in zip(collapses(task), (shifted_right, swapped_right), strict=True):
         if applies:
-            assert others.mean() < 0.1
+            assert matches.mean() < 0.1
 
 
 def test_an_untrained_model_scores_chance(prose_config, prompt_tokenizer):
@@ -156,14 +156,14 @@ def test_an_untrained_model_scores_chance(prose_config, prompt_tokenizer):
     tasks = [task for task, *_ in COPYING] + ["needle(keys=4)", "lines(template=official)"]
     tasks.remove("lagcopy(text=natural,lag=30)")  # chance is not the measure of natural text
     parts = [documents(task, 320, prose_config, prompt_tokenizer, 2)[:6] for task in tasks]
-    result = score.score(config, [candidate], [each for part in parts for each in part], 320)
+    result = score.score(config, [candidate], [prompt for part in parts for prompt in part], 320)
     right = np.split(
         result.exact_match[0],
-        np.cumsum([sum(len(each.answers) for each in part) for part in parts])[:-1],
+        np.cumsum([sum(len(prompt.answers) for prompt in part) for part in parts])[:-1],
     )
-    for task, each in zip(tasks, right, strict=True):
+    for task, matches in zip(tasks, right, strict=True):
         chance = evals.parse(task).chance(prompt_tokenizer)
-        assert each.sum() <= stats.binom.ppf(1 - 1e-6, len(each), chance), task
+        assert matches.sum() <= stats.binom.ppf(1 - 1e-6, len(matches), chance), task
 
 
 def test_what_copied_says_by_hand():

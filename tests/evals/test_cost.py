@@ -67,16 +67,16 @@ def test_nothing_is_generated_that_does_not_fit(run, monkeypatch, capsys, free, 
     monkeypatch.setattr(cost, "free_device_memory", lambda: free)
     monkeypatch.setattr(cost, "free_host_memory", lambda: free)
     documents = runner.evals.parse("kv").documents
-    made = []
+    generated = []
 
-    def counted(self, asked, numbers):
-        made.extend(numbers)
-        return documents(asked, numbers)
+    def counted(self, context, numbers):
+        generated.extend(numbers)
+        return documents(context, numbers)
 
     monkeypatch.setattr(type(runner.evals.parse("kv")), "documents", counted)
     with pytest.raises(SystemExit):
         cli.main([run, "--tasks=kv", options])
-    assert re.search(message, capsys.readouterr().err) and set(made) <= {0}
+    assert re.search(message, capsys.readouterr().err) and set(generated) <= {0}
 
 
 def test_the_estimate_is_printed_first(run, capsys):
@@ -96,8 +96,8 @@ def test_lengths_that_do_not_fit_are_rejected_before_training(monkeypatch):
 
 
 def test_step1_reads_as_many_tokens_at_every_length(text_config, text_tokenizer):
-    asked = [runner.evals.asked(text_config, text_tokenizer, length) for length in (64, 2**19)]
-    assert [Step1().num_documents(each, 8) for each in asked] == [4096, 1]
+    contexts = [runner.evals.asked(text_config, text_tokenizer, length) for length in (64, 2**19)]
+    assert [Step1().num_documents(context, 8) for context in contexts] == [4096, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where there is no terminal, an evaluation says how far it is all the same."""
+"""An evaluation without a terminal still says how far it is."""
 
 import io
 

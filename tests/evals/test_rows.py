@@ -77,16 +77,16 @@ def test_a_row_of_another_schema_is_refused_by_file_and_line(tmp_path, line, mes
 
 
 def test_a_new_evaluation_replaces_its_own_rows_only():
-    others = [
+    unrelated = [
         ROW | {"task": "lines"},
         ROW | {"length": 128},
         ROW | {"step": 200},
         ROW | {"rotary": "nope"},
     ]
-    old = rows.columns([ROW, *others, ROW | {"document": 9}])
+    old = rows.columns([ROW, *unrelated, ROW | {"document": 9}])
     new = rows.columns([ROW | {"distance": 99}])
     merged = rows.replace(old, new)
-    expected = rows.columns([*others, ROW | {"distance": 99}])
+    expected = rows.columns([*unrelated, ROW | {"distance": 99}])
     for name in rows.SCHEMA:
         assert merged[name].tolist() == expected[name].tolist(), name
 
@@ -106,7 +106,7 @@ def test_of_two_that_add_at_once_neither_loses_a_row(tmp_path):
 
     with concurrent.futures.ThreadPoolExecutor() as threads:
         list(threads.map(add, ("kv", "lines")))
-    found = rows.read(path)
-    assert {*zip(found["task"].tolist(), found["step"].tolist(), strict=True)} == {
+    result = rows.read(path)
+    assert {*zip(result["task"].tolist(), result["step"].tolist(), strict=True)} == {
         (task, step) for task in ("kv", "lines") for step in range(15)
     }

@@ -89,14 +89,17 @@ def test_teacher_forced_exact_match_is_greedy_decoding():
 def test_nll_and_rank_are_those_of_the_logits():
     params = transformer.init(CONFIG, 3)
     tokens = np.array([1, 4, 2, 2, 0, 3, 1])
-    each = np.asarray(logits(params, tokens[None])[0], np.float64)
-    log_p = each - np.log(np.exp(each).sum(-1, keepdims=True))
+    values = np.asarray(logits(params, tokens[None])[0], np.float64)
+    log_p = values - np.log(np.exp(values).sum(-1, keepdims=True))
     result = score_lib.score(
         CONFIG, candidates([CONFIG], [3]), [document(tokens, (3, 2, 1), (6, 1, 5))], 17
     )
     expected = [-(log_p[2, 2] + log_p[3, 0]) / 2, -log_p[5, 1]]
     np.testing.assert_allclose(result.nll[0], expected, atol=1e-5)
-    assert result.rank[0].tolist() == [(each[2] > each[2, 2]).sum(), (each[5] > each[5, 1]).sum()]
+    assert result.rank[0].tolist() == [
+        (values[2] > values[2, 2]).sum(),
+        (values[5] > values[5, 1]).sum(),
+    ]
 
 
 def test_neighbours_padding_and_other_members_change_no_score():
@@ -111,7 +114,7 @@ def test_neighbours_padding_and_other_members_change_no_score():
     together = score_lib.score(CONFIG, candidates(*zip(*members, strict=True)), documents, 17)
     for index, (config, seed) in enumerate(members):
         alone = candidates([config], [seed])
-        parts = [score_lib.score(CONFIG, alone, [each], 17) for each in documents]
+        parts = [score_lib.score(CONFIG, alone, [source], 17) for source in documents]
         nll = np.concatenate([part.nll[0] for part in parts])
         np.testing.assert_allclose(together.nll[index], nll, atol=1e-5)
         for name in ("exact_match", "first_token_correct", "rank"):
@@ -125,29 +128,29 @@ def test_documents_are_scored_in_order_whatever_the_batch(monkeypatch):
     random = np.random.default_rng(2)
     documents = [document(random.integers(0, 5, 9), (4, 1, 1), (7, 2, 2)) for _ in range(7)]
     members = candidates([CONFIG], [0])
-    whole = score_lib.score(CONFIG, members, documents, 8)
+    expected = score_lib.score(CONFIG, members, documents, 8)
     done = []
     monkeypatch.setattr(score_lib, "_TOKENS_PER_PASS", {"cpu": 16})
     pairs = score_lib.score(CONFIG, members, documents, 8, advance=done.append)
     assert done == [2, 2, 2, 1]
-    np.testing.assert_allclose(pairs.nll, whole.nll, atol=1e-6)
+    np.testing.assert_allclose(pairs.nll, expected.nll, atol=1e-6)
 
 
 @pytest.mark.parametrize("task", ["kv", "lagcopy"])
 def test_a_copying_oracle_is_always_right_and_answers_off_by_one_are_not(
     task, tokenizer, copying_oracle
 ):
-    asked = experiment(DataConfig(source="retrieval", context_length=64, batch_size=1))
-    documents = make_documents(task, asked, tokenizer, 128, range(20))
+    run_config = experiment(DataConfig(source="retrieval", context_length=64, batch_size=1))
+    documents = make_documents(task, run_config, tokenizer, 128, range(20))
 
     config = dataclasses.replace(CONFIG, norm_epsilon=0.5)
 
     def accuracy(shift):
         moved = []
-        for each in documents:
-            answers = each.answers + np.array([shift, 0, 0])
-            answers = answers[answers[:, 0] < len(each.tokens)]
-            moved.append(document(each.tokens, *answers))
+        for source in documents:
+            answers = source.answers + np.array([shift, 0, 0])
+            answers = answers[answers[:, 0] < len(source.tokens)]
+            moved.append(document(source.tokens, *answers))
         return score_lib.score(config, candidates([CONFIG], [0]), moved, 128).exact_match.mean()
 
     assert accuracy(0) == 1
@@ -173,7 +176,7 @@ def test_packed_rows_are_scored_as_each_document_alone():
 
 @pytest.mark.parametrize("num_together", [1, 2, 3])
 def test_candidates_that_share_a_pass_get_the_scores_they_get_alone(monkeypatch, num_together):
-    """As on an accelerator; the last pass is short of candidates."""
+    """Passes as on an accelerator; the last one is short of candidates."""
     random = np.random.default_rng(4)
     documents = [document(random.integers(0, 5, 9), (4, 2, 1)) for _ in range(3)]
     members = candidates([CONFIG, dataclasses.replace(CONFIG, window=2), CONFIG], [0, 1, 2])

@@ -1,4 +1,4 @@
-"""What holds for every task that makes its documents from random numbers."""
+"""Properties of every task that makes its documents from random numbers."""
 
 import io
 import string
@@ -54,21 +54,21 @@ def test_questions_are_of_ids_inside_the_document(task, prose_config, prompt_tok
     shortest = floor(task, config, prompt_tokenizer)
     for length in (shortest, shortest + 1, shortest + 333):
         result = make_documents(evals.parse(task), config, prompt_tokenizer, length, range(3, 13))
-        assert {each.number for each in result} == set(range(3, 13))
-        for each in result:
-            assert each.tokens.dtype == np.int32 and each.answers.dtype == np.int32
-            assert len(each.tokens) <= length + 1
-            assert (each.tokens == prompt_tokenizer.bos_id).nonzero()[0].tolist() == [0]
-            for start, count, distance in each.answers.tolist():
+        assert {document.number for document in result} == set(range(3, 13))
+        for document in result:
+            assert document.tokens.dtype == np.int32 and document.answers.dtype == np.int32
+            assert len(document.tokens) <= length + 1
+            assert (document.tokens == prompt_tokenizer.bos_id).nonzero()[0].tolist() == [0]
+            for start, count, distance in document.answers.tolist():
                 # What is asked for was said `distance` before the position that must answer.
-                said = start - 1 - distance
-                assert 1 <= said < start <= start + count <= len(each.tokens)
+                source = start - 1 - distance
+                assert 1 <= source < start <= start + count <= len(document.tokens)
                 np.testing.assert_array_equal(
-                    each.tokens[said : said + count], each.tokens[start : start + count]
+                    document.tokens[source : source + count], document.tokens[start : start + count]
                 )
     # As long as possible: what is missing is less than one more piece of the haystack. The words
     # of fwe all grow in number together.
-    missing = [length + 1 - len(each.tokens) for each in result]
+    missing = [length + 1 - len(document.tokens) for document in result]
     assert max(missing) < (40 if not task.startswith("fwe") else 80)
     assert 0 <= evals.parse(task).chance(prompt_tokenizer) < 0.05
 
@@ -83,7 +83,7 @@ def test_the_shortest_length_always_works_and_the_next_never(task, prose_config,
 
 
 def test_the_shortest_length_is_the_longest_documents(prose_config, prompt_tokenizer, monkeypatch):
-    """Where all words take as many ids, the shortest length is filled to the last id."""
+    """The shortest length is filled to the last id if all words take as many ids."""
     same = [w for w in words.HELD_OUT_NOUNS if len(prompt_tokenizer.encode("-" + w)) == 2]
     same, red = tuple(same[:9]), ("red",)
     assert [len(prompt_tokenizer.encode(text)) for text in ("red", " red")] == [1, 1]
@@ -110,7 +110,7 @@ def test_the_shortest_length_is_the_longest_documents(prose_config, prompt_token
         result = make_documents(
             evals.parse(task), prose_config, prompt_tokenizer, shortest, range(3)
         )
-        assert {len(each.tokens) for each in result} == {shortest + 1}, task
+        assert {len(document.tokens) for document in result} == {shortest + 1}, task
     for cache in caches:
         cache.cache_clear()
 
@@ -120,19 +120,19 @@ def test_documents_are_pure_functions_and_differ(task, prose_config, prompt_toke
     config = prose_config
     length = floor(task, config, prompt_tokenizer) + 100
 
-    def made(numbers, config=config, length=length, task=task):
+    def keyed(numbers, config=config, length=length, task=task):
         documents = make_documents(evals.parse(task), config, prompt_tokenizer, length, numbers)
         return {
             (d.number, d.first_query): (d.tokens.tobytes(), d.answers.tolist()) for d in documents
         }
 
-    many = made(range(12))
+    many = keyed(range(12))
     assert len({tokens for tokens, _ in many.values()}) == len(many)
     # Alone or among others, in whatever order they are made.
-    assert made(range(7, 9)) == {key: value for key, value in many.items() if key[0] in (7, 8)}
+    assert keyed(range(7, 9)) == {key: value for key, value in many.items() if key[0] in (7, 8)}
     for other in (
-        made(range(12), experiment(config.data, seed=1)),
-        made(range(12), length=length + 60),
+        keyed(range(12), experiment(config.data, seed=1)),
+        keyed(range(12), length=length + 60),
     ):
         shared = {tokens for tokens, _ in other.values()} & {tokens for tokens, _ in many.values()}
         assert not shared
@@ -145,9 +145,9 @@ def test_questions_are_asked_at_the_distances_wished_for(task, prose_config, pro
     result = make_documents(
         evals.parse(task), config, prompt_tokenizer, 700, range(40), distances=(low, high)
     )
-    asked = np.concatenate([each.answers[:, 2] for each in result])
-    assert np.mean((low <= asked) & (asked <= high)) > 0.7
-    assert len(set(asked.tolist())) > 2
+    distances = np.concatenate([document.answers[:, 2] for document in result])
+    assert np.mean((low <= distances) & (distances <= high)) > 0.7
+    assert len(set(distances.tolist())) > 2
     with pytest.raises(ValueError, match="no question can be asked at distances 9000 to 9999"):
         make_documents(
             evals.parse("passkey"), config, prompt_tokenizer, 700, range(1), distances=(9000, 9999)
@@ -202,5 +202,5 @@ def test_depths_are_real_on_a_sentencepiece_tokenizer(prose_config, prompt_token
     """gkamradt's loop looks for the id of a full stop that nothing joins, and ends at depth 0."""
     task = evals.parse("needle(haystack=text,cue=gkamradt)")
     result = make_documents(task, prose_config, prompt_tokenizer, 700, range(1))
-    depths = [1 - each.answers[0, 2] / 700 for each in result]
+    depths = [1 - document.answers[0, 2] / 700 for document in result]
     np.testing.assert_allclose(depths, np.linspace(0, 1, 8), atol=0.08)

@@ -72,12 +72,12 @@ def test_answers_are_measured_as_cut(tokenizer):
     pieces = [tokenizer.encode(part, inside=True) for part in ("one tw", "o three", " fo", "ur\n")]
     lengths = [len(piece) for piece in pieces]
     starts = 1 + np.cumsum([0, *lengths[:-1]])
-    whole = Document(
+    document = Document(
         tokens=np.array([tokenizer.bos_id, *itertools.chain(*pieces)], np.int32),
         answers=np.stack([starts, lengths, starts], axis=1).astype(np.int32),
         number=0,
     )
-    sized = text.sized(whole, text.sizes(tokenizer, whole.tokens))
+    sized = text.sized(document, text.sizes(tokenizer, document.tokens))
     assert sized.num_bytes is not None and sized.num_bytes.tolist() == [6, 7, 3, 3]
     assert sized.num_words is not None and sized.num_words.tolist() == [2, 1, 1, 0]
 
@@ -88,16 +88,18 @@ def test_a_crop_that_begins_inside_a_word_does_not_count_it(text_config, text_to
     for number in range(3):
         for seed in range(5):
             config = experiment(text_config.data, seed=seed)
-            asked = evals.asked(config, text_tokenizer, 50)
-            ((_, crop),) = text.crops(asked, range(number, number + 1), task="test")
+            context = evals.asked(config, text_tokenizer, 50)
+            ((_, crop),) = text.crops(context, range(number, number + 1), task="test")
             ids, sizes_N2 = crop
-            whole = next(each for each in stored if _place(each, ids[1:]) is not None)
-            place = _place(whole, ids[1:])
-            assert place is not None
-            before = text_tokenizer.decode(whole[1:place]).encode()
-            upto = text_tokenizer.decode(whole[1 : place + 50]).encode()
-            words = len(upto.split()) - len(before.split())
-            assert sizes_N2[1:].sum(axis=0).tolist() == [len(upto) - len(before), words]
+            source = next(
+                candidate for candidate in stored if _place(candidate, ids[1:]) is not None
+            )
+            start = _place(source, ids[1:])
+            assert start is not None
+            before = text_tokenizer.decode(source[1:start]).encode()
+            upto = text_tokenizer.decode(source[1 : start + 50]).encode()
+            num_words = len(upto.split()) - len(before.split())
+            assert sizes_N2[1:].sum(axis=0).tolist() == [len(upto) - len(before), num_words]
             edge = upto[max(0, len(before) - 1) : len(before) + 1]
             inside += len(edge.strip()) == 2
     assert inside > 3
@@ -148,6 +150,6 @@ def test_what_is_missing_is_said_before_compute(
 def test_symbols_of_retrieval_documents_are_text_too(tokenizer):
     """`<key_5>` in the text of a document is one id of five and more bytes."""
     none = DataConfig(source="retrieval", context_length=64, batch_size=1)
-    made = make_documents("kv", experiment(none), tokenizer, 64, range(1))[0]
-    keys = np.isin(made.tokens, tokenizer.keys)
-    assert text.sizes(tokenizer, made.tokens)[keys, 0].min() >= len("<key_5>")
+    document = make_documents("kv", experiment(none), tokenizer, 64, range(1))[0]
+    keys = np.isin(document.tokens, tokenizer.keys)
+    assert text.sizes(tokenizer, document.tokens)[keys, 0].min() >= len("<key_5>")

@@ -14,7 +14,7 @@ def logistic(l50, slope, ceiling=1.0):
 
 
 def revived(m):
-    """What base 10 shows: an edge at 12, a hole, .6 from a full turn of the slowest pair on."""
+    """Curve of base 10: an edge at 12, a hole, .6 from a full turn of the slowest pair on."""
     return np.where(m < 45, logistic(12, 5)(m), 0.6)
 
 
@@ -28,8 +28,8 @@ def simulate(
     """
 
     def luck(shape):
-        own = random.random(shape)
-        return np.where(random.random(shape) < together, random.random((shape[0], 1)), own)
+        independent = random.random(shape)
+        return np.where(random.random(shape) < together, random.random((shape[0], 1)), independent)
 
     return _rows(curves, random, luck, (documents, queries), (shortest, longest), first)
 
@@ -60,7 +60,7 @@ def _rows(curves, random, luck, shape, distances, first) -> rows.Rows:
         columns["distance"].append(distance)
         columns["exact_match"].append(luck(shape) < curve(distance))
     result = {name: np.concatenate(parts).ravel() for name, parts in columns.items()}
-    others = {
+    constants = {
         "task": "kv",
         "run": "rope(base=10)",
         "step": 400,
@@ -70,4 +70,4 @@ def _rows(curves, random, luck, shape, distances, first) -> rows.Rows:
         "chance": CHANCE,
     }
     size = len(result["seed"])
-    return result | {name: np.full(size, value) for name, value in others.items()}
+    return result | {name: np.full(size, value) for name, value in constants.items()}

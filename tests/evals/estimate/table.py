@@ -78,7 +78,7 @@ GATE = {
 
 
 def crossing(curve: Callable) -> float:
-    """Where it is first half-way from its ceiling to chance, tokens; inf if nowhere asked."""
+    """Find where it is first half-way from its ceiling to chance, tokens; inf if nowhere asked."""
     m = np.linspace(1, LONGEST, 200_001)
     ceiling = max(float(curve(np.array(2.0))), float(curve(np.array(1.0))))
     below = curve(m) < (ceiling + CHANCE) / 2
@@ -95,17 +95,17 @@ def simulated(curve: Callable, seeds: int, random: np.random.Generator) -> Any:
 def line(
     curve: Callable, seeds: int, repeats: int, estimate: Callable = effective_context.estimate
 ) -> dict[str, float]:
-    """What `repeats` estimates of one truth say."""
+    """Summarise `repeats` estimates of one truth."""
     random = np.random.default_rng(20240523)
     truth = crossing(curve)
     result = [estimate(simulated(curve, seeds, random), resamples=200) for _ in range(repeats)]
-    measured = [each for each in result if each.verdict == effective_context.MEASURED]
-    off = np.log2([each.l50 / truth for each in measured]) if np.isfinite(truth) else np.array([])
+    measured = [fit for fit in result if fit.verdict == effective_context.MEASURED]
+    off = np.log2([fit.l50 / truth for fit in measured]) if np.isfinite(truth) else np.array([])
     if np.isfinite(truth):
-        covered = [each.ci_low <= truth <= each.ci_high for each in result]
+        covered = [fit.ci_low <= truth <= fit.ci_high for fit in result]
     else:
-        covered = [each.ci_high == np.inf for each in result]
-    widths = [each.octaves for each in measured]
+        covered = [fit.ci_high == np.inf for fit in result]
+    widths = [fit.octaves for fit in measured]
     return {
         "truth": truth,
         "measured": len(measured) / repeats,
@@ -113,8 +113,8 @@ def line(
         "rmse": float(np.sqrt(np.mean(off**2))) if len(off) else np.nan,
         "covered": float(np.mean(covered)),
         "width": float(np.median(widths)) if widths else np.nan,
-        "dips": float(np.mean([getattr(each, "dips", False) for each in result])),
-        "learned": float(np.mean([each.verdict != "NOT_LEARNED" for each in result])),
+        "dips": float(np.mean([getattr(fit, "dips", False) for fit in result])),
+        "learned": float(np.mean([fit.verdict != "NOT_LEARNED" for fit in result])),
     }
 
 
@@ -123,9 +123,9 @@ def main(arguments: Sequence[str]) -> None:
     print("truth                      seeds   at  measured  bias  rmse covered width  dips learned")
     for name, curve in {**CLEAN, **HOLES, **GATE}.items():
         for seeds in (1, 3, 8):
-            said = line(curve, seeds, repeats)
-            cells = "  ".join(f"{value:5.2f}" for value in list(said.values())[1:])
-            print(f"{name:26} {seeds:4} {said['truth']:6.1f}  {cells}", flush=True)
+            row = line(curve, seeds, repeats)
+            cells = "  ".join(f"{value:5.2f}" for value in list(row.values())[1:])
+            print(f"{name:26} {seeds:4} {row['truth']:6.1f}  {cells}", flush=True)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def test_nine_in_ten_to_ninety_nine_intervals_cover(seeds, slope, kwargs, times)
 
 
 def test_l85_is_where_the_curve_has_fallen_by_fifteen_percent():
-    """Of the way from ceiling .9 to chance 1/64: accuracy .7673."""
+    """Fifteen percent of the way from ceiling .9 to chance 1/64: accuracy .7673."""
     curve = logistic(40, 3, ceiling=0.9)
     l85 = 40 * (0.15 / 0.85) ** (np.log(2) / 3)
     assert curve(l85) == pytest.approx(1 / 64 + 0.85 * (0.9 - 1 / 64))
@@ -178,15 +178,15 @@ def test_the_interval_of_the_worst_bin_covers_the_least_of_many_equal_ones():
         ).worst
         for _ in range(40)
     ]
-    assert np.mean([each.accuracy for each in result]) < 0.72  # it is the least of forty
-    assert np.mean([each.ci_low <= 0.8 <= each.ci_high for each in result]) >= 0.9
+    assert np.mean([worst.accuracy for worst in result]) < 0.72  # it is the least of forty
+    assert np.mean([worst.ci_low <= 0.8 <= worst.ci_high for worst in result]) >= 0.9
 
 
 def test_counts_say_the_same_as_rows():
     data = simulate([logistic(40, 3), logistic(50, 3)], np.random.default_rng(35))
-    whole = Trials.of(data)
+    trials = Trials.of(data)
     ends = int(data["distance"].min()), int(data["distance"].max())
-    counted = Trials.of_counts(whole.counts(), distances=ends, chance=CHANCE)
+    counted = Trials.of_counts(trials.counts(), distances=ends, chance=CHANCE)
     result = effective_context.estimate_trials(counted, task="kv", lengths=(256, 256))
     assert repr(result) == repr(effective_context.estimate(data))
 
@@ -195,18 +195,18 @@ def test_each_seed_keeps_its_own_numbers():
     curves = [logistic(20, 6), logistic(80, 6), np.ones_like, logistic(40, 4, CHANCE)]
     data = simulate(curves, np.random.default_rng(36))
     result = effective_context.estimate(data, resamples=50)
-    for number, own in enumerate(result.seeds):
+    for number, seed in enumerate(result.seeds):
         alone = effective_context.estimate(rows.select(data, seed=number), resamples=50)
-        assert own.seed == number
-        assert own.learned == (alone.verdict != effective_context.NOT_LEARNED) == (number < 3)
-        np.testing.assert_allclose(own.l50, alone.l50)
-        assert own.mean_accuracy == pytest.approx(alone.mean_accuracy)
-        assert own.worst_accuracy == pytest.approx(alone.worst.accuracy)
-    assert [own.beyond for own in result.seeds] == [False, False, True, False]
+        assert seed.seed == number
+        assert seed.learned == (alone.verdict != effective_context.NOT_LEARNED) == (number < 3)
+        np.testing.assert_allclose(seed.l50, alone.l50)
+        assert seed.mean_accuracy == pytest.approx(alone.mean_accuracy)
+        assert seed.worst_accuracy == pytest.approx(alone.worst.accuracy)
+    assert [seed.beyond for seed in result.seeds] == [False, False, True, False]
 
 
 def test_a_dip_of_one_bin_ends_the_fit_too():
-    """As measured at base 10 and length 128: no two bins in a row lie in the lowest quarter."""
+    """A curve at base 10 and length 128: no two bins in a row lie in the lowest quarter."""
     starts = [1, 12, 16, 23, 32, 46, 64, 91]
     accuracy = np.array([0.99, 0.97, 0.44, 0.16, 0.37, 0.83, 0.3, 0.5])
 
@@ -282,7 +282,7 @@ def test_a_fall_before_the_first_distance():
 
 @pytest.mark.parametrize(("accuracy", "verdict"), [(1.0, "> 9"), (0.0, "NOT_LEARNED")])
 def test_one_distance_only(accuracy, verdict):
-    """What a single document of lagcopy asks."""
+    """Questions of a single document of lagcopy."""
     random = np.random.default_rng(18)
     data = simulate([lambda m: np.full(m.shape, accuracy)], random, documents=1)
     data["distance"][:] = 9
@@ -331,7 +331,7 @@ def test_two_seeds_take_t_with_one_degree_of_freedom():
 
 
 def test_many_seeds_with_one_far_off_give_a_lopsided_interval():
-    """What the bootstrap over seeds knows and t does not: the far one lies on one side."""
+    """The bootstrap over seeds knows and t does not: the far one lies on one side."""
     random = np.random.default_rng(27)
     curves = [logistic(l50, 20) for l50 in (20, 20, 20, 20, 20, 20, 20, 160)]
     result = effective_context.estimate(simulate(curves, random, documents=200), resamples=1000)
@@ -342,10 +342,10 @@ def test_many_seeds_with_one_far_off_give_a_lopsided_interval():
 def test_the_luck_of_documents_that_all_seeds_share_is_not_averaged_out():
     """Five seeds that answer alike are worth one: the same rows five times over."""
     random = np.random.default_rng(28)
-    one = simulate([logistic(40, 4)], random, together=1.0)
-    five = {name: np.tile(column, 5) for name, column in one.items()}
-    five["seed"] = np.repeat(np.arange(5), len(one["seed"]))
-    alone, copied = (effective_context.estimate(data) for data in (one, five))
+    single = simulate([logistic(40, 4)], random, together=1.0)
+    five = {name: np.tile(column, 5) for name, column in single.items()}
+    five["seed"] = np.repeat(np.arange(5), len(single["seed"]))
+    alone, copied = (effective_context.estimate(data) for data in (single, five))
     assert copied.l50 == pytest.approx(alone.l50)
     assert copied.octaves > 0.9 * alone.octaves
 
@@ -367,12 +367,12 @@ def test_bins_are_half_octaves_with_wilson_intervals():
     columns["exact_match"][:] = False
     columns["exact_match"][[0, 20, 21, 30]] = True
     shown = effective_context.estimate(columns).bins
-    assert [(each.low, each.high, each.trials) for each in shown] == [
+    assert [(row.low, row.high, row.trials) for row in shown] == [
         (2, 2, 10),
         (3, 3, 10),
         (4, 5, 20),
     ]
-    assert [each.accuracy for each in shown] == [0.1, 0.0, 0.15]
+    assert [row.accuracy for row in shown] == [0.1, 0.0, 0.15]
     assert shown[2].distance == pytest.approx(np.sqrt(20))
     # Wilson's interval for 0 of 10: 0 to z^2 / (10 + z^2) with z = 1.959964.
     assert (shown[1].ci_low, shown[1].ci_high) == (0, pytest.approx(0.277533, abs=1e-6))

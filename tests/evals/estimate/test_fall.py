@@ -9,22 +9,27 @@ from evals.estimate.limits import Runs
 from evals.estimate.trials import Trials
 
 
-def trials(asked, right, x, *, chance=0.0):
-    """Of bins at log2 distances x."""
+def trials(counts, right, x, *, chance=0.0):
+    """Make `Trials` of bins at log2 distances x."""
     distance = np.round(2 ** np.asarray(x, float)).astype(int)
-    asked, right = np.asarray(asked, float), np.asarray(right, float)
+    counts, right = np.asarray(counts, float), np.asarray(right, float)
     return Trials(
-        asked=asked, right=right, x=np.asarray(x, float), low=distance, high=distance, chance=chance
+        asked=counts,
+        right=right,
+        x=np.asarray(x, float),
+        low=distance,
+        high=distance,
+        chance=chance,
     )
 
 
-def crossing(asked, right, x, level):
-    one = trials([asked], [right], x)
-    return fall.isotonic_crossing(one, np.array([level]), len(x) - 1)[0]
+def crossing(counts, right, x, level):
+    data = trials([counts], [right], x)
+    return fall.isotonic_crossing(data, np.array([level]), len(x) - 1)[0]
 
 
 def documents(accuracy, *, queries=20, num_documents=20):
-    """As many right in every document as accuracy says: `[documents, bins]`."""
+    """Make trials with as many right in every document as accuracy says: `[documents, bins]`."""
     shape = num_documents, len(accuracy)
     right = np.broadcast_to(np.round(queries * np.array(accuracy)), shape)
     return trials(np.full(shape, queries), right, np.arange(len(accuracy)) / 2 + 1)
@@ -32,21 +37,21 @@ def documents(accuracy, *, queries=20, num_documents=20):
 
 def test_isotonic_crossing_pools_what_rises_and_interpolates():
     """.9 .4 .6 .1 with weights 10 30 10 10: .4 and .6 pool to .45; .5 lies 8/9 of the way to it."""
-    asked, right, x = [10, 30, 10, 10], [9, 12, 6, 1], [3, 4, 5, 6]
-    assert crossing(asked, right, x, 0.5) == pytest.approx(3 + 8 / 9)
+    counts, right, x = [10, 30, 10, 10], [9, 12, 6, 1], [3, 4, 5, 6]
+    assert crossing(counts, right, x, 0.5) == pytest.approx(3 + 8 / 9)
     # .2 lies 25/35 of the way from .45 at 5 to .1 at 6.
-    assert crossing(asked, right, x, 0.2) == pytest.approx(5 + 25 / 35)
+    assert crossing(counts, right, x, 0.2) == pytest.approx(5 + 25 / 35)
 
 
 def test_isotonic_crossing_is_that_of_the_regression():
     random = np.random.default_rng(3)
     for _ in range(50):
-        asked = random.integers(5, 50, 20)
-        right = random.binomial(asked, np.linspace(0.95, 0.1, 20))
-        fitted = optimize.isotonic_regression(right / asked, weights=asked, increasing=False).x
+        counts = random.integers(5, 50, 20)
+        right = random.binomial(counts, np.linspace(0.95, 0.1, 20))
+        fitted = optimize.isotonic_regression(right / counts, weights=counts, increasing=False).x
         after = int((fitted < 0.499).argmax())  # no block of bins is just as high
         expected = np.interp(0.499, fitted[[after, after - 1]], [after, after - 1])
-        assert crossing(asked, right, np.arange(20), 0.499) == pytest.approx(expected)
+        assert crossing(counts, right, np.arange(20), 0.499) == pytest.approx(expected)
 
 
 def test_isotonic_crossing_of_a_step_lies_between_its_bins_however_long_the_plateau():
@@ -80,10 +85,10 @@ def test_limits_are_wilson_s_for_independent_trials():
 def test_documents_that_answer_alike_are_worth_one_trial_each():
     """Ten answers a document, all right or all wrong: as wide as one answer a document."""
     right = np.repeat([1.0, 0.0], [40, 10])[:, None]
-    one = limits.limits(np.ones((50, 1)), right, 1.96)
+    single = limits.limits(np.ones((50, 1)), right, 1.96)
     ten = limits.limits(np.full((50, 1), 10.0), 10 * right, 1.96)
     # Up to the 49 degrees of freedom of 50 documents.
-    assert ten.high[0] - ten.low[0] == pytest.approx(one.high[0] - one.low[0], rel=0.02)
+    assert ten.high[0] - ten.low[0] == pytest.approx(single.high[0] - single.low[0], rel=0.02)
 
 
 @pytest.mark.parametrize(

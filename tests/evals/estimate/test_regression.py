@@ -55,8 +55,8 @@ def test_the_left_out_error_is_that_of_five_refits():
     y = noisy(np.random.default_rng(2))
     missed = []
     for out in range(5):
-        kept = np.arange(5) != out
-        line = np.polyfit(np.log2(BASES[kept]), np.log2(y[kept]), 1)
+        mask = np.arange(5) != out
+        line = np.polyfit(np.log2(BASES[mask]), np.log2(y[mask]), 1)
         missed.append(np.log2(y[out]) - np.polyval(line, np.log2(BASES[out])))
     result = regression.regress(points(BASES, y), "theory")
     assert result.error == pytest.approx(np.sqrt(np.mean(np.square(missed))))
@@ -84,10 +84,10 @@ def test_a_base_is_one_point_however_many_seeds_it_has():
 
 def test_bases_beyond_what_was_asked_are_counted_and_not_fitted():
     y = noisy(np.random.default_rng(5))
-    kept = regression.regress(points(BASES[:4], y[:4]), "theory")
+    expected = regression.regress(points(BASES[:4], y[:4]), "theory")
     result = regression.regress(points(BASES, y, limit=y[4]), "theory")
     assert (result.num_bases, result.num_censored) == (4, 1)
-    assert result == dataclasses.replace(kept, num_censored=1)
+    assert result == dataclasses.replace(expected, num_censored=1)
     # One seed of two suffices: their mean is not known.
     half = points(BASES, y) + points(BASES, y, limit=y[4])
     again = dataclasses.astuple(regression.regress(half, "theory"))[1:]
@@ -118,8 +118,8 @@ def test_the_best_predictor_comes_first_and_unmeasured_ones_are_left_out():
     ]
     rows.append(Point(base="one", l50=9, predictors={"right": 9.0}))
     result = regression.compare(rows)
-    assert [each.predictor for each in result] == ["right", "other"]
-    assert [each.num_bases for each in result] == [5, 5]
+    assert [fit.predictor for fit in result] == ["right", "other"]
+    assert [fit.num_bases for fit in result] == [5, 5]
     assert result[0].error < 0.3 < result[1].error
     assert result[0].slope_low < 1 < result[0].slope_high
     assert result[0].offset_low < 0 < result[0].offset_high
@@ -155,4 +155,6 @@ def test_a_predictor_that_says_the_same_of_most_takes_no_line_from_the_others():
     assert line.predictor == "right"
     assert line.as_is == pytest.approx(1)
     with pytest.raises(ValueError, match="three bases that differ in it"):
-        regression.compare([dataclasses.replace(each, predictors={"alike": 8}) for each in result])
+        regression.compare(
+            [dataclasses.replace(point, predictors={"alike": 8}) for point in result]
+        )

@@ -28,9 +28,9 @@ def ask(rows, octaves=0.15, max_documents=1024):
 
 
 def test_a_vague_member_is_asked_within_an_octave_of_its_crossing():
-    (asked,) = ask(rounds(logistic(40, 3)))
-    assert 17 <= asked.low <= 23 and 70 <= asked.high <= 92
-    assert asked.high == pytest.approx(4 * asked.low, rel=0.1)
+    (target,) = ask(rounds(logistic(40, 3)))
+    assert 17 <= target.low <= 23 and 70 <= target.high <= 92
+    assert target.high == pytest.approx(4 * target.low, rel=0.1)
 
 
 def test_narrow_enough_asks_for_nothing():
@@ -42,12 +42,12 @@ def test_documents_grow_with_the_cube_of_the_precision_within_bounds():
     rows = rounds(logistic(40, 3), documents=64)
     width = effective_context.estimate(rows).octaves
     near = np.mean((rows["distance"] >= 20) & (rows["distance"] <= 80))
-    (asked,) = ask(rows, octaves=width / np.cbrt(2))  # as many again
-    assert asked.num_documents == pytest.approx(64 * near, rel=0.15)
-    (least,) = ask(rows, octaves=width * 0.999)
-    assert least.num_documents == 8  # an eighth of those there are
-    (most,) = ask(rows, octaves=0.13)
-    assert most.num_documents == 64  # as many as there are
+    (target,) = ask(rows, octaves=width / np.cbrt(2))  # as many again
+    assert target.num_documents == pytest.approx(64 * near, rel=0.15)
+    (minimum,) = ask(rows, octaves=width * 0.999)
+    assert minimum.num_documents == 8  # an eighth of those there are
+    (maximum,) = ask(rows, octaves=0.13)
+    assert maximum.num_documents == 64  # as many as there are
 
 
 def test_members_that_need_nothing_do_not_ask():
@@ -60,8 +60,8 @@ def test_a_member_that_may_or_may_not_fall_before_the_end_asks_at_the_end():
     rows = rounds(logistic(240, 3), documents=16, seed=1)
     result = effective_context.estimate(rows)
     assert result.ci_high == np.inf and result.octaves > 0.15
-    (asked,) = ask(rows)
-    assert asked.low > 90 and asked.high == rows["distance"].max()
+    (target,) = ask(rows)
+    assert target.low > 90 and target.high == rows["distance"].max()
 
 
 def test_ranges_that_overlap_merge_and_others_stay():
@@ -90,7 +90,7 @@ def test_merge_ranges_take_the_most_documents():
 def test_documents_are_used_up():
     rows = rounds(logistic(6, 2), logistic(128, 2))
     ranges = ask(rows, max_documents=32 + 10)
-    assert sum(asked.num_documents for asked in ranges) in (9, 10)
+    assert sum(target.num_documents for target in ranges) in (9, 10)
     assert ask(rows, max_documents=32) == []
     assert ask(rows, max_documents=20) == []
 
@@ -111,14 +111,16 @@ def test_intervals_of_all_rounds_together_cover():
     for _ in range(80):
         rows = simulate([curve], random, documents=16, together=np.sqrt(0.2))
         while ranges := ask(rows, octaves=0.35, max_documents=128):
-            for asked in ranges:
-                near = {"shortest": asked.low, "longest": asked.high, "together": np.sqrt(0.2)}
+            for target in ranges:
+                near = {"shortest": target.low, "longest": target.high, "together": np.sqrt(0.2)}
                 first = rows["document"].max() + 1
-                more = simulate([curve], random, documents=asked.num_documents, first=first, **near)
+                more = simulate(
+                    [curve], random, documents=target.num_documents, first=first, **near
+                )
                 rows = concatenate([rows, more])
         result.append(effective_context.estimate(rows, resamples=200))
-    covered = [each.ci_low <= 40 <= each.ci_high for each in result]
+    covered = [estimate.ci_low <= 40 <= estimate.ci_high for estimate in result]
     assert np.mean(covered) >= 0.90
-    assert np.mean([each.ceiling for each in result]) == pytest.approx(0.9, abs=0.02)
-    assert np.median([each.octaves for each in result]) < 0.37
-    assert np.mean([each.num_documents for each in result]) < 100
+    assert np.mean([estimate.ceiling for estimate in result]) == pytest.approx(0.9, abs=0.02)
+    assert np.median([estimate.octaves for estimate in result]) < 0.37
+    assert np.mean([estimate.num_documents for estimate in result]) < 100

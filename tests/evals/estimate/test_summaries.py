@@ -25,28 +25,32 @@ def test_a_share_has_the_error_of_documents_not_of_answers():
 
 
 def test_a_paired_difference():
-    one = rows(document=[0, 0, 1, 1], query=[0, 1, 0, 1], num_tokens=[3, 1, 3, 1], nll=[5, 9, 1, 2])
-    two = rows(document=[0, 0, 1, 1], query=[0, 1, 0, 1], num_tokens=[3, 1, 3, 1], nll=[4, 7, 1, 1])
+    first = rows(
+        document=[0, 0, 1, 1], query=[0, 1, 0, 1], num_tokens=[3, 1, 3, 1], nll=[5, 9, 1, 2]
+    )
+    second = rows(
+        document=[0, 0, 1, 1], query=[0, 1, 0, 1], num_tokens=[3, 1, 3, 1], nll=[4, 7, 1, 1]
+    )
     # By document 5 and 1 nats over 4 tokens each: 1.25 and .25, mean .75, sd .7071, error .5.
-    assert summaries.difference(one, two) == pytest.approx((0.75, 0.5, 2))
+    assert summaries.difference(first, second) == pytest.approx((0.75, 0.5, 2))
     # By answer, 3, 2, 0, 1 nats over 3, 1, 3, 1 tokens: less .75 a token .75, 1.25, -2.25, .25.
     error = (4 / 3 * (0.5625 + 1.5625 + 5.0625 + 0.0625)) ** 0.5 / 8
-    by_answer = summaries.difference(one, two, unit=("document", "query"))
+    by_answer = summaries.difference(first, second, unit=("document", "query"))
     assert by_answer == pytest.approx((0.75, error, 4))
 
 
 def test_a_difference_does_not_depend_on_the_order_of_rows_and_refuses_other_answers():
     random = np.random.default_rng(0)
     document, query = np.divmod(np.arange(12), 3)
-    one = rows(document=document, query=query, num_tokens=[4] * 12, nll=random.normal(size=12))
-    two = one | {"nll": one["nll"] - document / 10 - 1}
-    expected = summaries.difference(one, two)
+    first = rows(document=document, query=query, num_tokens=[4] * 12, nll=random.normal(size=12))
+    second = first | {"nll": first["nll"] - document / 10 - 1}
+    expected = summaries.difference(first, second)
     assert expected.mean == pytest.approx(1.15)
     shuffled = random.permutation(12)
-    two = {name: column[shuffled] for name, column in two.items()}
-    assert summaries.difference(one, two) == pytest.approx(expected)
+    second = {name: column[shuffled] for name, column in second.items()}
+    assert summaries.difference(first, second) == pytest.approx(expected)
     with pytest.raises(ValueError, match="different answers"):
-        summaries.difference(one, {name: column[:9] for name, column in two.items()})
+        summaries.difference(first, {name: column[:9] for name, column in second.items()})
 
 
 def test_members_are_held_against_the_best_by_the_texts_they_share():

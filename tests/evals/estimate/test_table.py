@@ -9,11 +9,11 @@ from tests.evals.estimate import table
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fall, slope 3", "plateau .60, edge at 90", "floor .30"])
 def test_clean_falls_are_covered_and_do_not_dip(name):
-    said = table.line(table.CLEAN[name], 1, 40)
-    print(name, said)
-    assert said["covered"] >= 0.85  # .93 or more of many
-    assert abs(said["bias"]) < 0.1
-    assert said["dips"] <= 0.05
+    row = table.line(table.CLEAN[name], 1, 40)
+    print(name, row)
+    assert row["covered"] >= 0.85  # .93 or more of many
+    assert abs(row["bias"]) < 0.1
+    assert row["dips"] <= 0.05
 
 
 @pytest.mark.slow
@@ -21,10 +21,10 @@ def test_clean_falls_are_covered_and_do_not_dip(name):
     "name", ["hole .10 at 28-33", "hole .40 at 28-35", "period 58, bottom .45"]
 )
 def test_holes_are_said(name):
-    said = table.line(table.HOLES[name], 1, 40)
-    print(name, said)
-    assert said["dips"] >= 0.95
-    assert said["covered"] >= 0.7
+    row = table.line(table.HOLES[name], 1, 40)
+    print(name, row)
+    assert row["dips"] >= 0.95
+    assert row["covered"] >= 0.7
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def by_length(**accuracies):
 
 
 def concatenate(tables):
-    return {name: np.concatenate([each[name] for each in tables]) for name in tables[0]}
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
 
 def step(m):

@@ -25,27 +25,27 @@ def numbered(text):
     return [word for _, word in items]
 
 
-def made(config, tokenizer, length, numbers):
+def decoded(config, tokenizer, length, numbers):
     """Words and answer of example and question, of each document."""
-    for each in make_documents(evals.parse("cwe"), config, tokenizer, length, numbers):
-        start, example, asked = tokenizer.decode(each.tokens).split(INTRO)
+    for document in make_documents(evals.parse("cwe"), config, tokenizer, length, numbers):
+        start, example, query = tokenizer.decode(document.tokens).split(INTRO)
         assert start == ""
-        halves = [part.rstrip("\n").split(QUESTION) for part in (example, asked)]
-        yield each, [(numbered(words), numbered(answer)) for words, answer in halves]
+        halves = [part.rstrip("\n").split(QUESTION) for part in (example, query)]
+        yield document, [(numbered(listed), numbered(answer)) for listed, answer in halves]
 
 
 @pytest.mark.parametrize(
-    ("length", "example", "asked"),
+    ("length", "example", "query"),
     [(2000, {3: 10, 1: 10}, {6: 10, 1: None}), (4096, {10: 10, 3: 30}, {30: 10, 3: None})],
 )
-def test_words_occur_as_often_as_officially(length, example, asked, prose_config, prompt_tokenizer):
+def test_words_occur_as_often_as_officially(length, example, query, prose_config, prompt_tokenizer):
     orders = set()
-    for document, halves in made(prose_config, prompt_tokenizer, length, range(6)):
-        for (words, answer), expected in zip(halves, (example, asked), strict=True):
-            counts = Counter(words)
+    for document, halves in decoded(prose_config, prompt_tokenizer, length, range(6)):
+        for (listed, answer), expected in zip(halves, (example, query), strict=True):
+            counts = Counter(listed)
             result = Counter(counts.values())
             assert set(result) == set(expected)
-            assert all(result[often] == words for often, words in expected.items() if words)
+            assert all(result[often] == number for often, number in expected.items() if number)
             often = max(expected)
             assert {word for word in counts if counts[word] == often} == set(answer)
             # The only order that a model can know: that of first occurrence.
@@ -67,6 +67,6 @@ def test_words_occur_as_often_as_officially(length, example, asked, prose_config
 
 
 def test_long_lists_are_of_pairs_of_words(prose_config, prompt_tokenizer):
-    ((document, halves),) = made(prose_config, prompt_tokenizer, 12_000, range(1))
+    ((document, halves),) = decoded(prose_config, prompt_tokenizer, 12_000, range(1))
     assert len(document.tokens) > 11_950
     assert all(re.fullmatch("[a-z]+-[a-z]+", word) for word in halves[1][0])

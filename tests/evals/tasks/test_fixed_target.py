@@ -9,25 +9,28 @@ from tests.evals.helpers import make_documents, rows
 
 def test_the_same_target_after_more_and_more_of_what_came_before(text_config, text_tokenizer):
     result = make_documents(FixedTarget(target=10), text_config, text_tokenizer, 150, range(2))
-    assert [each.number for each in result] == [0] * 4 + [1] * 4
-    assert [each.first_query for each in result] == [0, 1, 2, 3] * 2
+    assert [document.number for document in result] == [0] * 4 + [1] * 4
+    assert [document.first_query for document in result] == [0, 1, 2, 3] * 2
     # Context 32, 64, 128 and all there is, 150 - 10.
-    assert [each.answers.tolist() for each in result[:4]] == [
+    assert [document.answers.tolist() for document in result[:4]] == [
         [[33, 10, 32]],
         [[65, 10, 64]],
         [[129, 10, 128]],
         [[141, 10, 140]],
     ]
-    assert [len(each.tokens) for each in result[:4]] == [43, 75, 139, 151]
+    assert [len(document.tokens) for document in result[:4]] == [43, 75, 139, 151]
     crops = make_documents(Perplexity(), text_config, text_tokenizer, 150, range(2))
     longest = crops[0].tokens.tolist()
     assert result[3].tokens.tolist() == longest
-    for each in result[:4]:
+    for document in result[:4]:
         # BOS, then the end of the one text, and the target is the last thing in it.
-        assert each.tokens[0] == text_tokenizer.bos_id
-        assert each.tokens[1:].tolist() == longest[-len(each.tokens) + 1 :]
-        assert each.answers[0, :2].sum() == len(each.tokens)
-        assert (each.num_bytes, each.num_words) == (result[3].num_bytes, result[3].num_words)
+        assert document.tokens[0] == text_tokenizer.bos_id
+        assert document.tokens[1:].tolist() == longest[-len(document.tokens) + 1 :]
+        assert document.answers[0, :2].sum() == len(document.tokens)
+        assert (document.num_bytes, document.num_words) == (
+            result[3].num_bytes,
+            result[3].num_words,
+        )
     string = text_tokenizer.decode(longest[-10:])
     assert result[0].num_bytes is not None and result[0].num_bytes.tolist() == [len(string)]
 
@@ -48,7 +51,7 @@ def test_a_length_without_room_for_context_is_refused(text_config, text_tokenize
         FixedTarget(target=0)
 
 
-def made(nll_by_document):
+def target_rows(nll_by_document):
     """Rows of documents asked at contexts 32, 64, 128, 256."""
     nll = np.array(nll_by_document)
     document, query = np.indices(nll.shape)
@@ -62,7 +65,9 @@ def made(nll_by_document):
 
 
 def test_gain_and_its_paired_error():
-    result = context_gain(made([[5.0, 4.5, 4.2, 4.2], [3.0, 2.7, 2.0, 1.98], [7.0, 6.7, 6.6, 6.4]]))
+    result = context_gain(
+        target_rows([[5.0, 4.5, 4.2, 4.2], [3.0, 2.7, 2.0, 1.98], [7.0, 6.7, 6.6, 6.4]])
+    )
     assert result.contexts == [32, 64, 128, 256]
     # Gains at 64: .5 .3 .3; at 128: .8 1.0 .4; at 256: .8 1.02 .6. Texts differ by nats, gains not.
     assert [gain.mean for gain in result.gains] == pytest.approx([0, 1.1 / 3, 2.2 / 3, 2.42 / 3])
@@ -72,13 +77,13 @@ def test_gain_and_its_paired_error():
 
 
 def test_where_gain_ends():
-    assert context_gain(made([[5.0, 4.5, 4.2, 4.2], [3.0, 2.7, 2.0, 1.98]])).length == 128
-    assert context_gain(made([[5.0, 4.5, 4.5, 4.5], [3.0, 2.7, 2.7, 2.69]])).length == 64
+    assert context_gain(target_rows([[5.0, 4.5, 4.2, 4.2], [3.0, 2.7, 2.0, 1.98]])).length == 128
+    assert context_gain(target_rows([[5.0, 4.5, 4.5, 4.5], [3.0, 2.7, 2.7, 2.69]])).length == 64
     # More context does harm: none is wanted.
-    assert context_gain(made([[5.0, 5.5, 6.0, 8.0], [3.0, 3.7, 4.7, 5.69]])).length == 32
+    assert context_gain(target_rows([[5.0, 5.5, 6.0, 8.0], [3.0, 3.7, 4.7, 5.69]])).length == 32
 
 
 def test_a_document_that_was_not_asked_everywhere_is_refused():
-    result = {name: column[:-1] for name, column in made([[5.0, 4.5, 4.2, 4.2]] * 2).items()}
+    result = {name: column[:-1] for name, column in target_rows([[5.0, 4.5, 4.2, 4.2]] * 2).items()}
     with pytest.raises(ValueError, match="different answers"):
         context_gain(result)

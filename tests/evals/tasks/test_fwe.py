@@ -19,19 +19,21 @@ PATTERN = (
 def test_the_three_most_frequent_words_in_order(prose_config, prompt_tokenizer):
     places = set()
     for length in (330, 500, 2000):
-        for each in make_documents(Fwe(), prose_config, prompt_tokenizer, length, range(10)):
-            match = re.fullmatch(PATTERN, prompt_tokenizer.decode(each.tokens))
+        for document in make_documents(Fwe(), prose_config, prompt_tokenizer, length, range(10)):
+            match = re.fullmatch(PATTERN, prompt_tokenizer.decode(document.tokens))
             assert match
-            words = match["text"].split(" ")
-            (dots, _), *ranked = Counter(words).most_common()
+            coded = match["text"].split(" ")
+            (dots, _), *ranked = Counter(coded).most_common()
             assert dots == "..." and all(re.fullmatch("[a-z]{6}", word) for word, _ in ranked)
             counts = [count for _, count in ranked[:4]]
             assert sorted(set(counts), reverse=True) == counts  # no ties
             answer = match["answer"].split(" ")
             assert answer == [word for word, _ in ranked[:3]]
-            texts = [prompt_tokenizer.decode(each.tokens[s : s + n]) for s, n, _ in each.answers]
+            texts = [
+                prompt_tokenizer.decode(document.tokens[s : s + n]) for s, n, _ in document.answers
+            ]
             assert [text.strip() for text in texts] == answer
-            places.add(tuple(np.array([word == "..." for word in words])[:25]))
+            places.add(tuple(np.array([word == "..." for word in coded])[:25]))
     # Not the same shuffle every time.
     assert len(places) == 30
 

@@ -8,11 +8,11 @@ from tests.evals.helpers import make_documents, rows
 
 def both(config, tokenizer, length, numbers, **options):
     """Documents of the natural text and of its control."""
-    given = {"lag": options.pop("lag", None)}
+    parameters = {"lag": options.pop("lag", None)}
     return zip(
         *(
             make_documents(
-                Lagcopy(text=text, **given), config, tokenizer, length, numbers, **options
+                Lagcopy(text=text, **parameters), config, tokenizer, length, numbers, **options
             )
             for text in ("natural", "control")
         ),
@@ -22,12 +22,12 @@ def both(config, tokenizer, length, numbers, **options):
 
 def test_a_given_lag_repeats_to_the_end(prose_config, prompt_tokenizer):
     task = Lagcopy(lag=7, answers=30)
-    for each in make_documents(task, prose_config, prompt_tokenizer, 30, range(5)):
-        tokens = each.tokens.tolist()
+    for document in make_documents(task, prose_config, prompt_tokenizer, 30, range(5)):
+        tokens = document.tokens.tolist()
         assert len(tokens) == 31 and tokens[1:24] == tokens[8:31]
         assert len(set(tokens[1:8])) == 7
         # From the second id of the second copy on, each a piece of context after its first saying.
-        assert each.answers.tolist() == [[start, 1, 6] for start in range(9, 31)]
+        assert document.answers.tolist() == [[start, 1, 6] for start in range(9, 31)]
 
 
 @pytest.mark.parametrize("lag", [None, 41])
@@ -39,12 +39,12 @@ def test_natural_and_control_differ_in_the_first_saying_only(lag, prose_config, 
         assert len(natural.tokens) == len(control.tokens) == 301
         lag_ = int(natural.answers[0, 2]) + 1
         lags.append(lag_)
-        said, again = natural.tokens[-2 * lag_ : -lag_], natural.tokens[-lag_:]
-        np.testing.assert_array_equal(said, again)
+        original, again = natural.tokens[-2 * lag_ : -lag_], natural.tokens[-lag_:]
+        np.testing.assert_array_equal(original, again)
         np.testing.assert_array_equal(control.tokens[-lag_:], again)
         np.testing.assert_array_equal(control.tokens[: -2 * lag_], natural.tokens[: -2 * lag_])
         if lag_ > 5:
-            assert (control.tokens[-2 * lag_ : -lag_] != said).mean() > 0.6
+            assert (control.tokens[-2 * lag_ : -lag_] != original).mean() > 0.6
         # The second half of the second saying, id by id, to the end.
         starts = natural.answers[:, 0].tolist()
         assert starts == list(range(301 - (lag_ + 1) // 2, 301))
@@ -66,7 +66,7 @@ def test_lags_are_chosen_by_distance(prose_config, prompt_tokenizer):
     result = make_documents(
         task, prose_config, prompt_tokenizer, 300, range(12), distances=(40, 60)
     )
-    assert all(40 <= each.answers[0, 2] <= 60 for each in result)
+    assert all(40 <= document.answers[0, 2] <= 60 for document in result)
 
 
 def test_what_cannot_be_asked_is_refused(prose_config, prompt_tokenizer):

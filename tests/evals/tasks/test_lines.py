@@ -39,8 +39,8 @@ def check(tokenizer, document, digits):
     assert text == INTRO + record + END.format(key=key, value=value)
     ((start, count, distance),) = document.answers.tolist()
     assert tokenizer.decode(document.tokens[start:]) == value and count == len(value)
-    said = tokenizer.decode(document.tokens[start - 1 - distance : start])
-    assert said.startswith(value + ">\n")
+    passage = tokenizer.decode(document.tokens[start - 1 - distance : start])
+    assert passage.startswith(value + ">\n")
     assert text.count(f"line {key}: REGISTER_CONTENT is <{value}>\n") == 1
     return [key for key, _ in lines].index(key) / len(lines)
 
@@ -48,7 +48,7 @@ def check(tokenizer, document, digits):
 def test_the_official_wording(prose_config, prompt_tokenizer):
     task = Lines(template="official")
     result = make_documents(task, prose_config, prompt_tokenizer, 900, range(40))
-    depths = [check(prompt_tokenizer, each, "{5}") for each in result]
+    depths = [check(prompt_tokenizer, document, "{5}") for document in result]
     assert min(depths) < 0.2 and max(depths) > 0.8
 
 
@@ -84,12 +84,12 @@ def cases(tmp_path):
 def test_official_cases_are_asked_as_they_are(cases, prose_config, prompt_tokenizer):
     task = evals.parse(f"lines(template=official,cases='{cases}')")
     result = make_documents(task, prose_config, prompt_tokenizer, 400, range(9))
-    assert [each.number for each in result] == [0, 1, 2]
-    assert [check(prompt_tokenizer, each, "{1,5}") for each in result] == [0, 1 / 3, 2 / 3]
+    assert [document.number for document in result] == [0, 1, 2]
+    assert [check(prompt_tokenizer, document, "{1,5}") for document in result] == [0, 1 / 3, 2 / 3]
     (last,) = make_documents(task, prose_config, prompt_tokenizer, 400, range(2, 3))
     np.testing.assert_array_equal(last.tokens, result[2].tokens)
     # The file decides how long they are.
-    longest = max(len(each.tokens) for each in result)
+    longest = max(len(document.tokens) for document in result)
     make_documents(task, prose_config, prompt_tokenizer, longest - 1, range(9))
     with pytest.raises(ValueError, match=rf"do not fit length=\d+; .* --lengths {longest - 1} or"):
         make_documents(task, prose_config, prompt_tokenizer, longest - 2, range(9))
@@ -100,5 +100,5 @@ def test_the_released_cases(prose_config, prompt_tokenizer):
     task = Lines(template="official", cases=str(OFFICIAL))
     result = make_documents(task, prose_config, prompt_tokenizer, 9000, range(99))
     assert len(result) == 50
-    depths = [check(prompt_tokenizer, each, "{1,5}") for each in result]
+    depths = [check(prompt_tokenizer, document, "{1,5}") for document in result]
     assert 0.3 < np.mean(depths) < 0.6

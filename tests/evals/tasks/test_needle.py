@@ -33,13 +33,13 @@ def test_one_needle_in_noise_is_rulers_prompt(prose_config, prompt_tokenizer):
     pattern = f"{START}({NOISE})*{NEEDLE.format(KEY, VALUE)}\n({NOISE})*{END.format('(?P=key)')}"
     result = documents("needle", prose_config, prompt_tokenizer, 600, range(30))
     values = Counter()
-    for each in result:
-        match = re.fullmatch(pattern, prompt_tokenizer.decode(each.tokens))
+    for document in result:
+        match = re.fullmatch(pattern, prompt_tokenizer.decode(document.tokens))
         assert match
         values[match["value"]] += 1
-        ((start, count, _),) = each.answers
-        assert prompt_tokenizer.decode(each.tokens[start : start + count]) == match["value"]
-        assert start + count == len(each.tokens)
+        ((start, count, _),) = document.answers
+        assert prompt_tokenizer.decode(document.tokens[start : start + count]) == match["value"]
+        assert start + count == len(document.tokens)
     # The same needle at eight depths, another one for each number.
     assert list(values.values()) == [8] * 30
 
@@ -47,8 +47,8 @@ def test_one_needle_in_noise_is_rulers_prompt(prose_config, prompt_tokenizer):
 def test_several_needles_have_keys_of_their_own(prose_config, prompt_tokenizer):
     result = documents("needle(keys=4)", prose_config, prompt_tokenizer, 700, range(20))
     asked_is_last = 0
-    for each in result:
-        text = prompt_tokenizer.decode(each.tokens)
+    for document in result:
+        text = prompt_tokenizer.decode(document.tokens)
         needles = dict(re.findall(NEEDLE.format(r"([a-z-]+)", r"([1-9]\d{6})") + "\n", text))
         assert len(needles) == 4
         key = re.search(r"What is the special magic number for ([a-z-]+) mentioned", text)[1]
@@ -66,16 +66,16 @@ def test_depths_differ_in_nothing_else(prose_config, prompt_tokenizer):
     for task in ("needle(keys=3)", "needle(haystack=text,keys=3)", "needle(haystack=text)"):
         result = documents(task, prose_config, prompt_tokenizer, 800, range(6))
         for number in range(6):
-            mine = [each for each in result if each.number == number]
-            assert [each.first_query for each in mine] == list(range(8))
-            asked = re.search(
+            mine = [document for document in result if document.number == number]
+            assert [document.first_query for document in mine] == list(range(8))
+            sentence = re.search(
                 NEEDLE.format(r"\S+", prompt_tokenizer.decode(mine[0].tokens[-7:])),
                 prompt_tokenizer.decode(mine[0].tokens),
             )[0]
-            texts = [prompt_tokenizer.decode(each.tokens) for each in mine]
-            assert {text.count(asked) for text in texts} == {1}
-            assert len({re.sub(rf"\s{asked}|{asked}\s", "", text) for text in texts}) == 1
-            distances = [each.answers[0, 2] for each in mine]
+            texts = [prompt_tokenizer.decode(document.tokens) for document in mine]
+            assert {text.count(sentence) for text in texts} == {1}
+            assert len({re.sub(rf"\s{sentence}|{sentence}\s", "", text) for text in texts}) == 1
+            distances = [document.answers[0, 2] for document in mine]
             # Evenly spaced to the nearest line or sentence.
             np.testing.assert_allclose(np.diff(distances), -np.ptp(distances) / 7, atol=60)
             assert distances[0] > 650 and distances[-1] < 80
@@ -87,8 +87,8 @@ def test_a_text_haystack_is_held_out_text_with_needles_between_sentences(
     held_out = (Path(prose_config.data.path) / "validation.jsonl").read_text()
     result = documents("needle(haystack=text)", prose_config, prompt_tokenizer, 500, range(8))
     haystacks = set()
-    for each in result:
-        text = prompt_tokenizer.decode(each.tokens)
+    for document in result:
+        text = prompt_tokenizer.decode(document.tokens)
         match = re.fullmatch(
             f"{START}(?P<before>.*?) {NEEDLE.format(KEY, VALUE)}(?P<after>.*)\n"
             + END.format("(?P=key)"),
@@ -112,12 +112,12 @@ def test_dolores_park(cue, prose_config, prompt_tokenizer):
         "sunny day."
     )
     needle = f"\n{question if cue == 'easy' else ''}{sentence}\n"
-    for each in documents(task, prose_config, prompt_tokenizer, 300, range(3)):
-        text = prompt_tokenizer.decode(each.tokens)
+    for document in documents(task, prose_config, prompt_tokenizer, 300, range(3)):
+        text = prompt_tokenizer.decode(document.tokens)
         assert text.endswith(f"\n{question}{sentence}")
         assert needle in text and text.count(sentence) == 2
-        ((start, count, _),) = each.answers
-        answer = prompt_tokenizer.decode(each.tokens[start : start + count])
+        ((start, count, _),) = document.answers
+        answer = prompt_tokenizer.decode(document.tokens[start : start + count])
         assert answer.strip() == "eat a sandwich and sit in Dolores Park on a sunny day."
 
 
@@ -135,8 +135,8 @@ def test_a_rows_depth_is_the_grids(prose_config, prompt_tokenizer):
     grid = Needle().grid(
         rows(
             length=np.full(len(result), 3000),
-            distance=[each.answers[0, 2] for each in result],
-            exact_match=[each.first_query < 3 for each in result],
+            distance=[document.answers[0, 2] for document in result],
+            exact_match=[document.first_query < 3 for document in result],
         )
     )
     assert grid.counts.tolist() == [2] * 8

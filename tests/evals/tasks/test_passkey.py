@@ -18,23 +18,23 @@ PATTERN = (
 def test_the_prompt_is_landmark_attentions(prose_config, prompt_tokenizer):
     endless = " ".join([GARBAGE] * 30)
     keys, befores = set(), set()
-    for each in make_documents(Passkey(), prose_config, prompt_tokenizer, 500, range(40)):
-        assert len(each.tokens) == 501
-        match = re.fullmatch(PATTERN, prompt_tokenizer.decode(each.tokens))
+    for document in make_documents(Passkey(), prose_config, prompt_tokenizer, 500, range(40)):
+        assert len(document.tokens) == 501
+        match = re.fullmatch(PATTERN, prompt_tokenizer.decode(document.tokens))
         assert match
         assert endless.startswith(match["before"]) and endless.startswith(match["after"])
         keys.add(match["key"])
         befores.add(len(match["before"]))
-        ((start, count, distance),) = each.answers.tolist()
+        ((start, count, distance),) = document.answers.tolist()
         assert (start, count) == (496, 5)
         # From the second time the key is said.
-        between = prompt_tokenizer.decode(each.tokens[start - 1 - distance : start])
+        between = prompt_tokenizer.decode(document.tokens[start - 1 - distance : start])
         assert between.startswith(f"{match['key']} is the pass key.\n")
     assert len(keys) == 40 and len(befores) > 25
 
 
 def test_depths_cover_the_context(prose_config, prompt_tokenizer):
     result = make_documents(evals.parse("passkey"), prose_config, prompt_tokenizer, 900, range(200))
-    distances = sorted(int(each.answers[0, 2]) for each in result)
+    distances = sorted(int(document.answers[0, 2]) for document in result)
     assert distances[0] < 30 and distances[-1] > 780
     assert 100 < distances[100] < 500

@@ -50,10 +50,10 @@ def test_crops_are_stretches_of_one_document_from_all_over_it(text_config, text_
     starts = []
     for seed in range(20):
         again = experiment(text_config.data, seed=seed)
-        found = make_documents(TASK, again, text_tokenizer, 200, range(99))
-        assert len(found) == sum(len(each) >= 201 for each in ids)
-        for each in found:
-            crop = each.tokens.tolist()
+        documents = make_documents(TASK, again, text_tokenizer, 200, range(99))
+        assert len(documents) == sum(len(document) >= 201 for document in ids)
+        for document in documents:
+            crop = document.tokens.tolist()
             assert len(crop) == 201 and crop[0] == text_tokenizer.bos_id
             places = [
                 (len(text), start)
@@ -69,27 +69,35 @@ def test_crops_are_stretches_of_one_document_from_all_over_it(text_config, text_
 
 def test_a_whole_document_may_be_a_crop(text_config, text_tokenizer, store):
     size = max(len(store.document(index)) for index in range(store.num_documents))
-    found = make_documents(TASK, text_config, text_tokenizer, size - 1, range(9))
-    assert [len(each.tokens) for each in found] == [size]
-    assert found[0].tokens[-1] == text_tokenizer.eos_id
+    documents = make_documents(TASK, text_config, text_tokenizer, size - 1, range(9))
+    assert [len(document.tokens) for document in documents] == [size]
+    assert documents[0].tokens[-1] == text_tokenizer.eos_id
     with pytest.raises(ValueError, match=f"--lengths {size - 1} or less"):
         make_documents(TASK, text_config, text_tokenizer, size, range(9))
 
 
 def test_the_same_crops_every_time_and_no_more_than_asked(text_config, text_tokenizer):
-    one, other = (make_documents(TASK, text_config, text_tokenizer, 64, range(3)) for _ in range(2))
-    assert [each.tokens.tolist() for each in one] == [each.tokens.tolist() for each in other]
-    assert [each.number for each in one] == [0, 1, 2]
+    first, other = (
+        make_documents(TASK, text_config, text_tokenizer, 64, range(3)) for _ in range(2)
+    )
+    assert [document.tokens.tolist() for document in first] == [
+        document.tokens.tolist() for document in other
+    ]
+    assert [document.number for document in first] == [0, 1, 2]
     later = make_documents(TASK, text_config, text_tokenizer, 64, range(1, 3))
-    assert [each.tokens.tolist() for each in later] == [each.tokens.tolist() for each in one[1:]]
+    assert [document.tokens.tolist() for document in later] == [
+        document.tokens.tolist() for document in first[1:]
+    ]
 
 
 def test_first_version_has_one_crop_a_document(text_config, text_tokenizer):
     data = dataclasses.replace(text_config.data, documents=1)
     first = dataclasses.replace(text_config, data=data)
-    made = make_documents(Perplexity(), first, text_tokenizer, 64, range(9))
-    one = make_documents(TASK, text_config, text_tokenizer, 64, range(9))
-    assert [each.tokens.tolist() for each in made] == [each.tokens.tolist() for each in one]
+    result = make_documents(Perplexity(), first, text_tokenizer, 64, range(9))
+    expected = make_documents(TASK, text_config, text_tokenizer, 64, range(9))
+    assert [document.tokens.tolist() for document in result] == [
+        document.tokens.tolist() for document in expected
+    ]
     assert Perplexity().num_documents(evals.asked(first, text_tokenizer, 64), 3) == 3
 
 
@@ -97,34 +105,36 @@ def test_first_version_has_one_crop_a_document(text_config, text_tokenizer):
 def test_as_few_crops_and_documents_as_the_tokens_take(text_config, text_tokenizer, store, tokens):
     """Documents first, then crops of each; all that fit where there are fewer tokens."""
     task, length = Perplexity(tokens=tokens), 200
-    asked = evals.asked(text_config, text_tokenizer, length)
-    made = task.documents(asked, range(task.num_documents(asked, 1)))
-    crops = np.bincount([each.number for each in made])
+    context = evals.asked(text_config, text_tokenizer, length)
+    documents = task.documents(context, range(task.num_documents(context, 1)))
+    crops = np.bincount([document.number for document in documents])
     rooms = [(len(store.document(i)) - 1) // length for i in range(store.num_documents)]
     rooms = sorted(room for room in rooms if room)
-    for most in range(1, max(rooms) + 1):
-        fitting = np.minimum(rooms, most)
+    for limit in range(1, max(rooms) + 1):
+        fitting = np.minimum(rooms, limit)
         if fitting.sum() * length >= tokens:
             break
-    assert crops.max() == most
+    assert crops.max() == limit
     assert sorted(crops.tolist()) == sorted(fitting)[: len(crops)] or len(crops) == len(rooms)
-    total = sum(int(each.answers[:, 1].sum()) for each in made)
-    assert total == len(made) * length >= min(tokens, sum(rooms) * length)
-    if most == 1:
+    total = sum(int(document.answers[:, 1].sum()) for document in documents)
+    assert total == len(documents) * length >= min(tokens, sum(rooms) * length)
+    if limit == 1:
         assert len(crops) == max(1, -(-tokens // length))
 
 
 def test_crops_of_one_document_do_not_overlap(text_config, text_tokenizer, store):
-    made = make_documents(Perplexity(), text_config, text_tokenizer, 200, range(9))
+    documents = make_documents(Perplexity(), text_config, text_tokenizer, 200, range(9))
     texts = [store.document(index).tolist() for index in range(store.num_documents)]
-    for number in {each.number for each in made}:
-        own = [each for each in made if each.number == number]
-        queries = [each.first_query + n for each in own for n in range(len(each.answers))]
+    for number in {document.number for document in documents}:
+        parts = [document for document in documents if document.number == number]
+        queries = [
+            document.first_query + n for document in parts for n in range(len(document.answers))
+        ]
         assert queries == list(range(len(queries)))  # answers are told apart
-        crops = [each.tokens[1:].tolist() for each in own]
-        (whole,) = [text for text in texts if _starts(text, crops[0])]
-        ((first,), *others) = [_starts(whole, crop) for crop in crops]
-        assert (np.diff([first, *(start for (start,) in others)]) >= 200).all()
+        crops = [document.tokens[1:].tolist() for document in parts]
+        (source,) = [text for text in texts if _starts(text, crops[0])]
+        ((first,), *rest) = [_starts(source, crop) for crop in crops]
+        assert (np.diff([first, *(start for (start,) in rest)]) >= 200).all()
 
 
 def _starts(text, crop):

@@ -27,25 +27,25 @@ def test_an_answer_a_window_and_books_in_the_order_of_their_ids(
     task = Pg19(path=str(folder), stride=16)
     result = make_documents(task, text_config, text_tokenizer, 32, range(3))
     for number, book_id in enumerate([860, 2544, 10146]):
-        mine = [each for each in result if each.number == number]
+        mine = [document for document in result if document.number == number]
         expected = text_tokenizer.encode(TEXTS[book_id].strip())
         scored = [t for e in mine for t in e.tokens[e.answers[0, 0] :][: e.answers[0, 1]].tolist()]
         assert scored == expected
-        assert [each.first_query for each in mine] == list(range(len(mine)))
+        assert [document.first_query for document in mine] == list(range(len(mine)))
         assert [int(e.answers[0, 1]) for e in mine[:3]] == [32, 16, 16]
         encoded = TEXTS[book_id].strip().encode()
         assert sum(int(n) for e in mine for n in e.num_bytes) == len(encoded)
         assert sum(int(n) for e in mine for n in e.num_words) == len(encoded.split())
     some = make_documents(task, text_config, text_tokenizer, 32, range(1, 2))
-    assert {each.number for each in some} == {1}
-    assert [each.tokens.tolist() for each in some] == [
-        each.tokens.tolist() for each in result if each.number == 1
+    assert {document.number for document in some} == {1}
+    assert [document.tokens.tolist() for document in some] == [
+        document.tokens.tolist() for document in result if document.number == 1
     ]
     last = make_documents(task, text_config, text_tokenizer, 32, range(2, 9))
-    assert {each.number for each in last} == {2}
+    assert {document.number for document in last} == {2}
     first = Pg19(path=str(folder), stride=16, tokens=40)
     begun = make_documents(first, text_config, text_tokenizer, 32, range(2))
-    assert [int(each.answers[0, 1]) for each in begun] == [32, 8, 32, 8]
+    assert [int(document.answers[0, 1]) for document in begun] == [32, 8, 32, 8]
 
 
 def test_three_means_of_two_books():
@@ -67,9 +67,9 @@ def test_real_books(text_config, text_tokenizer: Tokenizer):
     assert ids == sorted(set(ids)) and {860, 10146, 2544} <= set(ids) and len(ids) <= 100
     task = Pg19(path=str(REAL / "pg19-test"), tokens=200, stride=64)
     result = make_documents(task, text_config, text_tokenizer, 128, range(2))
-    assert [int(each.answers[0, 1]) for each in result] == [128, 64, 8] * 2
+    assert [int(document.answers[0, 1]) for document in result] == [128, 64, 8] * 2
     for number in (0, 1):
-        mine = [each for each in result if each.number == number]
-        num_bytes = sum(int(n) for each in mine for n in each.num_bytes)
+        mine = [document for document in result if document.number == number]
+        num_bytes = sum(int(n) for document in mine for n in document.num_bytes)
         start = books[number].text.encode()[:num_bytes]
-        assert np.sum([each.num_words for each in mine]) == len(start.split())
+        assert np.sum([document.num_words for document in mine]) == len(start.split())

@@ -7,8 +7,8 @@ from tests.evals.helpers import make_documents
 def test_every_name_once_then_two_shots_then_the_question(prose_config, prompt_tokenizer):
     entry = r"[A-Z][a-z]+ [A-Z][a-z]+: [6-9]\d{9}"
     asked_at = []
-    for each in make_documents(Phonebook(), prose_config, prompt_tokenizer, 700, range(30)):
-        text = prompt_tokenizer.decode(each.tokens)
+    for document in make_documents(Phonebook(), prose_config, prompt_tokenizer, 700, range(30)):
+        text = prompt_tokenizer.decode(document.tokens)
         assert re.fullmatch(rf"(?:{entry}\n)+\n{entry}\n{entry}\n\n{entry}", text)
         book, shots, question = text.split("\n\n")
         book, shots = book.split("\n"), shots.split("\n")
@@ -16,16 +16,16 @@ def test_every_name_once_then_two_shots_then_the_question(prose_config, prompt_t
         assert len(set(names)) == len(names) > 15
         assert len({*shots, question}) == 3 and {*shots, question} <= set(book)
         asked_at.append(book.index(question) / len(book))
-        ((start, count, _),) = each.answers.tolist()
-        answer = prompt_tokenizer.decode(each.tokens[start : start + count])
-        assert answer == question.partition(": ")[2] and start + count == len(each.tokens)
+        ((start, count, _),) = document.answers.tolist()
+        answer = prompt_tokenizer.decode(document.tokens[start : start + count])
+        assert answer == question.partition(": ")[2] and start + count == len(document.tokens)
     assert min(asked_at) < 0.3 < 0.8 < max(asked_at)
 
 
 def test_shots_and_order_differ_between_documents(prose_config, prompt_tokenizer):
     """One seed for every sample would put the shots at the same places each time."""
     places = set()
-    for each in make_documents(Phonebook(), prose_config, prompt_tokenizer, 500, range(20)):
-        book, shots, _ = prompt_tokenizer.decode(each.tokens).split("\n\n")
+    for document in make_documents(Phonebook(), prose_config, prompt_tokenizer, 500, range(20)):
+        book, shots, _ = prompt_tokenizer.decode(document.tokens).split("\n\n")
         places.add(tuple(book.split("\n").index(shot) for shot in shots.split("\n")))
     assert len(places) > 15

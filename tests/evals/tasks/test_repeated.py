@@ -7,7 +7,7 @@ from tests.evals.helpers import make_documents, rows
 
 
 def documents(text_config, text_tokenizer, length, **parameters):
-    """Of two texts; the trained length is 64."""
+    """Make documents of two texts; the trained length is 64."""
     return make_documents(Repeated(**parameters), text_config, text_tokenizer, length, range(2))
 
 
@@ -15,26 +15,26 @@ def documents(text_config, text_tokenizer, length, **parameters):
 def test_the_text_is_said_again_and_again(name, lag, text_config, text_tokenizer):
     plain = documents(text_config, text_tokenizer, 300)
     result = documents(text_config, text_tokenizer, 300, lag=name)
-    for one, other in zip(result, plain, strict=True):
-        assert one.number == other.number and len(one.tokens) == 301
-        assert one.tokens[: lag + 1].tolist() == other.tokens[: lag + 1].tolist()
-        assert one.tokens[lag + 1 :].tolist() == one.tokens[1:-lag].tolist()
-        assert (one.tokens == text_tokenizer.bos_id).sum() == 1
-        place, count, distance = one.answers.T
-        assert set(distance[place <= lag].tolist()) == {0} and (count == 1).all()
-        assert set(distance[place > lag].tolist()) == {lag}
-        assert (one.tokens[place] == one.tokens[place - distance]).all()
+    for document, other in zip(result, plain, strict=True):
+        assert document.number == other.number and len(document.tokens) == 301
+        assert document.tokens[: lag + 1].tolist() == other.tokens[: lag + 1].tolist()
+        assert document.tokens[lag + 1 :].tolist() == document.tokens[1:-lag].tolist()
+        assert (document.tokens == text_tokenizer.bos_id).sum() == 1
+        starts, count, distance = document.answers.T
+        assert set(distance[starts <= lag].tolist()) == {0} and (count == 1).all()
+        assert set(distance[starts > lag].tolist()) == {lag}
+        assert (document.tokens[starts] == document.tokens[starts - distance]).all()
         # The same places in the text as it is, where nothing is repeated.
-        assert other.answers[:, 0].tolist() == place.tolist() and not other.answers[:, 2].any()
+        assert other.answers[:, 0].tolist() == starts.tolist() and not other.answers[:, 2].any()
 
 
 def test_places_are_spread_over_the_length_and_fixed(text_config, text_tokenizer):
-    one, other = documents(text_config, text_tokenizer, 320)
-    for each in (one, other):
-        assert ((each.answers[:, 0] - 1) // 5).tolist() == list(range(64))
-    assert one.answers[:, 0].tolist() != other.answers[:, 0].tolist()
+    first, other = documents(text_config, text_tokenizer, 320)
+    for document in (first, other):
+        assert ((document.answers[:, 0] - 1) // 5).tolist() == list(range(64))
+    assert first.answers[:, 0].tolist() != other.answers[:, 0].tolist()
     again = documents(text_config, text_tokenizer, 320)[0]
-    assert again.answers.tolist() == one.answers.tolist()
+    assert again.answers.tolist() == first.answers.tolist()
     every = documents(text_config, text_tokenizer, 80, tokens=80)[0]
     assert every.answers[:, 0].tolist() == list(range(1, 81))
 
@@ -85,11 +85,11 @@ def test_su_table():
         "repeated, lag T/2": pytest.approx((0.5, 0.5, 2)),
     }
     assert list(result) == ["rope(base=100)", "nope"]
-    assert {each.mean for each in result["nope"].values()} == {0.0}
+    assert {cell.mean for cell in result["nope"].values()} == {0.0}
 
 
 def test_a_table_at_the_trained_length_only_has_one_column():
-    one = rows(
+    data = rows(
         task=["repeated"] * 2,
         length=[64] * 2,
         rotary=["nope"] * 2,
@@ -97,4 +97,4 @@ def test_a_table_at_the_trained_length_only_has_one_column():
         document=[0, 1],
         first_token_correct=[True, True],
     )
-    assert list(Repeated().share_columns(one, 512)["nope"]) == ["trained length"]
+    assert list(Repeated().share_columns(data, 512)["nope"]) == ["trained length"]

@@ -18,23 +18,23 @@ def test_windows_of_a_text_of_eleven_tokens():
     """BOS is 1, the text is 10 ... 20."""
     sizes = np.stack([np.arange(12), np.arange(12) % 2], axis=1)
     result = windows(np.array([1, *range(10, 21)]), sizes, length=6, stride=2)
-    assert [each.tokens.tolist() for each in result] == [
+    assert [document.tokens.tolist() for document in result] == [
         [1, 10, 11, 12, 13, 14, 15],
         [1, 12, 13, 14, 15, 16, 17],
         [1, 14, 15, 16, 17, 18, 19],
         [1, 16, 17, 18, 19, 20],
     ]
     # First index, number of ids, context.
-    assert [each.answers.tolist() for each in result] == [
+    assert [document.answers.tolist() for document in result] == [
         [[1, 6, 0]],
         [[5, 2, 4]],
         [[5, 2, 4]],
         [[5, 1, 4]],
     ]
-    assert [each.first_query for each in result] == [0, 1, 2, 3]
+    assert [document.first_query for document in result] == [0, 1, 2, 3]
     # Sizes 1 + ... + 6 of the first window's ids, then 7 + 8, 9 + 10, 11.
-    assert [int(each.num_bytes[0]) for each in result] == [21, 15, 19, 11]
-    assert [int(each.num_words[0]) for each in result] == [3, 1, 1, 1]
+    assert [int(document.num_bytes[0]) for document in result] == [21, 15, 19, 11]
+    assert [int(document.num_words[0]) for document in result] == [3, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("length", "stride"), [(6, 6), (6, 1), (20, 3), (11, 2), (1, 1)])
@@ -42,13 +42,15 @@ def test_every_token_is_scored_once(length, stride):
     ids = np.arange(12)
     result = windows(ids, np.zeros((12, 2), np.int32), length, stride)
     scored = [
-        each.tokens[first + place]
-        for each in result
-        for first, count, _ in each.answers.tolist()
-        for place in range(count)
+        document.tokens[first + offset]
+        for document in result
+        for first, count, _ in document.answers.tolist()
+        for offset in range(count)
     ]
     assert scored == list(range(1, 12))
-    assert all(each.tokens[0] == 0 and len(each.tokens) <= length + 1 for each in result)
+    assert all(
+        document.tokens[0] == 0 and len(document.tokens) <= length + 1 for document in result
+    )
 
 
 SIZES = ("num_bytes", "num_words")
@@ -64,20 +66,23 @@ def test_bytes_and_words_are_those_of_the_held_out_text(text_config, text_tokeni
     ]
     assert sorted(totals) == sorted([len(t.encode()), len(t.split())] for t in texts)
     # All ids but each document's BOS and EOS.
-    num_tokens = sum(int(each.answers[0, 1]) for each in result)
+    num_tokens = sum(int(document.answers[0, 1]) for document in result)
     assert num_tokens == store.num_tokens - 2 * store.num_documents
 
 
 def test_tokens_limit_and_truncation(text_config, text_tokenizer):
     def counts(task, length=64):
         result = make_documents(task, text_config, text_tokenizer, length, range(99))
-        return [[int(each.answers[0, 1]) for each in result if each.number == n] for n in range(5)]
+        return [
+            [int(document.answers[0, 1]) for document in result if document.number == n]
+            for n in range(5)
+        ]
 
     assert counts(SlidingWindow(stride=32, tokens=130)) == [[64, 32, 32, 2]] * 5
     beyond = make_documents(
         SlidingWindow(truncate=True), text_config, text_tokenizer, 64, range(4, 99)
     )
-    assert min(each.number for each in beyond) == 4
+    assert min(document.number for document in beyond) == 4
     assert counts(SlidingWindow(truncate=True)) == [[64]] * 5
     # A document of 40 words is shorter than a window and scored whole.
     shortest, *_, longest = sorted(counts(SlidingWindow(stride=500), 500))
@@ -132,7 +137,7 @@ def ours() -> tuple[float, float]:
     ids = np.array([1, *TEXT])
     documents = windows(ids, np.zeros((len(ids), 2), np.int32), LENGTH, STRIDE)
     scores = score.score(config, [Candidate(params, lambda _: table)], documents, LENGTH)
-    counts = [int(each.answers[0, 1]) for each in documents]
+    counts = [int(document.answers[0, 1]) for document in documents]
     result = rows(nll=scores.nll[0], num_tokens=counts)
     return summaries.mean_nll(result), SlidingWindow().columns(result, None)["window_mean_nll"]
 

@@ -34,7 +34,7 @@ def first_batches(mixed):
     data = dataclasses.replace(mixed.data, context_length=LENGTH)
     stream = pipeline.make_batches(pipeline.open_data(data), start_step=0)
     pair = [next(stream) for _ in range(2)]
-    return {name: np.concatenate([each[name] for each in pair]) for name in pair[0]}
+    return {name: np.concatenate([batch[name] for batch in pair]) for name in pair[0]}
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +51,12 @@ def test_documents_are_the_rows_of_the_first_batches(result, first_batches):
         assert document.segment_ids is not None
         assert document.segment_ids.tolist() == expected["segment_ids"].tolist()
         # Answers are all targets that count and no others, each once, in order.
-        asked = [first + i for first, count, _ in document.answers.tolist() for i in range(count)]
-        assert asked == (np.flatnonzero(expected["loss_mask"]) + 1).tolist()
+        positions = [
+            first + i for first, count, _ in document.answers.tolist() for i in range(count)
+        ]
+        assert positions == (np.flatnonzero(expected["loss_mask"]) + 1).tolist()
         targets = expected["targets"][expected["loss_mask"] > 0]
-        assert document.tokens[asked].tolist() == targets.tolist()
+        assert document.tokens[positions].tolist() == targets.tolist()
         first, count, distance = document.answers.T
         assert distance.tolist() == (expected["positions"][first - 1] + 1).tolist()
         assert count.max() <= CHUNK
@@ -112,8 +114,8 @@ def test_another_tokenizer_is_said(text_config, tokenizer):
 
 def test_variants_are_compared_by_chunk():
     # One row of three chunks, 256, 256 and 100 tokens, differences .1, .3 and .2 nats.
-    one = rows(document=[0] * 3, query=range(3), num_tokens=[256, 256, 100], nll=[2.1, 3.3, 4.2])
-    two = one | {"nll": np.array([2.0, 3.0, 4.0])}
-    result = step1.first_loss(one | {"seed": np.zeros(3)}, two | {"seed": np.zeros(3)})
+    first = rows(document=[0] * 3, query=range(3), num_tokens=[256, 256, 100], nll=[2.1, 3.3, 4.2])
+    second = first | {"nll": np.array([2.0, 3.0, 4.0])}
+    result = step1.first_loss(first | {"seed": np.zeros(3)}, second | {"seed": np.zeros(3)})
     assert result.mean == pytest.approx(0.2)
     assert result.standard_error == pytest.approx((3 / 2 * 2 * 25.6**2) ** 0.5 / 612)

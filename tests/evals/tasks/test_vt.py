@@ -36,13 +36,13 @@ def chain(lines):
 
 
 def test_the_prompt_is_rulers_with_one_example(prose_config, prompt_tokenizer):
-    seen = set()
+    cases = set()
     for task, hops in (("vt", 4), ("vt(hops=2)", 2)):
-        for each in make_documents(
+        for document in make_documents(
             evals.parse(task), prose_config, prompt_tokenizer, 1200, range(12)
         ):
-            example, asked = prompt_tokenizer.decode(each.tokens).split("\n\n" + INTRO[:20])
-            for letters, (lines, question) in ((3, parts(example)), (5, parts(INTRO[:20] + asked))):
+            example, query = prompt_tokenizer.decode(document.tokens).split("\n\n" + INTRO[:20])
+            for letters, (lines, question) in ((3, parts(example)), (5, parts(INTRO[:20] + query))):
                 names, value, places = chain(lines)
                 assert len(set(names)) == hops + 1 and {len(name) for name in names} == {letters}
                 assert question == QUESTION.format(
@@ -50,11 +50,13 @@ def test_the_prompt_is_rulers_with_one_example(prose_config, prompt_tokenizer):
                 )
                 noise = len(lines) - len(names)
                 assert noise == hops + 1 if letters == 3 else noise > hops + 3
-            seen.add((value, *places))
+            cases.add((value, *places))
             # One answer for each variable of the question, in the order of the chain.
-            answers = [prompt_tokenizer.decode(each.tokens[s : s + n]) for s, n, _ in each.answers]
+            answers = [
+                prompt_tokenizer.decode(document.tokens[s : s + n]) for s, n, _ in document.answers
+            ]
             assert [answer.strip() for answer in answers] == names
-            for (start, _, distance), name in zip(each.answers, names, strict=True):
-                said = prompt_tokenizer.decode(each.tokens[start - 1 - distance :])
-                assert said.strip().startswith(f"{name} = ")
-    assert len(seen) == 24
+            for (start, _, distance), name in zip(document.answers, names, strict=True):
+                passage = prompt_tokenizer.decode(document.tokens[start - 1 - distance :])
+                assert passage.strip().startswith(f"{name} = ")
+    assert len(cases) == 24
