@@ -33,10 +33,10 @@ def difference(first: Path, second: Path) -> str:
         [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         for run in (first, second)
     ]
-    for one, other in zip(*lines, strict=True):
-        for name in (one.keys() & other.keys()) - TIMING:
-            if one[name] != other[name]:
-                return f"{name} of step {one['step']}: {one[name]!r} and {other[name]!r}"
+    for row, other in zip(*lines, strict=True):
+        for name in (row.keys() & other.keys()) - TIMING:
+            if row[name] != other[name]:
+                return f"{name} of step {row['step']}: {row[name]!r} and {other[name]!r}"
     step = lines[0][-1]["step"]
     with ocp.StandardCheckpointer() as checkpointer:
         states = []
@@ -57,8 +57,8 @@ def difference(first: Path, second: Path) -> str:
             )
     leaves = [dict(jax.tree_util.tree_flatten_with_path(state)[0]) for state in states]
     for path in leaves[0] | leaves[1]:
-        one, other = (np.asarray(each.get(path, np.nan)) for each in leaves)
-        if one.tobytes() != other.tobytes():
+        value, other = (np.asarray(tree.get(path, np.nan)) for tree in leaves)
+        if value.tobytes() != other.tobytes():
             return f"state {jax.tree_util.keystr(path)} at step {step}"
     return ""
 
@@ -78,9 +78,9 @@ def main() -> int:
             runs = Path(folder) / config / "old", Path(folder) / config / "new"
             for code, run in zip((old, ROOT), runs, strict=True):
                 train(code, config, run, Path(folder) / "data")
-            found = difference(*runs)
-            different |= bool(found)
-            print(f"{config}: {found or f'bit-equal to {revision}'}")
+            message = difference(*runs)
+            different |= bool(message)
+            print(f"{config}: {message or f'bit-equal to {revision}'}")
     return int(different)
 
 

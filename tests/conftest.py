@@ -1,4 +1,4 @@
-"""What tests share: one prepared tiny data set, and processes that start quickly."""
+"""Fixtures that tests share: one prepared tiny data set, and processes that start quickly."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def environment(shared_folder) -> dict[str, str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_programs(environment):
-    """What one worker has compiled, or a process it started, another need not compile again."""
+    """Share compiled programs between workers and the processes they start."""
     jax.config.update("jax_compilation_cache_dir", environment["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     keep_programs()  # under the names that the commands give them
@@ -50,7 +50,7 @@ def shared_programs(environment):
 
 @pytest.fixture(scope="module")
 def unoptimized():
-    """As in `environment`: for tests whose time is compiling, and which hang on no pass of LLVM."""
+    """Compile as in `environment`: for tests slow to compile, which depend on no pass of LLVM."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield

@@ -66,19 +66,19 @@ def resume() -> str:
     run = RunDirectory("run")
     config = overrides.apply(find_config("tiny"), COMMAND)
     train(make_plan([config], [run]))
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     path = (run.checkpoints_path / str(STEPS)).absolute()
     with ocp.StandardCheckpointer() as checkpointer:
         import jax
 
         for item in ("params", "opt_state"):
             for leaf in jax.tree.leaves(checkpointer.restore(path / item)):
-                found.update(np.asarray(leaf).tobytes())
-    found.update((path / "data/metadata").read_bytes())
+                digest.update(np.asarray(leaf).tobytes())
+    digest.update((path / "data/metadata").read_bytes())
     for row in run.read_metrics():
         timing = ("seconds", "tokens_per_second", "mfu")
-        found.update(json.dumps({k: v for k, v in row.items() if k not in timing}).encode())
-    return found.hexdigest()
+        digest.update(json.dumps({k: v for k, v in row.items() if k not in timing}).encode())
+    return digest.hexdigest()
 
 
 def evaluate() -> str:
@@ -86,9 +86,9 @@ def evaluate() -> str:
     from evals import rows, runner
 
     options = runner.Options(tasks=["kv", "perplexity"], documents=2)
-    [(_, _, found)] = runner.evaluate(["run"], options)
-    found = hashlib.sha256(b"".join(np.asarray(found[name]).tobytes() for name in rows.SCHEMA))
-    return found.hexdigest()
+    [(_, _, results)] = runner.evaluate(["run"], options)
+    digest = hashlib.sha256(b"".join(np.asarray(results[name]).tobytes() for name in rows.SCHEMA))
+    return digest.hexdigest()
 
 
 ACTIONS = {"resume": resume, "evaluate": evaluate}
@@ -112,27 +112,27 @@ def flip(path: Path, generator: random.Random) -> str:
     """Changes one bit of a file and says which."""
     times = path.stat()
     content = bytearray(path.read_bytes())
-    place, bit = generator.randrange(len(content)), generator.randrange(8)
-    content[place] ^= 1 << bit
+    index, bit = generator.randrange(len(content)), generator.randrange(8)
+    content[index] ^= 1 << bit
     path.write_bytes(content)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    return f"{path}, bit {bit} of byte {place} of {len(content)}"
+    return f"{path}, bit {bit} of byte {index} of {len(content)}"
 
 
 def outcome(action: str, unharmed: dict[str, str]) -> tuple[str, str]:
-    """What became of an action: a word and what was said."""
-    said = io.StringIO()
+    """The outcome of an action: a word, and the output."""
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            found = ACTIONS[action]()
+        with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
+            digest = ACTIONS[action]()
     except ValueError as error:
         text = str(error)
         return ("refused" if "\n" not in text and len(text) <= 300 else "rude"), text
     except Exception:
         return "rude", traceback.format_exc()
-    if found != unharmed[action]:
-        return "silent", said.getvalue()
-    return ("recovered" if "DAMAGED" in said.getvalue() else "same"), said.getvalue()
+    if digest != unharmed[action]:
+        return "silent", output.getvalue()
+    return ("recovered" if "DAMAGED" in output.getvalue() else "same"), output.getvalue()
 
 
 def make(pristine: Path) -> dict[str, str]:
@@ -181,16 +181,16 @@ def run_worker(
         begun = None
         while True:
             try:
-                found = results.get(timeout=1)
+                result = results.get(timeout=1)
             except queue.Empty:
                 if process.is_alive():
                     continue
                 break
-            if found[-1] is None:
-                begun = found
+            if result[-1] is None:
+                begun = result
             else:
                 begun, numbers = None, numbers[1:]
-                yield found
+                yield result
             if not len(numbers):
                 break
         process.join()
@@ -214,18 +214,18 @@ def main() -> int:
             unharmed = make(pristine)
         os.chdir(before)
         numbers = range(args.first, args.first + args.flips)
-        for number, group, action, where, (word, said) in run_worker(
+        for number, group, action, where, (word, output) in run_worker(
             pristine, unharmed, numbers, args.seed
         ):
             table[group, action, word] += 1
             if word in ("rude", "silent"):
-                last = said.strip().splitlines()[-1] if said.strip() else "nothing said"
+                last = output.strip().splitlines()[-1] if output.strip() else "nothing said"
                 print(f"{word}: flip {number}, {action}: {where}: {last[:200]}", flush=True)
-    words = "same", "recovered", "refused", "rude", "silent"
-    print(f"{'':45s}" + "".join(f"{word:>11s}" for word in words))
+    outcomes = "same", "recovered", "refused", "rude", "silent"
+    print(f"{'':45s}" + "".join(f"{word:>11s}" for word in outcomes))
     for group in GROUPS:
         for action in ACTIONS:
-            counts = "".join(f"{table[group, action, word]:11d}" for word in words)
+            counts = "".join(f"{table[group, action, word]:11d}" for word in outcomes)
             print(f"{group + ', ' + action:45s}{counts}")
     bad = sum(count for (*_, word), count in table.items() if word in ("rude", "silent"))
     return 1 if bad else 0

@@ -151,8 +151,8 @@ def main() -> int:
     table = collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         numbers = range(args.first, args.first + args.damages)
-        found = flips.run_worker(Path(folder), {}, numbers, args.seed, work)
-        for number, kind, (word, printed) in found:
+        results = flips.run_worker(Path(folder), {}, numbers, args.seed, work)
+        for number, kind, (word, printed) in results:
             word = "crash" if printed.startswith("the process ended") else word
             table[kind, word] += 1
             if word != WORDS[0]:

@@ -13,15 +13,15 @@ pytestmark = pytest.mark.colab
 
 
 def test_tiny_trains_goes_on_and_is_evaluated(tmp_path, tiny_data, run_script):
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    finished, stopped = tmp_path / "whole", tmp_path / "stopped"
     command = ("train.py", "tiny", *tiny_data, "--workdir")
-    run_script(*command, whole)
-    shutil.copytree(whole, stopped)
+    run_script(*command, finished)
+    shutil.copytree(finished, stopped)
     assert RunDirectory(stopped).steps()[-2:] == [15, 20]
     shutil.rmtree(stopped / "checkpoints/20")
     assert "resuming from step 15" in run_script(*command, stopped).stderr
-    params = [load(run).params for run in (whole, stopped)]
-    for one, other in zip(*map(jax.tree.leaves, params), strict=True):
-        np.testing.assert_array_equal(one, other)
-    printed = run_script("evaluate.py", whole).stdout
+    params = [load(run).params for run in (finished, stopped)]
+    for expected, other in zip(*map(jax.tree.leaves, params), strict=True):
+        np.testing.assert_array_equal(expected, other)
+    printed = run_script("evaluate.py", finished).stdout
     assert all(task in printed for task in ("kv", "lagcopy", "perplexity"))

@@ -21,9 +21,9 @@ def functions(path: Path):
 
 @functools.cache
 def all_functions():
-    found = [each for path in SOURCES for each in functions(path)]
-    assert len(found) > 500  # a walk that finds nothing would pass everything
-    return found
+    pairs = [pair for path in SOURCES for pair in functions(path)]
+    assert len(pairs) > 500  # a walk that finds nothing would pass everything
+    return pairs
 
 
 def test_a_function_fits_a_screen():
@@ -35,7 +35,7 @@ def test_few_parameters():
     """Kernels take what their callers, JAX's own included, hand them."""
     counts = {}
     for name, node in all_functions():
-        given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        counts[name] = sum(each.arg not in ("self", "cls") for each in given)
+        parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        counts[name] = sum(parameter.arg not in ("self", "cls") for parameter in parameters)
     too_many = {name: count for name, count in counts.items() if count > MAX_PARAMETERS}
     assert {n: c for n, c in too_many.items() if not n.startswith("model/kernels/")} == {}

@@ -1,4 +1,4 @@
-"""Who may import whom. The tree is the first diagram of the code; this keeps it true."""
+"""Allowed imports. The tree is the first diagram of the code; this keeps it true."""
 
 import ast
 import functools
@@ -73,11 +73,11 @@ def sources() -> dict[str, Path]:
     # Folder by folder: a walk from the root would go through all of .venv and of runs.
     skipped = ("tests", "runs", "build", "notebooks")
     tops = [top for top in ROOT.iterdir() if top.name not in skipped and top.name[0] != "."]
-    found = {}
+    paths = {}
     for path in (*ROOT.glob("*.py"), *(path for top in tops for path in top.rglob("*.py"))):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 SOURCES = sources()
@@ -87,16 +87,16 @@ TOP = {name.partition(".")[0] for name in SOURCES}
 @functools.cache
 def imports(name: str) -> frozenset[str]:
     """Dotted names that a module imports, anywhere in it; ours as far as they are modules."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(SOURCES[name].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name}: relative import"
             for alias in node.names:
                 member = f"{node.module}.{alias.name}"
-                found.add(member if member in SOURCES else str(node.module))
-    return frozenset(found)
+                names.add(member if member in SOURCES else str(node.module))
+    return frozenset(names)
 
 
 def is_within(name: str, prefix: str) -> bool:
@@ -126,17 +126,17 @@ def test_imports_follow_the_table(name):
 
 def reachable(name: str) -> set[str]:
     """All modules that importing `name` brings in, itself included; packages run their __init__."""
-    seen, waiting = set(), [name]
+    reached, waiting = set(), [name]
     while waiting:
         module = waiting.pop()
-        if module in seen:
+        if module in reached:
             continue
-        seen.add(module)
+        reached.add(module)
         if module in SOURCES:
             waiting += imports(module)
         if "." in module:
             waiting.append(module.rpartition(".")[0])
-    return seen
+    return reached
 
 
 def reaches(name: str, target: str) -> list[str]:
@@ -201,6 +201,6 @@ def test_imports_point_down():
     floor_of = {folder: floor for floor, folders in enumerate(FLOORS) for folder in folders}
     assert floor_of.keys() == TOP
     for name in SOURCES:
-        own = name.partition(".")[0]
-        for other in {imported.partition(".")[0] for imported in imports(name)} & TOP - {own}:
-            assert floor_of[other] < floor_of[own], f"{name} imports {other}, which stands above it"
+        top = name.partition(".")[0]
+        for other in {imported.partition(".")[0] for imported in imports(name)} & TOP - {top}:
+            assert floor_of[other] < floor_of[top], f"{name} imports {other}, which stands above it"

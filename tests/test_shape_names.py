@@ -40,7 +40,7 @@ def mistakes(source: str) -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             targets[node.value] = node.targets[0]
-    found = []
+    messages = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -54,13 +54,13 @@ def mistakes(source: str) -> list[str]:
         if node in targets:
             pairs.append((output, targets[node]))
         for letters, operand in pairs:
-            named = suffix(operand)
-            if named is not None and named != letters:
-                both = any({"S", "T"} <= set(x) for x in (named, letters))
-                if not both and named.translate(SAME) == letters.translate(SAME):
+            name_letters = suffix(operand)
+            if name_letters is not None and name_letters != letters:
+                both = any({"S", "T"} <= set(x) for x in (name_letters, letters))
+                if not both and name_letters.translate(SAME) == letters.translate(SAME):
                     continue
-                found.append(f"line {node.lineno}: {formula}: {ast.unparse(operand)}")
-    return found
+                messages.append(f"line {node.lineno}: {formula}: {ast.unparse(operand)}")
+    return messages
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

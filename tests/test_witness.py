@@ -40,13 +40,13 @@ def witness(tmp_path_factory) -> Path:
 
 
 def digest(params) -> str:
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for path, leaf in sorted(
         (jax.tree_util.keystr(path, simple=True, separator="."), leaf)
         for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]
     ):
-        found.update(f"{path} {leaf.shape} {leaf.dtype}".encode() + np.asarray(leaf).tobytes())
-    return found.hexdigest()
+        hasher.update(f"{path} {leaf.shape} {leaf.dtype}".encode() + np.asarray(leaf).tobytes())
+    return hasher.hexdigest()
 
 
 @pytest.mark.parametrize("run, step", DIGESTS)
@@ -87,11 +87,11 @@ def test_training_goes_on_as_it_did(witness, run_script, tiny_data):
     for folder in ("sweep", "mla", "stages"):
         if (witness / folder / "sweep.json").exists():
             record = json.loads((witness / folder / "sweep.json").read_text(encoding="utf-8"))
-            given = ["sweep.py", record["config"], *record["overrides"]]
+            command = ["sweep.py", record["config"], *record["overrides"]]
         else:
             record = json.loads((witness / folder / "config.json").read_text(encoding="utf-8"))
-            given = ["train.py", record["config"]["name"], *record["overrides"]]
-        run_script(*given, *tiny_data, "--workdir", witness / folder)
+            command = ["train.py", record["config"]["name"], *record["overrides"]]
+        run_script(*command, *tiny_data, "--workdir", witness / folder)
     for run in RUNS:
         after = RunDirectory(witness / run).read_metrics()
         assert [row["step"] for row in after] == [row["step"] for row in before[run]]

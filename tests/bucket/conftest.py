@@ -58,22 +58,22 @@ class Commands:
         )
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
-        """What a command says; it has to end with `code`."""
+        """Output of a command, which has to end with `code`."""
         process = self.start(*arguments)
-        said, _ = process.communicate(timeout=300)
-        assert process.returncode == code, said
-        return said
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == code, output
+        return output
 
     def stopped(self, *arguments: str, after: str, by: int = signal.SIGTERM) -> str:
-        """What a command says that gets a signal once it has said `after`."""
-        process, said = self.start(*arguments), ""
+        """Output of a command that gets a signal once it has printed `after`."""
+        process, output = self.start(*arguments), ""
         assert process.stdout is not None
         deadline = time.monotonic() + 200
-        while after not in said and time.monotonic() < deadline:
-            said += (line := process.stdout.readline())
-            assert line, said
+        while after not in output and time.monotonic() < deadline:
+            output += (line := process.stdout.readline())
+            assert line, output
         process.send_signal(by)
-        return said + process.communicate(timeout=200)[0]
+        return output + process.communicate(timeout=200)[0]
 
 
 @pytest.fixture

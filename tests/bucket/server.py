@@ -32,14 +32,14 @@ PAGE = 50  # names a listing gives at once: few, so that what asks for one page 
 
 @dataclasses.dataclass(frozen=True)
 class Object:
-    """What lies under a name; another content is another object."""
+    """The object under a name; another content is another object."""
 
     content: bytes
     generation: int
 
 
 class Answer(NamedTuple):
-    """Of the server, to one request."""
+    """The server's answer to one request."""
 
     status: int
     content: bytes = b""
@@ -51,8 +51,8 @@ def as_json(value: Any, **headers: str) -> Answer:
 
 
 def refusal(status: int, message: str) -> Answer:
-    said = {"error": {"code": status, "message": message}}
-    return Answer(status, json.dumps(said).encode(), {"Content-Type": "application/json"})
+    error = {"error": {"code": status, "message": message}}
+    return Answer(status, json.dumps(error).encode(), {"Content-Type": "application/json"})
 
 
 class FakeBucket:
@@ -99,18 +99,18 @@ class FakeBucket:
         self._one_in, self._random = one_in, random.Random(seed)
 
     def names(self, prefix: str = "") -> list[str]:
-        """Of the objects below `prefix`, in order."""
+        """Names of the objects below `prefix`, in order."""
         return sorted(name for name in dict(self.objects) if name.startswith(prefix))
 
     def put(self, name: str, content: bytes) -> Object:
         """Writes an object, whatever lay under its name."""
-        found = self.objects[name] = Object(content, next(self._generations))
-        return found
+        stored = self.objects[name] = Object(content, next(self._generations))
+        return stored
 
     # Requests
 
     def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """What the service says to a request that has arrived whole."""
+        """The service's answer to a request that has arrived whole."""
         if method in self.forbidden:
             return refusal(403, "nobody does not have storage.objects access to the bucket.")
         url = urlsplit(target)
@@ -140,36 +140,36 @@ class FakeBucket:
     def _object(
         self, method: str, name: str, query: Mapping[str, str], headers: Mapping[str, str]
     ) -> Answer:
-        found = self.objects.get(name)
-        if found is None:
+        stored = self.objects.get(name)
+        if stored is None:
             return refusal(404, f"No such object: {self.name}/{name}")
-        if wrong := self._condition(found, query):
+        if wrong := self._condition(stored, query):
             return Answer(wrong) if wrong == 304 else refusal(wrong, "conditionNotMet")
         if method == "DELETE":
             del self.objects[name]
             return Answer(204)
         if query.get("alt") != "media":
             return as_json(self._resource(name))
-        told = {
-            "x-goog-generation": str(found.generation),
+        answer_headers = {
+            "x-goog-generation": str(stored.generation),
             "Content-Type": "application/octet-stream",
         }
-        told["ETag"] = f'"{found.generation}"'
-        size = len(found.content)
+        answer_headers["ETag"] = f'"{stored.generation}"'
+        size = len(stored.content)
         match = re.fullmatch(r"bytes=(\d*)-(\d*)", headers.get("Range", ""))
         if match is None:
-            return Answer(200, found.content, told)
+            return Answer(200, stored.content, answer_headers)
         first, last = match.groups()
         start = int(first) if first else max(0, size - int(last))
         end = min(size, int(last) + 1) if first and last else size
         if start >= size:
-            return Answer(416, b"", told | {"Content-Range": f"bytes */{size}"})
-        told["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
-        return Answer(206, found.content[start:end], told)
+            return Answer(416, b"", answer_headers | {"Content-Range": f"bytes */{size}"})
+        answer_headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+        return Answer(206, stored.content[start:end], answer_headers)
 
-    def _condition(self, found: Object | None, query: Mapping[str, str]) -> int:
+    def _condition(self, stored: Object | None, query: Mapping[str, str]) -> int:
         """The status of a request whose precondition does not hold; 0 if it does."""
-        generation = str(found.generation) if found else "0"
+        generation = str(stored.generation) if stored else "0"
         if query.get("generation", generation) != generation:
             return 404
         if query.get("ifGenerationMatch", generation) != generation:
@@ -177,28 +177,28 @@ class FakeBucket:
         return 304 if query.get("ifGenerationNotMatch") == generation else 0
 
     def _resource(self, name: str) -> dict[str, str]:
-        found = self.objects[name]
+        stored = self.objects[name]
         stamp = "2026-01-01T00:00:00.000Z"
         return {
             "kind": "storage#object",
-            "id": f"{self.name}/{name}/{found.generation}",
+            "id": f"{self.name}/{name}/{stored.generation}",
             "name": name,
             "bucket": self.name,
-            "generation": str(found.generation),
+            "generation": str(stored.generation),
             "metageneration": "1",
-            "size": str(len(found.content)),
-            "md5Hash": base64.b64encode(hashlib.md5(found.content).digest()).decode(),
+            "size": str(len(stored.content)),
+            "md5Hash": base64.b64encode(hashlib.md5(stored.content).digest()).decode(),
             "timeCreated": stamp,
             "updated": stamp,
             "contentType": "application/octet-stream",
             "storageClass": "STANDARD",
-            "etag": str(found.generation),
+            "etag": str(stored.generation),
         }
 
     def _list(self, query: Mapping[str, str]) -> Answer:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
         start = max(query.get("startOffset", ""), query.get("pageToken", ""))
-        end, most = query.get("endOffset"), min(PAGE, int(query.get("maxResults", PAGE)))
+        end, limit = query.get("endOffset"), min(PAGE, int(query.get("maxResults", PAGE)))
         items, prefixes = [], []
         listing = {"kind": "storage#objects", "items": items, "prefixes": prefixes}
         for name in self.names(prefix):
@@ -209,7 +209,7 @@ class FakeBucket:
             key = folder if is_folder else name
             if name < start or (end and name >= end) or key in prefixes or key < start:
                 continue
-            if len(items) + len(prefixes) == most:
+            if len(items) + len(prefixes) == limit:
                 return as_json(listing | {"nextPageToken": key})
             if is_folder:
                 prefixes.append(folder)
@@ -258,7 +258,7 @@ class FakeBucket:
         match = re.fullmatch(r"([^/]+)/(moveTo|rewriteTo|copyTo)(?:/b/([^/]+))?/o/([^/]+)", names)
         if match is None:
             return refusal(501, names)
-        source, kind, _, target = (unquote(each or "") for each in match.groups())
+        source, kind, _, target = (unquote(part or "") for part in match.groups())
         if source not in self.objects:
             return refusal(404, f"No such object: {self.name}/{source}")
         self.put(target, self.objects[source].content)
@@ -269,18 +269,18 @@ class FakeBucket:
 
     def _batch(self, headers: Mapping[str, str], body: bytes) -> Answer:
         parts = re.findall(rb"\n(DELETE|GET) (\S+) HTTP/1.1", body)
-        said = []
+        answers = []
         for method, target in parts:
-            each = self.answer(method.decode(), target.decode(), headers, b"")
-            said.append(
-                f"\nContent-Type: application/http\n\nHTTP/1.1 {each.status} .\n\n"
-                f"{each.content.decode()}\n"
+            answer = self.answer(method.decode(), target.decode(), headers, b"")
+            answers.append(
+                f"\nContent-Type: application/http\n\nHTTP/1.1 {answer.status} .\n\n"
+                f"{answer.content.decode()}\n"
             )
-        text = "--batch" + "--batch".join(said) + "--batch--"
+        text = "--batch" + "--batch".join(answers) + "--batch--"
         return Answer(200, text.encode(), {"Content-Type": "multipart/mixed; boundary=batch"})
 
     def _fault(self) -> str:
-        """What becomes of the next request: nothing, or one of the ways in which they fail."""
+        """The next request's fault: one of the ways in which they fail, or empty."""
         if not self._one_in:
             return ""
         with self._lock:
@@ -313,8 +313,8 @@ class FakeBucket:
                 )
                 if fault == "cut after":
                     return self._cut()
-                asked = f"{self.command} {urlsplit(self.path).path.split('/')[1]}"
-                bucket.counts[asked, answer.status] += 1
+                request = f"{self.command} {urlsplit(self.path).path.split('/')[1]}"
+                bucket.counts[request, answer.status] += 1
                 if os.environ.get("FAKE_BUCKET_LOG"):
                     print(
                         self.command,

@@ -41,7 +41,7 @@ def text(tmp_path_factory) -> Path:
 
 
 def of_step(folder, step: int) -> tuple[dict, dict]:
-    """What a checkpoint says of the rows that were read, and the digests of its arrays."""
+    """A checkpoint's record of the rows that were read, and the digests of its arrays."""
     data, digests = (
         json.loads((folder / "checkpoints" / str(step) / item / "metadata").read_bytes())
         for item in ("data", "digests")
@@ -75,15 +75,15 @@ def on_disk(text, tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("disk")
     cache = str(tmp_path_factory.getbasetemp() / "compiled")
-    given = (*GIVEN, f"data.path={text}", f"data.prepared_root={folder}/data")
-    Commands(FakeBucket(), cache)("train.py", "tiny", "--workdir", str(folder / "run"), *given)
+    changes = (*GIVEN, f"data.path={text}", f"data.prepared_root={folder}/data")
+    Commands(FakeBucket(), cache)("train.py", "tiny", "--workdir", str(folder / "run"), *changes)
     return folder / "run"
 
 
 def train(text: Path) -> tuple[str, ...]:
     """The command of the run in the bucket; its text lies there, and its ids."""
-    given = ("data.path=gs://bucket/text.jsonl", "data.prepared_root=gs://bucket/data")
-    return ("train.py", "tiny", "--workdir", "gs://bucket/run", *GIVEN, *given)
+    changes = ("data.path=gs://bucket/text.jsonl", "data.prepared_root=gs://bucket/data")
+    return ("train.py", "tiny", "--workdir", "gs://bucket/run", *GIVEN, *changes)
 
 
 @pytest.fixture(autouse=True)
@@ -99,8 +99,8 @@ def assert_same(bucket, on_disk: Path, name: str = "run") -> None:
 
 @pytest.mark.long
 def test_train_stop_resume_evaluate_report(bucket, run_it, text, on_disk):
-    said = run_it.stopped(*train(text), after="step 4/")
-    assert "To go on, run the same command again" in said
+    output = run_it.stopped(*train(text), after="step 4/")
+    assert "To go on, run the same command again" in output
     assert "run/checkpoints/12/commit_success.txt" not in bucket.objects
     run_it(*train(text))
     assert_same(bucket, on_disk)
@@ -134,8 +134,8 @@ def test_sweep(bucket, run_it, text, on_disk):
     run_it(*sweep, "model.rotary.base=100,1000")
     data, _ = of_step(on_disk, STEPS)
     for base in (100, 1000):
-        found, _ = of_step(InBucket(bucket, f"sweep/base={base}"), STEPS)
-        assert found == data
+        member_data, _ = of_step(InBucket(bucket, f"sweep/base={base}"), STEPS)
+        assert member_data == data
     assert "finished" in run_it(*sweep, "model.rotary.base=100,1000")
     run_it("evaluate.py", "gs://bucket/sweep", "--tasks", "kv", "--documents", "8")
     assert "gs://bucket/sweep/report.html" in run_it("report.py", "gs://bucket/sweep")
@@ -148,8 +148,8 @@ def test_two_processes(bucket, run_it, text, on_disk):
         address = f"127.0.0.1:{free.getsockname()[1]}"
     flags = [f"--coordinator={address}", "--num-processes=2"]
     both = [run_it.start(*train(text), *flags, f"--process-id={i}") for i in range(2)]
-    said = [process.communicate(timeout=300)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], "\n".join(said)
+    outputs = [process.communicate(timeout=300)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], "\n".join(outputs)
     data, _ = of_step(on_disk, STEPS)
     assert of_step(InBucket(bucket, "run"), STEPS)[0] == data
     # One process goes on where two left off, or finds that nothing is to be done.
@@ -167,14 +167,14 @@ def test_requests_that_fail_are_made_again(bucket, run_it, text, on_disk):
 
 def test_a_bucket_that_may_not_be_written_to_is_refused_before_compute(bucket, run_it, text):
     bucket.forbidden = {"POST", "PUT", "DELETE"}
-    said = run_it(*train(text), code=2).splitlines()[-1]
-    assert "train.py: error: gs://bucket/run cannot be written to (Forbidden" in said
-    assert "use another --workdir" in said and bucket.names() == ["text.jsonl"]
-    given = ("--workdir", "gs://another/run", "data.source=retrieval")
-    said = run_it("train.py", "tiny", *given, code=2).splitlines()[-1]
-    assert "gs://another/run cannot be written to" in said
-    said = run_it("evaluate.py", "gs://bucket/none", code=2).splitlines()[-1]
-    assert said == "evaluate.py: error: gs://bucket/none does not exist"
+    message = run_it(*train(text), code=2).splitlines()[-1]
+    assert "train.py: error: gs://bucket/run cannot be written to (Forbidden" in message
+    assert "use another --workdir" in message and bucket.names() == ["text.jsonl"]
+    arguments = ("--workdir", "gs://another/run", "data.source=retrieval")
+    message = run_it("train.py", "tiny", *arguments, code=2).splitlines()[-1]
+    assert "gs://another/run cannot be written to" in message
+    message = run_it("evaluate.py", "gs://bucket/none", code=2).splitlines()[-1]
+    assert message == "evaluate.py: error: gs://bucket/none does not exist"
 
 
 @pytest.mark.long
@@ -184,16 +184,16 @@ def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(
     """In one line, with a status on which a JobSet makes another start."""
     # Rows from a disk: whoever reads them in a bucket tries for a quarter of an hour.
     command = (*train(text), f"data.prepared_root={tmp_path}")
-    process, said = run_it.start(*command), ""
+    process, output = run_it.start(*command), ""
     assert process.stdout is not None
-    while "step 4/" not in said:
-        said += (line := process.stdout.readline())
-        assert line, said
+    while "step 4/" not in output:
+        output += (line := process.stdout.readline())
+        assert line, output
     bucket.fail(one_in=1)
-    said += process.communicate(timeout=300)[0]
-    assert process.returncode == ANOTHER_START, said
-    last = said.splitlines()[-1]
-    assert last.startswith("train.py: error: gs://bucket/run") and "Traceback" not in said
+    output += process.communicate(timeout=300)[0]
+    assert process.returncode == ANOTHER_START, output
+    last = output.splitlines()[-1]
+    assert last.startswith("train.py: error: gs://bucket/run") and "Traceback" not in output
     assert "the bucket did not do it" in last
     bucket.fail(one_in=0)
     run_it(*command)
@@ -202,16 +202,16 @@ def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(
 
 @pytest.mark.long
 def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, text, on_disk):
-    process, said = run_it.start(*train(text)), ""
+    process, output = run_it.start(*train(text)), ""
     assert process.stdout is not None
-    while "step 1/" not in said:
-        said += (line := process.stdout.readline())
-        assert line, said
+    while "step 1/" not in output:
+        output += (line := process.stdout.readline())
+        assert line, output
     bucket.put("run/.lock", b"process 7 on elsewhere\n")
     before = {name for name in bucket.names("run/") if name.endswith("commit_success.txt")}
-    said += process.communicate(timeout=200)[0]
-    assert process.returncode == 2, said
-    assert "is being trained by process 7 on elsewhere, which began later" in said
+    output += process.communicate(timeout=200)[0]
+    assert process.returncode == 2, output
+    assert "is being trained by process 7 on elsewhere, which began later" in output
     after = {name for name in bucket.names("run/") if name.endswith("commit_success.txt")}
     assert after - before <= {name for name in after if "/3/" in name}
     run_it(*train(text))
@@ -229,13 +229,13 @@ SMALL = (
 
 @pytest.mark.long
 def test_what_the_documentation_does(bucket, run_it, text, tree):
-    """As it stands, and smaller."""
+    """Run the commands as they stand, on smaller models."""
     run_it.folder = tree
     for command in BUCKET:
-        python, script, *words = shlex.split(command)
+        python, script, *arguments = shlex.split(command)
         assert python == "python"
-        words += SMALL if script in ("train.py", "sweep.py") else ()
-        run_it(script, *(word.replace("BUCKET", "bucket") for word in words))
+        arguments += SMALL if script in ("train.py", "sweep.py") else ()
+        run_it(script, *(word.replace("BUCKET", "bucket") for word in arguments))
     bases = [f"bases/base={base}" for base in ("1e2", "1e4", "1e6")]
     finished = {f"runs/{run}/checkpoints/3/commit_success.txt" for run in ("base_30m", *bases)}
     assert finished | {"runs/longer/checkpoints/3/commit_success.txt"} < bucket.objects.keys()
@@ -262,30 +262,30 @@ def test_a_part_of_a_study(bucket, run_it, study):
     command = ("-m", "studies", "run", study, "--part", "0", "--apart", "--workdir")
     run_it("-m", "studies", "forecast", study)
     run_it(*command, study / "work")
-    there = (*command, "gs://bucket/work", "--rows", "gs://bucket/rows")
+    in_bucket = (*command, "gs://bucket/work", "--rows", "gs://bucket/rows")
     for _ in range(3):
         before = bucket.counts.total()
-        process = run_it.start(*there)
+        process = run_it.start(*in_bucket)
         while bucket.counts.total() < before + 400 and process.poll() is None:
             time.sleep(0.002)
         process.kill()
         process.communicate()
-    run_it(*there)
-    here = sorted((study / "rows").rglob("*.json.gz"))
-    names = [f"rows/{path.relative_to(study / 'rows').as_posix()}" for path in here]
+    run_it(*in_bucket)
+    paths = sorted((study / "rows").rglob("*.json.gz"))
+    names = [f"rows/{path.relative_to(study / 'rows').as_posix()}" for path in paths]
     assert len(names) == 5 and bucket.names("rows/") == names
-    for path, name in zip(here, names, strict=True):
+    for path, name in zip(paths, names, strict=True):
         copied = study / "copied" / name
         copied.parent.mkdir(parents=True, exist_ok=True)
         copied.write_bytes(bucket.objects[name].content)
-        one, other = map(studies_rows.read, (path, copied))
-        other = dataclasses.replace(other, core_seconds=one.core_seconds)
+        original, other = map(studies_rows.read, (path, copied))
+        other = dataclasses.replace(other, core_seconds=original.core_seconds)
         assert studies_rows.write(study / "again", other).read_bytes() == path.read_bytes()
     # What a finished row no longer needs is gone.
     assert not [name for name in bucket.names("work/") if "checkpoints" in name]
-    given = ("--workdir", "gs://bucket/work", "--rows", "gs://bucket/rows")
-    assert "1 of 1 runs done" in run_it("-m", "studies", "status", study, *given)
-    run_it("-m", "studies", "report", study, *given)
+    folders = ("--workdir", "gs://bucket/work", "--rows", "gs://bucket/rows")
+    assert "1 of 1 runs done" in run_it("-m", "studies", "status", study, *folders)
+    run_it("-m", "studies", "report", study, *folders)
     assert "work/report/report.html" in bucket.objects
 
 

@@ -100,22 +100,22 @@ def test_ids_are_read_where_they_lie(root, bucket, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = tmp_path / "text.jsonl"
     write_jsonl(text, [f"{i} {plain_text(i)} " * 9 for i in range(300)])
-    given = {"source": "jsonl", "path": str(text), "vocab_size": 500}
-    given |= {"context_length": 64, "batch_size": 2}
-    on_disk = prepare(DataConfig(**given, prepared_root=str(tmp_path / "data")))
-    config = DataConfig(**given, prepared_root="gs://bucket/data")
+    fields = {"source": "jsonl", "path": str(text), "vocab_size": 500}
+    fields |= {"context_length": 64, "batch_size": 2}
+    on_disk = prepare(DataConfig(**fields, prepared_root=str(tmp_path / "data")))
+    config = DataConfig(**fields, prepared_root="gs://bucket/data")
     data = open_data(config)
     names = [name for name in bucket.names("data/") if name.startswith(f"data/{on_disk.name}/")]
     assert {name.rpartition("/")[2] for name in names} >= {"prepare.json", "store.json"}
     # It is found there now, by whoever has the text, and no disk is asked.
     monkeypatch.setattr("data.prepare._upload", None)
     assert open_data(config).fingerprint == data.fingerprint
-    here = TokenStore(on_disk / "train")
-    there = TokenStore(f"gs://bucket/data/{on_disk.name}/train")
-    assert there.fingerprint == here.fingerprint
-    assert np.array_equal(there.read(100, 5000), here.read(100, 5000))
-    assert np.array_equal(there.document(77), here.document(77))
-    rows, same = data.open_rows("train"), open_data(DataConfig(**given)).open_rows("train")
+    local = TokenStore(on_disk / "train")
+    remote = TokenStore(f"gs://bucket/data/{on_disk.name}/train")
+    assert remote.fingerprint == local.fingerprint
+    assert np.array_equal(remote.read(100, 5000), local.read(100, 5000))
+    assert np.array_equal(remote.document(77), local.document(77))
+    rows, same = data.open_rows("train"), open_data(DataConfig(**fields)).open_rows("train")
     assert all(np.array_equal(rows[7][name], same[7][name]) for name in rows[7])
 
 

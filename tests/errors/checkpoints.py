@@ -48,7 +48,7 @@ def rewrite(item: str, **changes: object) -> dict:
 
 
 def another_digest() -> None:
-    """As if one array had changed after it was read whole."""
+    """Change the digest of one array, as if the array had changed after it was read whole."""
     record = rewrite("digests")
     del record["checksum"]
     name = next(name for name in record["arrays"] if name.startswith("params"))

@@ -1,4 +1,4 @@
-"""What command lines refuse before anything is read."""
+"""Errors of command lines before anything is read."""
 
 from tests.errors.table import Row
 

@@ -41,9 +41,9 @@ def written(says: str, **record) -> Row:
     """A row of a config's record whose rotary variant is changed."""
 
     def read():
-        whole = to_dict(TINY)
-        whole["model"]["rotary"] |= record
-        return from_dict(whole)
+        fields = to_dict(TINY)
+        fields["model"]["rotary"] |= record
+        return from_dict(fields)
 
     return Row(read, says)
 
@@ -52,12 +52,12 @@ attention = xla.attention
 
 
 def leaking(q_BTNH, k_BTKH, v_BTKU, ids_BT, window):
-    """What attends over all documents of a row."""
+    """Attention over all documents of a row."""
     return attention(q_BTNH, k_BTKH, v_BTKU, 0 * ids_BT, window)
 
 
-def broken(*given):
-    """What a function of JAX's that is gone comes to."""
+def broken(*arguments):
+    """Fail as a function that JAX no longer has."""
     raise AttributeError("no attribute '_bwd_dq'\nwith a second line")
 
 

@@ -1,4 +1,4 @@
-"""What is refused of prepared data, tokenizers, and places to write to."""
+"""Errors of prepared data, tokenizers, and places to write to."""
 
 import errno
 import json

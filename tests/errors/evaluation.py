@@ -1,4 +1,4 @@
-"""What `evaluate.py` refuses, before a model is asked anything."""
+"""Errors of `evaluate.py` before it runs a model."""
 
 import json
 import shlex

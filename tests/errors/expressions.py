@@ -1,4 +1,4 @@
-"""What is refused of overrides, variants and tasks as they are written."""
+"""Errors in the text of overrides, variants and tasks."""
 
 from configs import find_config
 from experiment import overrides

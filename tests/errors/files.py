@@ -78,7 +78,7 @@ ANSWERS = (
 
 
 def as_bytes(content: str | bytes) -> bytes:
-    """Of a file."""
+    """The content of a file in bytes."""
     return content.encode() if isinstance(content, str) else content
 
 

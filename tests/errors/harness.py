@@ -1,4 +1,4 @@
-"""What lm-evaluation-harness cannot ask of a run."""
+"""Errors of evaluating a run with lm-evaluation-harness."""
 
 import sys
 from types import SimpleNamespace
@@ -15,9 +15,9 @@ def asked(**fields) -> Any:
 
 
 def of_length(max_length: int) -> Asked:
-    made = object.__new__(Asked)
-    made.max_length = max_length
-    return made
+    model = object.__new__(Asked)
+    model.max_length = max_length
+    return model
 
 
 def _not_installed(patch):

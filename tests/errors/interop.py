@@ -46,10 +46,10 @@ SHAPES = {
 
 
 def tensors(**changes: Any) -> dict[str, np.ndarray]:
-    """Of a whole folder; those changed to None are left out."""
-    whole = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
-    named = {key.replace("__", "."): value for key, value in changes.items()}
-    return {name: value for name, value in (whole | named).items() if value is not None}
+    """Tensors of a whole folder; those changed to None are left out."""
+    arrays = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
+    replacements = {key.replace("__", "."): value for key, value in changes.items()}
+    return {name: value for name, value in (arrays | replacements).items() if value is not None}
 
 
 WHOLE = save(tensors())
@@ -58,17 +58,17 @@ INDEX = "hf/model.safetensors.index.json"
 
 def config(**changes: Any) -> str:
     """config.json, some keys changed or, with None, left out."""
-    whole = {**LLAMA, **changes}
-    return json.dumps({name: value for name, value in whole.items() if value is not None})
+    fields = {**LLAMA, **changes}
+    return json.dumps({name: value for name, value in fields.items() if value is not None})
 
 
 def folder(says: str, files: dict[str, Any] | None = None, **changes: Any) -> Row:
     """A row of a folder `hf` that is not imported."""
-    whole = {"hf/config.json": config(**changes), "hf/model.safetensors": WHOLE}
+    contents = {"hf/config.json": config(**changes), "hf/model.safetensors": WHOLE}
     return Row(
         "-m interop import hf new",
         says,
-        files={name: c for name, c in (whole | (files or {})).items() if c is not None},
+        files={name: c for name, c in (contents | (files or {})).items() if c is not None},
     )
 
 
@@ -102,7 +102,7 @@ def swapped() -> None:
 
 def not_the_same(patch) -> None:
     """Logits of ours as another model's."""
-    patch.setattr("interop.check.our_logits", lambda *given: np.zeros(1))
+    patch.setattr("interop.check.our_logits", lambda *arguments: np.zeros(1))
 
 
 def edited_read() -> None:

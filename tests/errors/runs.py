@@ -50,7 +50,7 @@ class Bent(Rope):
 
 
 class Other(TokenStore):
-    """Of another text."""
+    """The token store of another text."""
 
     def __init__(self, path):
         super().__init__(path)
@@ -65,7 +65,7 @@ def elsewhere(patch):
 def missing(patch):
     """Other processes that do not come."""
 
-    def initialize(*given):
+    def initialize(*arguments):
         raise RuntimeError("DEADLINE_EXCEEDED: barrier timed out\nand more")
 
     patch.setattr(jax.distributed, "initialize", initialize)
@@ -90,7 +90,7 @@ def blind_second(patch):
 
 
 def refused_by_one():
-    """What one process refuses."""
+    """Raise an error in one process."""
     with distributed.refusing_together():
         raise ValueError("no disk here")
 
@@ -105,7 +105,7 @@ def diverging(patch):
 
 
 def without_libtpu(patch):
-    """What JAX says where there is no libtpu."""
+    """Fail as JAX does where there is no libtpu."""
 
     def describe(*_, **__):
         raise RuntimeError("Unable to find libtpu.so\nand more")

@@ -20,8 +20,8 @@ TEN = Member(name="ten", overrides=("model.rotary.base=10",))
 
 def card(**changes) -> Card:
     """A card of two bases."""
-    given = dict(question="?", shared=WSD, members=(TEN, Member(name="b1e4")), tokens=10_000)
-    return Card(name="echo", **(given | changes))
+    fields = dict(question="?", shared=WSD, members=(TEN, Member(name="b1e4")), tokens=10_000)
+    return Card(name="echo", **(fields | changes))
 
 
 CARDS = """

@@ -1,4 +1,4 @@
-"""What a row of the table of errors is, and what became of one.
+"""Rows of the table of errors, and a way to run one.
 
 A file of this folder is an area; its `ROWS` are found by walking. A row needs no test of its own:
 
@@ -41,7 +41,7 @@ class Row:
     code: int = 2
 
     def fits(self, message: str) -> bool:
-        """Whether `message` is what this row expects."""
+        """Return whether `message` is the one this row expects."""
         return re.fullmatch(re.escape(self.says).replace(r"\{\}", ".*"), message) is not None
 
 
@@ -57,8 +57,8 @@ def main_of(command: str) -> Callable[[], int | None]:
 def run_command(command: str, patch: pytest.MonkeyPatch) -> int:
     """Run a command line in this process and return its exit code."""
     main = main_of(command)
-    words = shlex.split(command)
-    patch.setattr(sys, "argv", words[1:] if words[0] == "-m" else words)
+    arguments = shlex.split(command)
+    patch.setattr(sys, "argv", arguments[1:] if arguments[0] == "-m" else arguments)
     try:
         return main() or 0
     except SystemExit as stop:

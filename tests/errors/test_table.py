@@ -33,10 +33,10 @@ TABLE = [
 @pytest.fixture(scope="module")
 def trained_run(tmp_path_factory, tiny_data) -> Path:
     """A finished run of `tiny`, of two steps, both saved."""
-    given = [*tiny_data, "train.num_steps=2", "train.save_every=1", "evals.tasks=[kv]"]
+    changes = [*tiny_data, "train.num_steps=2", "train.save_every=1", "evals.tasks=[kv]"]
     run = RunDirectory(tmp_path_factory.mktemp("trained") / "run")
-    config = overrides.apply(find_config("tiny"), given)
-    assert train(make_plan([config], [run], overrides=[given]), command="test")
+    config = overrides.apply(find_config("tiny"), changes)
+    assert train(make_plan([config], [run], overrides=[changes]), command="test")
     return run.path
 
 
@@ -51,7 +51,7 @@ def folder(tmp_path, shared_folder, monkeypatch) -> Path:
     return tmp_path
 
 
-def _alone(*given):
+def _alone(*arguments):
     raise ValueError("coordinator_address should be defined.")
 
 
@@ -67,10 +67,10 @@ def test_one_line_says_what_is_wrong(row: Row, folder, request, capsys, monkeypa
     capsys.readouterr()
     if isinstance(row.do, str):
         code = run_command(row.do, monkeypatch)
-        said = capsys.readouterr().err
-        program, _, message = (said.splitlines() or [""])[-1].partition(": error: ")
-        assert code == row.code, said
-        assert program and "Traceback" not in said and said.count("error: ") == 1
+        output = capsys.readouterr().err
+        program, _, message = (output.splitlines() or [""])[-1].partition(": error: ")
+        assert code == row.code, output
+        assert program and "Traceback" not in output and output.count("error: ") == 1
         # What is refused leaves nothing behind, where rows have their --workdir.
         assert row.code != 2 or not (folder / "new").exists()
     else:
@@ -98,12 +98,17 @@ def test_a_platform_that_jax_cannot_use(command, platform, trained_run, tmp_path
     """A process of its own: JAX looks for its platform once."""
     if platform == "cuda" and Path("/dev/nvidia0").exists():
         pytest.skip("JAX can use it")
-    words = shlex.split(command.format(run=trained_run, new=tmp_path / "new"))
-    given = environment | {"JAX_PLATFORMS": platform}
+    arguments = shlex.split(command.format(run=trained_run, new=tmp_path / "new"))
+    variables = environment | {"JAX_PLATFORMS": platform}
     done = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, env=given, capture_output=True, text=True, timeout=600
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
-    said = done.stderr.splitlines()
-    assert f"JAX cannot use the platform {platform} (" in said[-1] and "JAX_PLATFORMS" in said[-1]
-    assert done.returncode and (len(said) == 1 or words[0] == "-c")
+    lines = done.stderr.splitlines()
+    assert f"JAX cannot use the platform {platform} (" in lines[-1] and "JAX_PLATFORMS" in lines[-1]
+    assert done.returncode and (len(lines) == 1 or arguments[0] == "-c")
     assert not (tmp_path / "new").exists()

@@ -27,20 +27,20 @@ from tests.errors.table import Row
 
 def lines(*texts: str, **fields: str) -> str:
     """The lines of a JSONL file."""
-    return "".join(json.dumps({"text": each, **fields}) + "\n" for each in texts)
+    return "".join(json.dumps({"text": content, **fields}) + "\n" for content in texts)
 
 
 TEXTS = [plain_text(number) for number in range(60)]
 
 
 def config(**fields) -> DataConfig:
-    """Of texts in `in`, prepared in `out`."""
-    given = {"source": "jsonl", "path": "in", "prepared_root": "out", "vocab_size": 550}
-    return DataConfig(context_length=8, batch_size=1, **given | fields)
+    """A config of texts in `in`, prepared in `out`."""
+    defaults = {"source": "jsonl", "path": "in", "prepared_root": "out", "vocab_size": 550}
+    return DataConfig(context_length=8, batch_size=1, **defaults | fields)
 
 
 def asked(length: int = 64, tokenizer: Tokenizer | None = None, **fields) -> TaskContext:
-    """What a task is given, of a small tokenizer."""
+    """A task's context, with a small tokenizer."""
     if tokenizer is None:
         train(TEXTS, "t.model", 550)
         tokenizer = Tokenizer("t.model")
@@ -74,7 +74,7 @@ def stored(change: str, content: bytes | None):
 
 
 def beyond(expression: str, length: int, **changes):
-    """What a task makes of a wish."""
+    """Make a task's documents at one length, in a changed context."""
     task = evals.parse(expression)
     return task.documents(dataclasses.replace(asked(length), **changes), range(1))
 

@@ -57,7 +57,7 @@ NAMED = json.dumps({"bos_token": "<", "eos_token": ">"})
 
 
 def _library(vocabulary=None):
-    """What stands for `tokenizers`: it reads no file, or gives pieces these ids."""
+    """Put a stand-in for `tokenizers`: it reads no file, or gives pieces these ids."""
 
     def from_str(content):
         if vocabulary is None:
@@ -78,9 +78,9 @@ ROWS = [
             lambda: Tokenizer("t/tokenizer.json"),
             says,
             files={"t/tokenizer.json": content, "t/tokenizer_config.json": NAMED},
-            given=given,
+            given=setup,
         )
-        for content, given, says in (
+        for content, setup, says in (
             ("{broken", _library(), "t/tokenizer.json: not a tokenizer.json"),
             ('{"model": {}}', _library(), "t/tokenizer.json: not a tokenizer.json"),
             (

@@ -1,4 +1,4 @@
-"""What training refuses before its first update, and what ends it."""
+"""Errors of training, before its first update and during it."""
 
 import fcntl
 import sys
@@ -66,7 +66,7 @@ def _hold_what_another_trains_by_now() -> None:
 
 
 class _Files:
-    """Of a bucket in which nothing lies, and that may be read and written to or not."""
+    """Files of an empty bucket, which may be read and written to or not."""
 
     def __init__(self, refuses: bool, says: bool = True):
         self._refuses, self._says = refuses, says

@@ -1,4 +1,4 @@
-"""What a chip's compiler is told, and that it is said."""
+"""The options passed to a chip's compiler, and the line that describes them."""
 
 import pytest
 
@@ -27,12 +27,12 @@ def test_nothing_elsewhere(kind):
 
 
 def test_it_reaches_the_compiler(monkeypatch):
-    given = []
-    monkeypatch.setattr("jax.jit", lambda function, **options: given.append(options) or function)
+    calls = []
+    monkeypatch.setattr("jax.jit", lambda function, **options: calls.append(options) or function)
     monkeypatch.delenv("LIBTPU_INIT_ARGS", raising=False)
     for kind in ("TPU v6 lite", "cpu"):
         program(_make, kind, out_shardings=None, device_kind=kind)
-    assert [one["compiler_options"] for one in given] == [{FLAG: "1000000"}, None]
+    assert [call["compiler_options"] for call in calls] == [{FLAG: "1000000"}, None]
 
 
 def _make(kind):

@@ -45,8 +45,8 @@ def on_one_core(sweep, tmp_path_factory):
 
 
 def outcome(workdir: Path) -> dict[str, tuple]:
-    """Of each member all rows but what clocks say, and the digests of all its checkpoints."""
-    found = {}
+    """Each member's rows without the timings, and the digests of all its checkpoints."""
+    outcomes = {}
     for path in sorted(workdir.glob("base=*")):
         rows = map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
         clocks = ("seconds", "tokens_per_second")
@@ -54,27 +54,30 @@ def outcome(workdir: Path) -> dict[str, tuple]:
             step: (path / f"checkpoints/{step}/digests/metadata").read_text()
             for step in RunDirectory(path).steps()
         }
-        found[path.name] = [{n: x for n, x in r.items() if n not in clocks} for r in rows], digests
-    assert len(found) == 4
-    return found
+        outcomes[path.name] = (
+            [{n: x for n, x in r.items() if n not in clocks} for r in rows],
+            digests,
+        )
+    assert len(outcomes) == 4
+    return outcomes
 
 
 @pytest.mark.parametrize("cores", [2, 4])
 def test_every_core_has_its_members_and_the_numbers_are_those_of_one(
     sweep, on_one_core, tmp_path, cores
 ):
-    said = sweep(tmp_path / "run", cores)
-    assert f"over {cores} devices" in said
+    output = sweep(tmp_path / "run", cores)
+    assert f"over {cores} devices" in output
     assert outcome(tmp_path / "run") == outcome(on_one_core)
 
 
 @pytest.mark.parametrize(("first", "then"), [(1, 2), (2, 1)])
 def test_what_one_number_of_cores_began_another_ends(sweep, on_one_core, tmp_path, first, then):
-    whole = on_one_core if first == 1 else tmp_path / "whole"
+    finished = on_one_core if first == 1 else tmp_path / "whole"
     if first != 1:
-        sweep(whole, first)
+        sweep(finished, first)
     begun = tmp_path / "begun"
-    shutil.copytree(whole, begun)
+    shutil.copytree(finished, begun)
     for path in begun.glob("base=*/checkpoints/*"):
         if path.name != "2":
             shutil.rmtree(path)
@@ -109,16 +112,16 @@ print(jax.device_count())
 
 
 def test_what_the_user_said_of_devices_stays(environment):
-    for given, count in (
+    for variables, count in (
         ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, "3"),
         ({"JAX_NUM_CPU_DEVICES": "5"}, "5"),
         ({}, str(len(os.sched_getaffinity(0)))),
     ):
-        assert asked(COUNT, environment | given) == [count]
+        assert asked(COUNT, environment | variables) == [count]
 
 
 def asked(program: str, environment: dict[str, str]) -> list[str]:
-    """What a process of its own prints."""
+    """The words that a program prints in a new process."""
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What is not what was saved: never trained on, never evaluated, named in a line."""
+"""Damaged checkpoints: never trained on, never evaluated, named in a line."""
 
 import contextlib
 import dataclasses
@@ -40,7 +40,7 @@ def open_data(config):
 
 
 def state_at(step: int):
-    """As many numbers as a run of `tiny` has, different ones at every step."""
+    """A state of the shapes of `tiny`, with different numbers at every step."""
     target = abstract_state(CONFIGS[0], 1, make_mesh(CONFIGS[0], 1))
     state = first_state(CONFIGS[:1], shardings_of(target))
     numbers = np.random.default_rng(step)
@@ -71,24 +71,24 @@ def runs(saved, tmp_path) -> list[RunDirectory]:
 
 
 def resume(runs: list[RunDirectory]):
-    """What a run, or several together, would go on from, and what is said."""
+    """The state and step that runs go on from together, and the messages."""
     configs = [CONFIGS[int(run.name)] for run in runs]
-    plan, said = make_plan(configs, runs, open_data=open_data), []
+    plan, messages = make_plan(configs, runs, open_data=open_data), []
     target = abstract_state(configs[0], len(runs), plan.mesh)
-    checkpoints, state, data, step = open_state(plan, target, said.append)
-    for each in checkpoints:
-        each.close()
+    checkpoints, state, data, step = open_state(plan, target, messages.append)
+    for run_checkpoints in checkpoints:
+        run_checkpoints.close()
     assert data.rows == 8 * step
-    return state, step, said
+    return state, step, messages
 
 
 def largest(folder: Path) -> Path:
     return max(folder.rglob("d/*"), key=lambda path: path.stat().st_size)
 
 
-def flip(path: Path, place: float = 0.5) -> None:
+def flip(path: Path, fraction: float = 0.5) -> None:
     content = bytearray(path.read_bytes())
-    content[int(place * len(content))] ^= 1
+    content[int(fraction * len(content))] ^= 1
     path.write_bytes(content)
 
 
@@ -130,11 +130,11 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(damage, runs, capfd):
-    hurt, named = DAMAGES[damage]
+    hurt, expected = DAMAGES[damage]
     (run, _) = runs
     hurt(run.checkpoints_path / "6")
-    start, _, end = named.partition("{}")
-    if not named.startswith("opt_state"):
+    start, _, end = expected.partition("{}")
+    if not expected.startswith("opt_state"):
         with pytest.raises(ValueError) as caught:
             restore_params(run)
         text = str(caught.value)
@@ -144,13 +144,13 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_taken(damage, runs, ca
         )
         with pytest.raises(ValueError, match="checkpoint 6 is damaged"):
             restore_params(run, 6)
-    state, step, (said,) = resume([run])
+    state, step, (message,) = resume([run])
     assert step == 4
-    assert said.startswith(f"DAMAGED: checkpoint 6 of {run.path}: {start}") and end in said
+    assert message.startswith(f"DAMAGED: checkpoint 6 of {run.path}: {start}") and end in message
     jax.tree.map(np.testing.assert_array_equal, state, state_at(4)[1])
     # Out of the way, for the run comes to step 6 again, and not gone.
     assert run.steps() == [2, 4] and (run.checkpoints_path / "6.damaged").is_dir()
-    assert said.endswith(f"it is now {run.checkpoints_path}/6.damaged")
+    assert message.endswith(f"it is now {run.checkpoints_path}/6.damaged")
     assert "Event loop" not in capfd.readouterr().err
     assert resume([run])[1:] == (4, [])
 
@@ -171,11 +171,11 @@ def test_what_the_system_does_not_read_is_no_damage(pattern, runs):
 def test_members_go_on_together_from_what_is_whole_in_all(runs):
     flip(largest(runs[1].checkpoints_path / "6/opt_state"))
     shutil.rmtree(runs[0].checkpoints_path / "4/params")
-    state, step, said = resume(runs)
-    assert step == 2 and len(said) == 2
+    state, step, messages = resume(runs)
+    assert step == 2 and len(messages) == 2
     for index in range(2):
-        own = jax.tree.map(lambda x, index=index: x[index], state)
-        jax.tree.map(np.testing.assert_array_equal, own, state_at(2 + index)[1])
+        member_state = jax.tree.map(lambda x, index=index: x[index], state)
+        jax.tree.map(np.testing.assert_array_equal, member_state, state_at(2 + index)[1])
     assert [run.steps() for run in runs] == [[2, 6], [2, 4]]
 
 
@@ -210,7 +210,7 @@ def test_what_a_stopped_save_left_is_removed(runs):
 
 
 def test_one_without_digests_is_read_and_said_to_be_unverified(runs, caplog):
-    """As before there were digests; once for a run."""
+    """Read checkpoints from before there were digests; the warning comes once for a run."""
     for step in STEPS:
         folder = runs[0].checkpoints_path / str(step)
         shutil.rmtree(folder / "digests")
@@ -221,8 +221,8 @@ def test_one_without_digests_is_read_and_said_to_be_unverified(runs, caplog):
         for step in STEPS:
             params, _ = restore_params(runs[0], step)
             jax.tree.map(np.testing.assert_array_equal, params, state_at(step)[1].params)
-    (said,) = [record.message for record in caplog.records if "unverified" in record.message]
-    assert str(runs[0].path) in said
+    (message,) = [record.message for record in caplog.records if "unverified" in record.message]
+    assert str(runs[0].path) in message
 
 
 def test_a_config_that_was_edited_is_refused(runs):

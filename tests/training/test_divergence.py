@@ -88,22 +88,22 @@ def test_a_member_is_frozen_and_its_neighbour_is_bit_equal(tiny, diverging, tmp_
     frozen = [restore_params(fast, step)[0] for step in (3, 9)]
     jax.tree.map(np.testing.assert_array_equal, *frozen)
     pair(tiny, even.path.parent, TOO_FAST)  # finished already
-    said = capsys.readouterr().err
-    assert f"{fast.path} diverged at step 2: " in said
-    assert said.endswith("1 of 2 members diverged: fast at step 2\n")
+    output = capsys.readouterr().err
+    assert f"{fast.path} diverged at step 2: " in output
+    assert output.endswith("1 of 2 members diverged: fast at step 2\n")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [3, 6])
 def test_stopped_before_and_after_it_is_frozen_it_ends_the_same(tiny, diverging, tmp_path, step):
-    """Of three updates in a row two were skipped at step 3, and five at step 6."""
+    """Stop after two skipped updates in a row, at step 3, and after five, at step 6."""
     shutil.copytree(diverging[0].path.parent, tmp_path / "again")
     for name in ("even", "fast"):
         for later in range(step + 3, 10, 3):
             shutil.rmtree(tmp_path / "again" / name / "checkpoints" / str(later))
     again = pair(tiny, tmp_path / "again", TOO_FAST)
-    for run, whole in zip(again, diverging, strict=True):
-        assert_same_run(run.path, whole.path)
+    for run, expected in zip(again, diverging, strict=True):
+        assert_same_run(run.path, expected.path)
 
 
 @pytest.mark.slow
@@ -112,9 +112,9 @@ def test_a_lone_run_stops_and_says_what_was_good(tiny, tmp_path):
     config = overrides.apply(tiny, [f"stages=[[{TOO_FAST}]]"])
     # The first update at that rate is the tenth; the eleventh is skipped, and so are two more,
     # which is noticed while the next one is under way.
-    said = f"run diverged at step 11: .* step 9: start_from={run.path}@9, with a lower"
+    message = f"run diverged at step 11: .* step 9: start_from={run.path}@9, with a lower"
     for _ in range(2):  # the same command again says the same
-        with pytest.raises(DivergedError, match=said):
+        with pytest.raises(DivergedError, match=message):
             train(make_plan([config], [run]))
     assert run.diverged_at == 11 and run.steps() == [3, 6, 9, 12, 14]
     assert [row["skipped"] for row in run.read_metrics()] == [*[0] * 10, 1, 2, 3, 4]
@@ -147,12 +147,12 @@ def test_a_sweep_goes_on_past_a_group_that_diverged(tiny, tmp_path, capsys, monk
     ],
 )
 def test_metrics_say_when_a_run_diverged(tiny, tmp_path, skipped, since):
-    """Of a run of eight steps, of which every other one was logged."""
+    """A run of eight steps, of which every other one was logged."""
     run = RunDirectory(tmp_path)
     run.write_config(overrides.apply(tiny, ["train.num_steps=8"]), [])
     rows = [
-        {"step": 2 * index, "tokens": 9, "loss": 1.0, "skipped": each}
-        for index, each in enumerate(skipped, start=1)
+        {"step": 2 * index, "tokens": 9, "loss": 1.0, "skipped": value}
+        for index, value in enumerate(skipped, start=1)
     ]
     run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert run.diverged_at == since
@@ -169,6 +169,6 @@ def test_the_last_good_checkpoint_outlives_those_that_are_all_alike(tiny, tmp_pa
         checkpoints._manager.wait_until_finished()
         return run.steps()
 
-    found = [steps_after(*saved) for saved in ((2, 0), (4, 0), (6, 1), (8, 3), (9, 0))]
-    assert found == [[2], [4], [4, 6], [4, 8], [9]]
+    kept_steps = [steps_after(*saved) for saved in ((2, 0), (4, 0), (6, 1), (8, 3), (9, 0))]
+    assert kept_steps == [[2], [4], [4, 6], [4, 8], [9]]
     checkpoints.close()

@@ -1,4 +1,4 @@
-"""What is not used is not imported: a bare GPU machine, or Colab, trains; --help needs no JAX."""
+"""Imports of only what is used: a bare GPU machine, or Colab, trains; --help needs no JAX."""
 
 import subprocess
 import sys

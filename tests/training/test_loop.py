@@ -43,9 +43,9 @@ def assert_same_run(first: Path, second: Path) -> None:
     """Bit-identical parameters, metrics, optimizer state and row digest."""
     assert deterministic_metrics(first) == deterministic_metrics(second)
     params, step = restore_params(RunDirectory(first))
-    others, other_step = restore_params(RunDirectory(second))
+    other_params, other_step = restore_params(RunDirectory(second))
     assert step == other_step
-    jax.tree.map(np.testing.assert_array_equal, params, others)
+    jax.tree.map(np.testing.assert_array_equal, params, other_params)
     data = [
         json.loads((r / f"checkpoints/{step}/data/metadata").read_text()) for r in (first, second)
     ]
@@ -127,9 +127,11 @@ def test_in_turn_and_side_by_side_are_the_same_program(tiny, batch, lone_cpu):
     _, scalars = jax.jit(in_turn)(state, member, batch, np.int32(9))
     _, side_scalars = jax.jit(side_by_side)(state, member, batch, np.int32(9))
     np.testing.assert_allclose(scalars["loss"], side_scalars["loss"], rtol=1e-5)
-    for config, own_state, own, loss in zip(configs, states, members, scalars["loss"], strict=True):
+    for config, own_state, own_member, loss in zip(
+        configs, states, members, scalars["loss"], strict=True
+    ):
         _, alone = jax.jit(lambda *a, c=config: train_step(c, *a))(
-            own_state, own, batch, np.int32(9)
+            own_state, own_member, batch, np.int32(9)
         )
         np.testing.assert_allclose(alone["loss"], loss, rtol=1e-5)
     assert len({round(float(x), 6) for x in scalars["loss"]}) == 3  # the arrays do differ
@@ -163,9 +165,9 @@ def test_eight_unlike_schedules_train_in_one_program(tiny, batch, lone_cpu):
     assert len({shared_part(config) for config in configs}) == 1
     alone = jax.jit(lambda *a: train_step(configs[-1], *a))
     for index, config in enumerate(configs):
-        own_state, own = one_member(config)
+        own_state, own_member = one_member(config)
         for step in range(3):
-            own_state, scalars = alone(own_state, own, batch, np.int32(step))
+            own_state, scalars = alone(own_state, own_member, batch, np.int32(step))
             np.testing.assert_allclose(losses[step][index], scalars["loss"], rtol=2e-5)
     assert len({round(float(x), 6) for x in losses[2]}) == len(MIXED)
 
@@ -245,17 +247,17 @@ def test_a_stage_is_a_run_that_starts_from_the_one_before(parent_child_staged):
     # Stages' ends are kept beside the newest one that keep=1 asks for.
     assert staged.steps() == [8, 14, 16] and child.steps() == [6] and parent.steps() == [8]
     for run, step in ((parent, 8), (child, 14)):
-        params, others = restore_params(run)[0], restore_params(staged, step)[0]
-        jax.tree.map(np.testing.assert_array_equal, params, others)
+        params, staged_params = restore_params(run)[0], restore_params(staged, step)[0]
+        jax.tree.map(np.testing.assert_array_equal, params, staged_params)
     rows = deterministic_metrics(staged.path)[:14]
     assert [row["step"] for row in rows] == list(range(1, 15))
     assert rows[:8] == deterministic_metrics(parent.path)
     # Steps and tokens go on: 8 steps of 8 x 64 tokens, then 8 x 32 each.
     assert [row["tokens"] for row in rows[7:10]] == [4096, 4352, 4608]
-    own = [{"step": None, "tokens": None} | row for row in deterministic_metrics(child.path)]
-    for row, other in zip(rows[8:], own, strict=True):
+    child_rows = [{"step": None, "tokens": None} | row for row in deterministic_metrics(child.path)]
+    for row, other in zip(rows[8:], child_rows, strict=True):
         assert row == other | {"step": row["step"], "tokens": row["tokens"]}
-    assert own[0]["learning_rate"] == pytest.approx(1e-3 / 3)  # warmup 2: begins again
+    assert child_rows[0]["learning_rate"] == pytest.approx(1e-3 / 3)  # warmup 2: begins again
     digests = [data_state(run, step)["digest"] for run, step in ((parent, 8), (child, 6))]
     assert data_state(staged, 14)["digest"] == sum(digests) % 2**64
     assert data_state(staged, 14)["rows"] == 14 * 8

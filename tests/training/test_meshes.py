@@ -57,7 +57,7 @@ NUMBERS_OF_DEVICES = (1, 2, 4, 8)
 
 
 def numbers_like(tree):
-    """Of the shapes and types of `tree`, the same wherever it is asked."""
+    """Numbers of the shapes and types of `tree`, the same in every process."""
     numbers = np.random.default_rng(0)
     return jax.tree.map(lambda x: 9 * numbers.normal(size=x.shape).astype(x.dtype), tree)
 
@@ -149,11 +149,11 @@ def on_eight(request, data, tmp_path_factory, run_script) -> tuple[Path, dict]:
     """A folder with the runs on each mesh that a test asks for, and that of the report: both made
     by one process of eight devices."""
     tests = [item for item in request.session.items if item.path == request.path]
-    asked = [item.callspec.params for item in tests if hasattr(item, "callspec")]
-    asked = {(params.get("model"), params.get("mesh")) for params in asked}
+    requested = [item.callspec.params for item in tests if hasattr(item, "callspec")]
+    requested = {(params.get("model"), params.get("mesh")) for params in requested}
     known = [getattr(mesh, "values", mesh) for mesh in MESHES]
     cases = {}
-    for model, mesh in [each for each in known if each in asked | {("plain", "fsdp=8")}]:
+    for model, mesh in [case for case in known if case in requested | {("plain", "fsdp=8")}]:
         axes = [f"mesh.{axis}" for axis in mesh.split()]
         changes = [*data, "mesh.data=1", *axes, "train.save_every=10"]
         name, members = MODELS[model]
@@ -173,13 +173,13 @@ def assert_same(run: RunDirectory, expected: RunDirectory) -> None:
     assert [row["step"] for row in rows] == list(range(1, 21))
     assert not any(row["skipped"] for row in rows)
     for name in ("loss", "grad_norm"):
-        values = [[row[name] for row in each] for each in (rows, expected_rows)]
+        values = [[row[name] for row in run_rows] for run_rows in (rows, expected_rows)]
         np.testing.assert_allclose(*values, rtol=1e-5, err_msg=name)
     assert last_digest(run) == last_digest(expected)
 
 
 def test_documents_share_rows_and_reach_over_devices(data):
-    """What the meshes are tried on: several documents a row, and one of padding."""
+    """The rows that the meshes are tried on: several documents a row, and one of padding."""
     (config,) = configs_of("plain", *data)
     ids_BT = next(make_batches(open_data(config.data), start_step=0))["segment_ids"]
     counts = ids_BT.max(axis=1)
@@ -225,17 +225,19 @@ def test_digests_are_the_same_on_any_number_of_devices(on_eight):
     folder, _ = on_eight
     (config,) = configs_of("plain")
     runs = [RunDirectory(folder / "saved" / str(number)) for number in NUMBERS_OF_DEVICES]
-    found = [json.loads((run.path / "checkpoints/1/digests/metadata").read_text()) for run in runs]
+    records = [
+        json.loads((run.path / "checkpoints/1/digests/metadata").read_text()) for run in runs
+    ]
     state = numbers_like(abstract_state(runs[0].config, 1, make_mesh(config, 1)))
     expected = digests({"params": state.params, "opt_state": state.opt_state})
-    assert len(expected) > 30 and all(each["arrays"] == expected for each in found)
+    assert len(expected) > 30 and all(record["arrays"] == expected for record in records)
 
 
 def test_fsdp_splits_parameters_and_optimizer_state(on_eight):
     """Eight devices hold at most a fifth each of what one does: an eighth, and the norms."""
     _, report = on_eight
     (config,) = configs_of("plain")
-    whole = 3 * 4 * count_params(config.model)["total"]  # float32, and two moments
+    total = 3 * 4 * count_params(config.model)["total"]  # float32, and two moments
     assert len(report["state"]) == 8
-    for held in (*report["state"], report["arguments"], report["outputs"]):
-        assert whole / 8 < held <= 0.2 * whole
+    for size in (*report["state"], report["arguments"], report["outputs"]):
+        assert total / 8 < size <= 0.2 * total

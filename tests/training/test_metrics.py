@@ -31,27 +31,27 @@ def run_to_its_end(path) -> RunDirectory:
 
 
 def test_lost_rows_are_said_when_a_run_is_resumed_and_ever_after(tmp_path, capfd):
-    whole = run_to_its_end(tmp_path / "whole")
-    lines = whole.metrics_path.read_text().splitlines(keepends=True)
-    assert len(lines) == 4 and not metrics_damage(whole)
-    record = metrics_record(whole, 4)
+    intact = run_to_its_end(tmp_path / "whole")
+    lines = intact.metrics_path.read_text().splitlines(keepends=True)
+    assert len(lines) == 4 and not metrics_damage(intact)
+    record = metrics_record(intact, 4)
     assert record["rows"] == 4
     for name, left in (("as it was", 4), ("later rows gone", 2), ("cut", 1), ("emptied", 0)):
         path = tmp_path / name
-        shutil.copytree(whole.path, path)
+        shutil.copytree(intact.path, path)
         (path / "metrics.jsonl").write_text("".join(lines[:left]))
-        told = metrics_damage(RunDirectory(path))
-        assert told == "" if left == 4 else f"has {left} rows, and 4 were logged" in told
+        damage = metrics_damage(RunDirectory(path))
+        assert damage == "" if left == 4 else f"has {left} rows, and 4 were logged" in damage
         shutil.rmtree(path / "checkpoints/4")
         capfd.readouterr()
         resumed = run_to_its_end(path)
-        said = capfd.readouterr().err
+        output = capfd.readouterr().err
         if left >= 2:
             # What was logged again is what had been logged, but for the clock.
-            assert "DAMAGED" not in said and metrics_record(resumed, 4) == record
+            assert "DAMAGED" not in output and metrics_record(resumed, 4) == record
             assert not metrics_damage(resumed)
         else:
-            assert f"DAMAGED: {path}/metrics.jsonl has {left} rows, and 2 were logged" in said
+            assert f"DAMAGED: {path}/metrics.jsonl has {left} rows, and 2 were logged" in output
             assert "lost rows of the first 2 steps" in metrics_damage(resumed)
         # No row is state: the run is the same.
-        assert restore_params(resumed)[1] == 4 and run_id(resumed, 4) == run_id(whole, 4)
+        assert restore_params(resumed)[1] == 4 and run_id(resumed, 4) == run_id(intact, 4)

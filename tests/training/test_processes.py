@@ -68,7 +68,7 @@ class Processes:
             time.sleep(0.01)
 
     def exit_statuses(self, seconds: float) -> list[int]:
-        """Of all, which must end within so many seconds."""
+        """Exit statuses of all processes, which must end within so many seconds."""
         end = time.monotonic() + seconds
         try:
             return [p.wait(max(0.1, end - time.monotonic())) for p in self.running]
@@ -77,7 +77,7 @@ class Processes:
                 process.kill()
 
     def said(self) -> list[str]:
-        """What each wrote."""
+        """The log of each process."""
         return [log.read_text(errors="replace") for log in self._logs]
 
 
@@ -138,7 +138,7 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
 
 
 def test_what_the_documentation_starts(whole, environment, shared_folder, tree):
-    """As it stands, but for the host's name."""
+    """Run the commands as they stand, but for the host's name."""
     (tree / "runs").mkdir()
     (tree / "runs/data").symlink_to(shared_folder / "data")
     address = f"localhost:{free_port()}"
@@ -153,20 +153,20 @@ def test_what_the_documentation_starts(whole, environment, shared_folder, tree):
         )
         for command in PROCESSES
     ]
-    said = [process.communicate(timeout=200)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert "finished. Next" in said[0] and "finished" not in said[1]
+    outputs = [process.communicate(timeout=200)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert "finished. Next" in outputs[0] and "finished" not in outputs[1]
     np.testing.assert_allclose(losses(tree / "runs/two"), losses(whole), rtol=1e-5)
     assert data_state(tree / "runs/two", 20) == data_state(whole, 20)
 
 
 @pytest.mark.long
 def test_two_start_from_another_run_in_parts(whole, arguments, environment, run_script, tmp_path):
-    given = [*arguments, f"start_from={whole}", "train.num_steps=2", "mesh.data=1"]
-    run_script("train.py", *given, "--workdir", tmp_path / "one")
-    given += ["mesh.fsdp=2"]
+    command = [*arguments, f"start_from={whole}", "train.num_steps=2", "mesh.data=1"]
+    run_script("train.py", *command, "--workdir", tmp_path / "one")
+    command += ["mesh.fsdp=2"]
     two = Processes(
-        tmp_path / "2", 2, environment, "train.py", *given, "--workdir", tmp_path / "two"
+        tmp_path / "2", 2, environment, "train.py", *command, "--workdir", tmp_path / "two"
     )
     assert two.exit_statuses(120) == [0, 0], two.said()
     np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-5)
@@ -176,9 +176,9 @@ def test_two_start_from_another_run_in_parts(whole, arguments, environment, run_
     shutil.copytree(whole, parent)
     for path in (parent / "checkpoints/20/params").glob("**/d/*"):
         path.write_bytes(path.read_bytes()[:20])
-    given[given.index(f"start_from={whole}")] = f"start_from={parent}"
+    command[command.index(f"start_from={whole}")] = f"start_from={parent}"
     new = tmp_path / "new"
-    two = Processes(tmp_path / "3", 2, environment, "train.py", *given, "--workdir", new)
+    two = Processes(tmp_path / "3", 2, environment, "train.py", *command, "--workdir", new)
     assert two.exit_statuses(60) == [2, 2] and not new.exists()
     assert f"{parent}: checkpoint 20 is damaged (params" in two.said()[0]
 
@@ -192,7 +192,7 @@ def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path,
         "seed=0,1",
         "data.seed=0",
     ]
-    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    stopped, finished = tmp_path / "stopped", tmp_path / "whole"
     command = ("sweep.py", *arguments, "--workdir")
     meshed = (*command, stopped, "mesh.sweep=2", "mesh.data=1")
     two = Processes(tmp_path / "2", 2, environment, *meshed)
@@ -204,21 +204,21 @@ def test_a_signal_to_one_stops_all_at_one_step(arguments, environment, tmp_path,
     assert second.steps() == [step] and 4 <= step < 300
     assert "stopped by a signal to one of the processes" in two.said()[0]
 
-    for folder in (stopped, whole):
+    for folder in (stopped, finished):
         run_script(*command, folder)
-    for one, other in zip(find_runs([stopped]), find_runs([whole]), strict=True):
+    for run, other in zip(find_runs([stopped]), find_runs([finished]), strict=True):
         close = slice(0, step + 10)  # rounding grows with the steps
-        np.testing.assert_allclose(losses(one.path)[close], losses(other.path)[close], rtol=1e-5)
-        assert data_state(one.path, 300) == data_state(other.path, 300)
+        np.testing.assert_allclose(losses(run.path)[close], losses(other.path)[close], rtol=1e-5)
+        assert data_state(run.path, 300) == data_state(other.path, 300)
 
 
 def differing(tmp_path, arguments, environment, *differences) -> list[str]:
-    """What two processes say that are refused with status 2; each has own words and variables."""
+    """Output of two processes, both refused with status 2; each has its own folder and options."""
     port = free_port()
     both = [
         subprocess.Popen(
             [
-                *(sys.executable, *map(str, arguments), *map(str, words)),
+                *(sys.executable, *map(str, arguments), *map(str, options)),
                 *("--coordinator", f"localhost:{port}", "--num-processes", "2"),
                 *("--process-id", str(index)),
             ],
@@ -227,22 +227,22 @@ def differing(tmp_path, arguments, environment, *differences) -> list[str]:
             stderr=subprocess.PIPE,
             text=True,
         )
-        for index, (folder, words) in enumerate(differences)
+        for index, (folder, options) in enumerate(differences)
     ]
-    said = [process.communicate(timeout=120)[1] for process in both]
+    outputs = [process.communicate(timeout=120)[1] for process in both]
     assert [process.returncode for process in both] == [2, 2]
     assert not (tmp_path / "run").exists()
-    return said
+    return outputs
 
 
 def test_what_one_refuses_all_refuse(arguments, environment, tmp_path):
     """The second process is started where the text is not: the user reads it once."""
-    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
-    here.mkdir(), elsewhere.mkdir()
-    shutil.copy(ROOT / "tests/data/witness/text.jsonl", here / "text.jsonl")
+    folder, other_folder = tmp_path / "here", tmp_path / "elsewhere"
+    folder.mkdir(), other_folder.mkdir()
+    shutil.copy(ROOT / "tests/data/witness/text.jsonl", folder / "text.jsonl")
     command = (ROOT / "train.py", *arguments, "--workdir", tmp_path / "run")
     command += ("data.source=jsonl", "data.path=text.jsonl")
-    first, second = differing(tmp_path, command, environment, (here, []), (elsewhere, []))
+    first, second = differing(tmp_path, command, environment, (folder, []), (other_folder, []))
     message = "train.py: error: process 1: text.jsonl: no such file or folder\n"
     assert message in first and "error" not in second
 
@@ -279,20 +279,20 @@ def test_hosts_with_other_code_are_refused_once(arguments, environment, tmp_path
 
 def test_a_disk_that_not_all_see_is_refused_once(arguments, environment, tmp_path):
     """A relative path, and each process in a folder of its own: two disks, as far as they know."""
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
+    other_folder = tmp_path / "elsewhere"
+    other_folder.mkdir()
     # Not the 40 seconds in which a network disk has to show a file.
     code = "import train; from experiment import hosts; hosts._SECONDS_TO_APPEAR = 2; "
     command = ("-c", f"{code} raise SystemExit(train.main())", *arguments, "--workdir", "run/seen")
     environment = {**environment, "PYTHONPATH": str(ROOT)}
-    here = tmp_path / "here"
-    here.mkdir()
-    first, second = differing(tmp_path, command, environment, (here, []), (elsewhere, []))
+    folder = tmp_path / "here"
+    folder.mkdir()
+    first, second = differing(tmp_path, command, environment, (folder, []), (other_folder, []))
     assert first.endswith(
         "train.py: error: process 1 does not see the run/seen of process 0; use a --workdir on a "
         "disk that all hosts see\n"
     )
-    assert "error" not in second and not [*here.iterdir(), *elsewhere.iterdir()]
+    assert "error" not in second and not [*folder.iterdir(), *other_folder.iterdir()]
 
 
 @pytest.mark.parametrize(

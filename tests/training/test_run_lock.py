@@ -1,4 +1,4 @@
-"""Of two trainers in one directory one trains; the other's words are in the table of errors."""
+"""Locks of runs: of two trainers one goes on; the other's message is in the table of errors."""
 
 import pytest
 

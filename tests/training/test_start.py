@@ -44,11 +44,11 @@ def test_each_device_holds_its_part_of_bfloat16_parameters(tmp_path, environment
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    report = json.loads(done.stdout.splitlines()[-1])
     rounded = jax.tree.map(lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32), noise(PLAIN))
-    assert found["digests"] == digests(rounded)
+    assert report["digests"] == digests(rounded)
     # All but norms' scales, of which every device has a copy.
     split = sum(leaf.nbytes for leaf in jax.tree.leaves(rounded) if leaf.ndim > 2)
-    whole = sum(leaf.nbytes for leaf in jax.tree.leaves(rounded))
-    assert max(found["held"]) == min(found["held"]) <= split / 4 + (whole - split)
-    assert max(found["held"]) < whole / 3
+    total = sum(leaf.nbytes for leaf in jax.tree.leaves(rounded))
+    assert max(report["held"]) == min(report["held"]) <= split / 4 + (total - split)
+    assert max(report["held"]) < total / 3

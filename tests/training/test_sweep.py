@@ -48,8 +48,8 @@ def test_a_member_equals_its_single_run(finished_sweep, tmp_path, tiny_data, run
     losses = [[row["loss"] for row in run.read_metrics()] for run in (member, alone)]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
     assert digest(member) == digest(alone)
-    params, others = restore_params(member)[0], restore_params(alone)[0]
-    np.testing.assert_allclose(params["embedding"], others["embedding"], atol=1e-4)
+    params, alone_params = restore_params(member)[0], restore_params(alone)[0]
+    np.testing.assert_allclose(params["embedding"], alone_params["embedding"], atol=1e-4)
 
 
 @pytest.mark.slow
@@ -86,10 +86,10 @@ def test_killed_between_two_members_saves_it_goes_on_from_the_last_that_both_hav
     runs = [RunDirectory(tmp_path / name) for name in "ab"]
     save = Checkpoints.save
 
-    def save_and_be_killed(self, step, *given):
+    def save_and_be_killed(self, step, *arguments):
         if step == 4 and self._run.name == "b":
             raise KeyboardInterrupt
-        save(self, step, *given)
+        save(self, step, *arguments)
         self._manager.wait_until_finished()
 
     monkeypatch.setattr(Checkpoints, "save", save_and_be_killed)
@@ -152,7 +152,7 @@ def test_what_all_members_of_a_preset_have_is_not_in_their_names():
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "groups"),
+    ("first", "second", "groups"),
     [
         # Arrays may differ in any stage; programs may not.
         (["model.rotary.base=7"], ["model.rotary=nope", "seed=3", "data.seed=0"], 1),
@@ -164,9 +164,9 @@ def test_what_all_members_of_a_preset_have_is_not_in_their_names():
         (["stages=[[train.learning_rate=1]]"], [], 2),
     ],
 )
-def test_members_share_a_program_where_all_their_stages_do(one, other, groups):
+def test_members_share_a_program_where_all_their_stages_do(first, second, groups):
     tiny = find_config("tiny")
-    shared = {shared_part(overrides.apply(tiny, changes)) for changes in (one, other)}
+    shared = {shared_part(overrides.apply(tiny, changes)) for changes in (first, second)}
     assert len(shared) == groups
 
 
@@ -181,14 +181,14 @@ def test_seeds_of_one_start_on_one_seeds_rows_are_one_run():
 @pytest.fixture
 def compilations():
     """Names of the programs compiled, or found in JAX's cache on disk, since the test began."""
-    found = []
+    names = []
 
-    def note(event, duration_secs, **given):
+    def note(event, duration_secs, **details):
         if event == "/jax/core/compile/backend_compile_duration":
-            found.append(given.get("fun_name"))
+            names.append(details.get("fun_name"))
 
     jax.monitoring.register_event_duration_secs_listener(note)
-    yield found
+    yield names
     jax.monitoring.clear_event_listeners()
 
 
@@ -200,14 +200,14 @@ def test_seeds_follow_one_another_through_one_program(
     """The second seed compiles nothing: neither step, nor initialisation, validation and saves."""
     counts, train = [], loop.train
 
-    def counted(plan, **given):
-        finished = train(plan, **given)
+    def counted(plan, **options):
+        finished = train(plan, **options)
         counts.append(len(compilations))
         return finished
 
     monkeypatch.setattr(loop, "train", counted)
-    given = ["seed=0,1", "model.rotary.base=10,100", "train.num_steps=4", "train.eval_every=2"]
-    assert train_sweep(find_config("tiny"), tmp_path, [*tiny_data, *given])
+    changes = ["seed=0,1", "model.rotary.base=10,100", "train.num_steps=4", "train.eval_every=2"]
+    assert train_sweep(find_config("tiny"), tmp_path, [*tiny_data, *changes])
     assert counts[0] > 0 and counts[1] == counts[0]
 
 
@@ -245,7 +245,7 @@ GRID = ["model.rotary.base=10,1e4", "seed=0,1", "train.num_steps=3"]
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What `training.loop.train` was asked for, one (directory, config, overrides) a member."""
+    """Calls of `training.loop.train`: one (directory, config, overrides) a member."""
     calls = []
 
     def record(plan, *, command, ask):
@@ -263,7 +263,7 @@ def asked(monkeypatch):
 
 
 def test_members_one_by_one_are_the_sweep(asked, tmp_path):
-    """As array jobs and Kubernetes train them, in any order."""
+    """Train members as array jobs and Kubernetes do, in any order."""
     assert train_sweep(find_config("tiny"), tmp_path, GRID)
     expected, text = list(asked), (tmp_path / "sweep.json").read_text()
     assert [path.name for path, _, _ in expected] == [

@@ -53,8 +53,8 @@ def test_the_loss_is_that_of_held_out_rows(tiny, evaluated):
         itertools.islice(make_batches(data, start_step=0, split="validation"), NUM_BATCHES)
     )
     trained = make_batches(data, start_step=0)
-    seen = {tokens.tobytes() for _ in range(8) for tokens in next(trained)["tokens"]}
-    assert not seen & {tokens.tobytes() for batch in held_out for tokens in batch["tokens"]}
+    trained_rows = {tokens.tobytes() for _ in range(8) for tokens in next(trained)["tokens"]}
+    assert not trained_rows & {tokens.tobytes() for batch in held_out for tokens in batch["tokens"]}
     by_step = {row["step"]: row for row in rows_of(evaluated)}
     assert [step for step, row in by_step.items() if "val_loss" in row] == [3, 6, 8]
     assert list(by_step) == [2, 3, 4, 6, 8]
@@ -101,8 +101,8 @@ def test_resumed_it_ends_as_if_it_had_never_stopped(tiny, evaluated, tmp_path):
 
 def test_every_member_of_a_sweep_has_its_own(tiny, evaluated, tmp_path):
     configs = [
-        overrides.apply(tiny, [*EVALUATED, *own])
-        for own in ([], ["model.rotary.base=10", "train.learning_rate=1e-2"])
+        overrides.apply(tiny, [*EVALUATED, *changes])
+        for changes in ([], ["model.rotary.base=10", "train.learning_rate=1e-2"])
     ]
     runs = [RunDirectory(tmp_path / name) for name in "ab"]
     assert train(make_plan(configs, runs))
@@ -117,11 +117,11 @@ def test_tasks_are_asked_of_every_member(tiny, tmp_path):
 
     Of as many documents as the config says, also where evaluate.py by itself asks more.
     """
-    asked = [*EVALUATED, "train.eval_tasks=[kv,perplexity]", "train.num_steps=4"]
-    configs = [overrides.apply(tiny, [*asked, f"model.rotary.base={base}"]) for base in (10, 1e4)]
+    changes = [*EVALUATED, "train.eval_tasks=[kv,perplexity]", "train.num_steps=4"]
+    configs = [overrides.apply(tiny, [*changes, f"model.rotary.base={base}"]) for base in (10, 1e4)]
     runs = [RunDirectory(tmp_path / name) for name in "ab"]
     assert train(make_plan(configs, runs), evaluate=evals.while_training(configs[0]))
-    found = []
+    perplexities = []
     for run in runs:
         assert not run.results_path.exists()
         by_step = {row["step"]: row for row in rows_of(run)}
@@ -132,16 +132,16 @@ def test_tasks_are_asked_of_every_member(tiny, tmp_path):
         assert by_step[3]["val_kv"] == pytest.approx(rows["exact_match"][kv].mean())
         nll = np.average(rows["nll"][text], weights=rows["num_tokens"][text])
         assert by_step[3]["val_perplexity"] == pytest.approx(nll)
-        found.append(by_step[3]["val_perplexity"])
-    assert found[0] != found[1]
+        perplexities.append(by_step[3]["val_perplexity"])
+    assert perplexities[0] != perplexities[1]
 
 
 @pytest.mark.parametrize(
-    "given", [(*EVALUATED, "train.eval_tasks=[lagcopi]"), ("evals.tasks=[kv,lagcopi]",)]
+    "changes", [(*EVALUATED, "train.eval_tasks=[lagcopi]"), ("evals.tasks=[kv,lagcopi]",)]
 )
-def test_a_task_that_is_not_there_is_refused(tiny, given):
+def test_a_task_that_is_not_there_is_refused(tiny, changes):
     """Now, and not after the training when `evaluate.py` asks it."""
-    config = overrides.apply(tiny, given)
+    config = overrides.apply(tiny, changes)
     with pytest.raises(ValueError, match=r"lagcopi.*lagcopy"):
         evals.while_training(config)
 
