@@ -183,7 +183,7 @@ def test_where_nothing_is_whole_nothing_is_begun(runs):
     for step in STEPS:
         cut(runs[0].checkpoints_path / f"{step}/data/metadata")
     with pytest.raises(
-        ValueError, match=r"no whole checkpoint \(6: data: .*delete .*checkpoints to"
+        ValueError, match=r"no intact checkpoint \(6: data: .*delete .*checkpoints to"
     ):
         resume(runs[:1])
     assert runs[0].steps() == STEPS
