@@ -182,7 +182,7 @@ def train_sweep(
         seeds = {group.shared[0].data.seed for group in groups}
         console.print(
             f"{len(record.members)} members, {_plural(len(shapes), 'shape')}, "
-            f"{_plural(len(seeds), 'data seed')}: one program per shape, trained one after another"
+            f"{_plural(len(seeds), 'data seed')}: one program per shape, one after another"
         )
     num_diverged = 0
     for plan, evaluate in zip(plans, evaluators, strict=True):

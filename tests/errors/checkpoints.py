@@ -117,7 +117,8 @@ ROWS = [
     ),
     Row(
         TRAIN,
-        "run has no intact checkpoint (2: data: {}); delete run/checkpoints to train from the start",
+        "run has no intact checkpoint (2: data: {}); delete run/checkpoints to train from the "
+        "start",
         run=True,
         given=done(lambda: cut(*(f"run/checkpoints/{step}/data/metadata" for step in (1, 2)))),
     ),

@@ -20,7 +20,7 @@ ROWS = [
     ),
     Row(
         "train.py tiny --workdir new start_from=run model.num_layers=1 model.qk_norm=true",
-        "start_from={}: its parameter {} is {} but {} in this config's model; give "
+        "start_from={}: its parameter {} is {} but {} in this config's model; set "
         "model.num_layers=2 model.qk_norm=false",
         run=True,
     ),

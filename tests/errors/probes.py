@@ -131,7 +131,7 @@ ROWS = [
         given=copy_with_other_tokenizer,
     ),
     Row(
-        lambda: inside.looked(*members.read(find_runs(["run"]))),
+        lambda: inside.read_zeros(*members.read(find_runs(["run"]))),
         "run/probes/matching_keys.npz is damaged; write it again: python -m probes run",
         files={"run/probes/matching_keys.npz": b"no arrays"},
         run=True,

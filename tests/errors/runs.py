@@ -240,7 +240,7 @@ ROWS = [
     Row(
         "train.py tiny --workdir new start_from=run model.mlp_dim=32",
         "start_from=run@2: its parameter blocks.mlp.down is (2, 64, 32) but (2, 32, "
-        "32) in this config's model; give model.mlp_dim=64",
+        "32) in this config's model; set model.mlp_dim=64",
         run=True,
     ),
     *(
@@ -258,7 +258,7 @@ ROWS = [
     Row(
         "train.py tiny --check --workdir new start_from=run model.mlp_dim=32",
         "start_from=run@2: its parameter blocks.mlp.down is (2, 64, 32) but (2, 32, 32) in this "
-        "config's model; give model.mlp_dim=64",
+        "config's model; set model.mlp_dim=64",
         run=True,
     ),
     Row(

@@ -65,7 +65,7 @@ def test_a_seed_has_its_own_rows_and_initialisation(finished_sweep):
     assert [run.config.data.seed for run in runs] == [0, 1, 0, 1]
     digests = [digest(run) for run in runs]
     assert digests[:2] == digests[2:] and digests[0] != digests[1]
-    assert "4 members, 1 shape, 2 data seeds: one program a shape" in messages
+    assert "4 members, 1 shape, 2 data seeds: one program per shape" in messages
     first = [run.read_metrics()[0]["loss"] for run in runs]
     # The first loss is before any update: the seeds alone decide it, nearly.
     assert abs(first[0] - first[2]) < abs(first[0] - first[1])
@@ -107,7 +107,9 @@ def test_members_of_different_shape_train_one_after_another(tmp_path, tiny_data,
         "sweep.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=2",
         "model.num_layers=1,2",
     )  # fmt: skip
-    assert "2 members, 2 shapes, 1 data seed: one program a shape, one after another" in done.stderr
+    assert (
+        "2 members, 2 shapes, 1 data seed: one program per shape, one after another" in done.stderr
+    )
     assert [len(run.read_metrics()) for run in find_runs([tmp_path])] == [2, 2]
     again = run_script(
         "sweep.py", "tiny", "--workdir", tmp_path, *tiny_data, "model.num_layers=1,2", check=False
