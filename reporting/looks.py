@@ -41,7 +41,7 @@ class Look(NamedTuple):
 
     @property
     def dashed(self) -> bool:
-        """Whether the line is not solid."""
+        """True if the line is not solid."""
         return self.linestyle != "-"
 
 

@@ -31,5 +31,5 @@ def page_of(dirs: Sequence[Path]) -> Path:
 
 
 def is_page(path: Path) -> bool:
-    """Whether a folder holds the page of several directories."""
+    """Return whether a folder holds the page of several directories."""
     return path.name.startswith("report-") and (path / "report.html").exists()
