@@ -64,8 +64,8 @@ import evals
 from evals.options import Options
 from experiment.run import find_runs
 from model import rotary as rotary_lib
-from settings.commands import Parser, expression, expression_list, token_list
-from settings.places import UnreachableError
+from utils.command_line import Parser, expression, expression_list, token_list
+from utils.errors import UnreachableError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

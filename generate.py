@@ -42,8 +42,8 @@ from typing import Any
 
 from experiment.run import find_run
 from inference.options import Options
-from settings.commands import Parser, expression
-from settings.places import UnreachableError
+from utils.command_line import Parser, expression
+from utils.errors import UnreachableError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,8 +16,8 @@ import sys
 
 from experiment.run import find_runs
 from reporting.paths import is_page, page_of
-from settings.commands import Parser
-from settings.places import place
+from utils.command_line import Parser
+from utils.paths import as_path
 
 
 def main() -> None:
@@ -31,10 +31,10 @@ def main() -> None:
     parser.add_argument("--out", metavar="FILE.html", help="path of the page (default: see above)")
     args = parser.parse_args()
     try:
-        paths = [place(path) for path in args.dirs]
+        paths = [as_path(path) for path in args.dirs]
         # A pattern like runs/* includes folders of pages of several directories.
         dirs = [path for path in paths if not is_page(path)] or paths
-        out = place(args.out) if args.out else page_of(dirs)
+        out = as_path(args.out) if args.out else page_of(dirs)
         find_runs(dirs)
         # Imported late: help and invalid arguments need neither matplotlib nor JAX.
         from reporting.writing import write

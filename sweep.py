@@ -17,7 +17,8 @@ from configs import (
     find_config,
 )
 from experiment import overrides
-from settings.places import UnreachableError, place
+from utils.errors import UnreachableError
+from utils.paths import as_path
 
 
 def main() -> int:
@@ -30,7 +31,7 @@ def main() -> int:
     arguments = parser.parse_intermixed_args()
     given = arguments.overrides
     try:
-        workdir = place(arguments.workdir)
+        workdir = as_path(arguments.workdir)
         config = find_config(arguments.config)
         members = overrides.make_members(config, given, workdir)
     except (ValueError, UnreachableError) as error:

@@ -14,7 +14,7 @@ from configs import (
 )
 from experiment.inherit import describe, inherit
 from experiment.run import RunDirectory
-from settings.places import UnreachableError
+from utils.errors import UnreachableError
 
 
 def main() -> int:

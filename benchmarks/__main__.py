@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks import machine, suite
 from benchmarks.suite import BENCHMARKS, DRY_RESULTS, ENVIRONMENT, RESULTS, Setting
-from settings.commands import Parser
-from settings.messages import nearest
+from utils.command_line import Parser
+from utils.messages import nearest
 
 
 def parse(arguments: list[str]) -> tuple[Parser, argparse.Namespace]:

@@ -10,8 +10,8 @@ import pkgutil
 
 from experiment import fields, overrides
 from experiment.config import ExperimentConfig
-from settings.commands import Parser
-from settings.messages import nearest
+from utils.command_line import Parser
+from utils.messages import nearest
 
 
 def argument_parser(program: str, description: str | None, *more: str) -> Parser:

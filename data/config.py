@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from data import sources, tasks
-from settings.checks import Bounds, Share, check
-from settings.places import check_place
+from utils.checks import Bounds, Share, check
+from utils.paths import check_path
 
 if TYPE_CHECKING:
     SourceName = str
@@ -68,7 +68,7 @@ class DataConfig:
     def __post_init__(self):
         check(self)
         for path in filter(None, (self.path, self.tokenizer, self.prepared_root)):
-            check_place(path)
+            check_path(path)
         if sources.source_class(self.source).needs_path and self.path is None:
             raise ValueError(f"data.source={self.source} needs data.path=FILE_OR_FOLDER")
         if not self.retrieval_tasks:

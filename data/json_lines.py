@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from data.source import InputFile, OnBytes, ignore_bytes
-from settings.places import place
+from utils.paths import as_path
 
 JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _PATTERNS = ", ".join(f"*{suffix}" for suffix in JSONL_SUFFIXES)
@@ -28,7 +28,7 @@ def jsonl_files(path: str | Path) -> list[InputFile]:
     Raises:
       ValueError: if `path` does not exist or has no such file.
     """
-    root = place(path)
+    root = as_path(path)
     if root.is_file():
         if not root.name.endswith(JSONL_SUFFIXES):
             raise ValueError(f"{root}: not one of {_PATTERNS}")

@@ -12,13 +12,13 @@ from data.shuffle import interleaved
 from data.store import TokenStore
 from data.task import Task, TaskContext
 from data.tokenizer import Tokenizer
-from settings import expressions
-from settings.folders import classes_in
+from utils import expressions
+from utils.plugins import classes_in
 
 
 @functools.cache
 def retrieval_task(text: str) -> Task:
-    """Return the task of an expression; raise ValueError as `settings.expressions.build` does."""
+    """Return the task of an expression; raise ValueError as `utils.expressions.build` does."""
     return expressions.build(text, classes_in(data.tasks, Task), Task, kind="retrieval task")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.json_lines import JSONL_SUFFIXES, json_records
-from settings.places import place
+from utils.paths import as_path
 
 _URL = re.compile(r"/(\d+)/?$")
 
@@ -41,7 +41,7 @@ def test_books(path: str | None) -> list[Book]:
     Raises:
       ValueError: if there are no books, or one cannot be read.
     """
-    root = None if path is None else place(path)
+    root = None if path is None else as_path(path)
     if root is None or (root / "pg19").is_dir():
         books = _from_tfds(root)
     elif root.is_file():

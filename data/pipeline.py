@@ -24,11 +24,11 @@ from data.prepare import check_arguments, prepare
 from data.sources import source_class
 from data.store import TokenStore
 from data.task import TaskContext
-from data.threads import map_ahead
 from data.tokenizer import file_in
 from data.verify import read_tokenizer
-from settings import folders
-from settings.places import place
+from utils import plugins
+from utils.paths import as_path
+from utils.threads import map_ahead
 
 Batch = dict[str, np.ndarray]
 _PREFETCH = 4  # batches built ahead
@@ -81,7 +81,7 @@ def describe_source(config: DataConfig) -> str:
     if config.path is None:
         return "needs no data.path"
     if not source_class(config.source).needs_path:
-        if not place(config.path).exists():
+        if not as_path(config.path).exists():
             raise ValueError(f"data.path={config.path}: no such file or folder")
         return f"does not read data.path={config.path}; set data.source=jsonl if it should"
     files = jsonl_files(config.path)
@@ -209,11 +209,11 @@ def _from_workers(batches: HostBatches, num_workers: int) -> Iterator[Batch]:
     )
     source = grain.MapDataset.source(batches)
     # Workers build documents of tasks in users' files, and did not see the command line.
-    allow_files = functools.partial(_allow_files, folders.allowed())
+    allow_files = functools.partial(_allow_files, plugins.allowed())
     return iter(source.to_iter_dataset(options).mp_prefetch(processes, allow_files))
 
 
 def _allow_files(paths: Sequence[str], worker: int, num_workers: int) -> None:
     """Allow a new worker process to execute the files that its parent may execute."""
     for path in paths:
-        folders.allow(path)
+        plugins.allow(path)

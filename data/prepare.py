@@ -39,13 +39,13 @@ from pathlib import Path
 from data import sources, tokenizing
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
-from data.files import check_writable
-from data.locks import lock
 from data.tokenizer import Tokenizer, file_in
 from data.verify import SPLITS, check_intact, read_report, verify
-from settings.commands import Parser
-from settings.messages import quoted
-from settings.places import copy, in_bucket, place
+from utils.command_line import Parser
+from utils.files import check_writable
+from utils.locks import lock
+from utils.messages import quoted
+from utils.paths import as_path, copy, in_bucket
 
 VERSION = 1  # of the rules that make ids from text: a new version prepares everything again
 ON_DISK = "runs/data"  # where data for a bucket is prepared
@@ -61,7 +61,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
       ValueError: on bad input, as `FILE:LINE: problem`; if the folder is damaged.
     """
     tokenizer = check_arguments(config)
-    root = place(config.prepared_root)
+    root = as_path(config.prepared_root)
     # Locks and renames need a disk; a bucket gets the finished folder.
     on_disk = dataclasses.replace(config, prepared_root=ON_DISK) if in_bucket(root) else config
     source = sources.source_class(config.source)(on_disk, show_progress=show_progress)
@@ -186,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
     try:
         if verified is not None:
-            messages = verify(place(verified or options["prepared_root"]))
+            messages = verify(as_path(verified or options["prepared_root"]))
             for message in messages:
                 print(f"{parser.prog}: error: {message}", file=sys.stderr)
             return 2 if messages else 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from settings.messages import nearest, quoted
+from utils.messages import nearest, quoted
 
 if TYPE_CHECKING:
     from data.config import DataConfig

@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from data.files import DamagedError, read_checksummed, write_checksummed
 from data.source import OnBytes, ignore_bytes
-from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer
-from settings.checks import Count, check
-from settings.places import in_bucket, place, telling_outages
+from utils.checks import Count, check
+from utils.files import DamagedError, read_checksummed, write_checksummed
+from utils.paths import as_path, in_bucket, raise_outages
+from utils.threads import map_ahead, num_cpus
 
 FORMAT = 1
 BLOCK = 2048  # ids per record
@@ -49,7 +49,7 @@ class TokenStore:
     """
 
     def __init__(self, path: str | Path):
-        self.path = place(path)
+        self.path = as_path(path)
         path = self.path / "store.json"
         try:
             index = self._index = read_checksummed(path)
@@ -105,7 +105,7 @@ class TokenStore:
         info = self._shards[shard]
         path = self.path / info.records
         try:
-            with telling_outages(path):
+            with raise_outages(path):
                 if shard not in self._readers:
                     self._readers[shard] = _open_records(path, info.tokens, self._dtype)
                 return b"".join(self._readers[shard].read(list(range(first, end))))
@@ -155,7 +155,7 @@ class TokenStore:
         digest, num_ids, starts = hashlib.sha256(), 0, []
         num_records = -(-shard.tokens // BLOCK)
         try:
-            with telling_outages(path):
+            with raise_outages(path):
                 reader = _open_records(path, shard.tokens, self._dtype)
                 for first in range(0, num_records, _READ_AT_ONCE):
                     numbers = range(first, min(first + _READ_AT_ONCE, num_records))

@@ -18,9 +18,9 @@ import numpy as np
 from data.config import DataConfig
 from data.figures import Curve, Grid, Plot, Shares, Suggestion
 from data.tokenizer import Tokenizer
-from settings.checks import check
-from settings.expressions import render
-from settings.folders import name_of
+from utils.checks import check
+from utils.expressions import render
+from utils.plugins import name_of
 
 Results = dict[str, np.ndarray]  # result rows as columns, of the schema of `evals.rows`
 

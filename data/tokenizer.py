@@ -19,8 +19,9 @@ import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from data import tokenizer_json
-from data.files import DamagedError
-from settings.places import UnreachableError, place
+from utils.errors import UnreachableError
+from utils.files import DamagedError
+from utils.paths import as_path
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents
 NUM_SPECIAL = 3 + 256  # <unk> <s> </s> and the 256 byte pieces
@@ -58,7 +59,7 @@ class Tokenizer:
 
     def __init__(self, path: str | Path, *, sha256: str | None = None):
         try:
-            path = place(path)
+            path = as_path(path)
             self.model = path.read_bytes()
         except UnreachableError:
             raise

@@ -14,12 +14,12 @@ import numpy as np
 
 from data import store as store_lib
 from data import tokenizer as tokenizer_lib
-from data.files import read_checksummed, write_checksummed
-from data.progress import byte_progress
 from data.source import LISTED, SUBSET_NAMES, Document, Source
-from data.threads import map_ahead, num_cpus
 from data.tokenizer import Tokenizer, file_in
 from data.verify import SPLITS, read_tokenizer
+from utils.files import read_checksummed, write_checksummed
+from utils.progress import byte_progress
+from utils.threads import map_ahead, num_cpus
 
 SHARD_TOKENS = 1 << 26
 SLICE = 1 << 20  # characters encoded at a time

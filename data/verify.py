@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from data.files import read_checksummed, write_atomically
-from data.progress import byte_progress
 from data.source import OnBytes, ignore_bytes
 from data.store import TokenStore
 from data.tokenizer import FILE_NAMES, Tokenizer, file_in
+from utils.files import read_checksummed, write_atomically
+from utils.progress import byte_progress
 
 SPLITS = ("train", "validation")
 READ_ALWAYS = 1 << 28  # bytes; larger folders are read once

@@ -17,8 +17,8 @@ import evals.tasks as asked_tasks
 from data.task import Task, TaskContext
 from data.tokenizer import Tokenizer
 from experiment.config import ExperimentConfig
-from settings import expressions
-from settings.folders import classes_in
+from utils import expressions
+from utils.plugins import classes_in
 
 
 @functools.cache
@@ -29,7 +29,7 @@ def all_tasks() -> dict[str, type[Task]]:
 
 @functools.cache
 def parse(text: str) -> Task:
-    """Build a task from an expression; raises ValueError as `settings.expressions.build`."""
+    """Build a task from an expression; raises ValueError as `utils.expressions.build`."""
     return expressions.build(text, all_tasks(), Task, kind="task")
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.files import check_writable
 from data.tokenizer import FILE_NAMES
 from experiment.run import RunDirectory, find_runs
-from settings.places import copy, place
+from utils.files import check_writable
+from utils.paths import as_path, copy
 
 _OVERWRITTEN = ("config.json", "metrics.jsonl", *FILE_NAMES)  # on every evaluation
 _COPIED_ONCE = ("results.jsonl", "commands.jsonl")  # then only appended to in the copy
@@ -24,7 +24,7 @@ class Copies:
     """
 
     def __init__(self, paths: Sequence[str | Path], out: str | Path):
-        out, sources = place(out), [place(path) for path in paths]
+        out, sources = as_path(out), [as_path(path) for path in paths]
         names = [path.resolve().name for path in sources]
         self.roots = [out] if len(sources) == 1 else [out / name for name in names]
         self._places: dict[Path, RunDirectory] = {}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import evals
 from data.config import MAX_CONTEXT
 from experiment.config import TRAINED, NumDocuments
-from settings.checks import Positive, check
-from settings.expressions import split_commas
+from utils.checks import Positive, check
+from utils.expressions import split_commas
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,14 +13,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from data.files import write_atomically
-from data.locks import lock
 from data.task import Results
 from experiment.identity import disagreement
 from experiment.records import parse_json
 from experiment.run import RunDirectory
-from settings.checks import problem
-from settings.messages import quoted
+from utils.checks import problem
+from utils.files import write_atomically
+from utils.locks import lock
+from utils.messages import quoted
 
 Rows = Results
 

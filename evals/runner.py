@@ -11,7 +11,6 @@ import numpy as np
 from rich.console import Console
 
 import evals
-from data.files import check_writable
 from data.task import Document, Task
 from data.tokenizer import Tokenizer
 from evals import cost, kinds, rows
@@ -35,6 +34,7 @@ from model.config import Architecture, ModelConfig
 from model.positions import position_table
 from model.rotary import Pattern
 from model.transformer import Params
+from utils.files import check_writable
 
 Evaluated = list[tuple[RunDirectory, ExperimentConfig, Rows]]
 

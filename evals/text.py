@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.files import DamagedError
 from data.prepare import prepare
 from data.sources import source_class
 from data.store import TokenStore
 from data.task import Document, Task, TaskContext
 from data.tokenizer import Tokenizer
 from data.verify import read_tokenizer
-from settings.folders import name_of
+from utils.files import DamagedError
+from utils.plugins import name_of
 
 
 class MissingTextError(ValueError):

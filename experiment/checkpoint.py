@@ -39,7 +39,7 @@ from experiment.items import (
 )
 from experiment.run import RunDirectory
 from model.transformer import Params, abstract_params
-from settings.places import in_bucket, remove, telling_outages
+from utils.paths import in_bucket, raise_outages, remove
 
 # Orbax narrates every save at INFO and warns of settings that are its own business. What fails in
 # its threads it logs with a traceback and raises: it is said once, by whoever catches it.
@@ -136,7 +136,7 @@ class Checkpoints:
         self._last_good.diverged = step - skipped + 1 if skipped else None
         # Made of what lies on the devices, before anything is written.
         record = digest_item(digests(arrays), items, metrics)
-        with telling_outages(self._run.path):
+        with raise_outages(self._run.path):
             self._manager.save(
                 step,
                 # One item each: evaluation restores `params` alone, whatever the optimizer was.
@@ -149,7 +149,7 @@ class Checkpoints:
 
     def close(self) -> None:
         """Waits until what was saved is on disk."""
-        with telling_outages(self._run.path):
+        with raise_outages(self._run.path):
             self._manager.wait_until_finished()
             self._manager.close()
 

@@ -9,8 +9,8 @@ from data.config import MAX_CONTEXT, DataConfig
 from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.rotary import Pattern
-from settings.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
-from settings.messages import one_line, quoted
+from utils.checks import SINGLE_MAX, Bounds, Count, Seed, Share, SinglePositive, check
+from utils.messages import one_line, quoted
 
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")

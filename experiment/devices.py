@@ -2,7 +2,7 @@
 
 import jax
 
-from settings.messages import one_line
+from utils.messages import one_line
 
 
 class PlatformError(ValueError):

@@ -21,8 +21,8 @@ from jax.experimental import multihost_utils
 
 from experiment.devices import check_platform
 from experiment.mesh import device_per_core
-from settings.commands import ANOTHER_START, Parser
-from settings.places import UnreachableError
+from utils.command_line import Parser
+from utils.errors import RESTART_STATUS, UnreachableError
 
 # Bytes of a message that one process tells the others.
 _MESSAGE = 1024
@@ -178,7 +178,7 @@ def failing_together(advice: str) -> Iterator[None]:
     """Ends this process at once on any error inside: others wait for it, or it for one of them.
 
     They notice within seconds where the network says so, else after 100 seconds without a sign of
-    life (JAX's heartbeat), and end likewise: with status `ANOTHER_START` where the devices, the
+    life (JAX's heartbeat), and end likewise: with status `RESTART_STATUS` where the devices, the
     network or a bucket say it, with 1 where the program does.
     """
     try:
@@ -195,5 +195,5 @@ def failing_together(advice: str) -> Iterator[None]:
         )
         # Too little memory is of no other start's mending.
         lost = isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXH" not in str(error)
-        status = error.status if isinstance(error, UnreachableError) else ANOTHER_START * lost or 1
+        status = error.status if isinstance(error, UnreachableError) else RESTART_STATUS * lost or 1
         os._exit(status)  # an orderly exit would wait for the others

@@ -13,9 +13,9 @@ from typing import Any
 from experiment.config import ExperimentConfig
 from model import rotary as rotary_lib
 from model.rotary import Rotary
-from settings.checks import problem
-from settings.expressions import literal, split_commas, unbalanced
-from settings.messages import nearest, one_line, quoted
+from utils.checks import problem
+from utils.expressions import literal, split_commas, unbalanced
+from utils.messages import nearest, one_line, quoted
 
 
 def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:

@@ -12,7 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from experiment import distributed
-from settings.places import in_bucket
+from utils.paths import in_bucket
 
 ROOT = Path(__file__).parents[1]
 # A network disk shows a new file to the other hosts after some seconds, NFS after 30 (acdirmin).

@@ -20,7 +20,7 @@ from experiment.config import ExperimentConfig
 from experiment.dotted import apply
 from experiment.fields import fields
 from experiment.run import RunDirectory, find_start
-from settings.places import place
+from utils.paths import as_path
 
 
 def inherit(
@@ -90,7 +90,7 @@ def _tokenizer(
     if parent.tokenizer is None:
         is_same = (data.source, data.path) == (parent.source, parent.path)
     else:
-        is_same = place(parent.tokenizer).exists()
+        is_same = as_path(parent.tokenizer).exists()
     path = find_start(start_from)[0].tokenizer_path
     return parent.tokenizer if is_same or not path.exists() else str(path)
 

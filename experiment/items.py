@@ -22,9 +22,9 @@ from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import MetricsDigest
 from experiment.run import RunDirectory, first_difference
-from settings import messages
-from settings.messages import quoted
-from settings.places import copy, is_outage
+from utils import messages
+from utils.messages import quoted
+from utils.paths import copy, is_outage
 
 COULD_NOT_BE_READ = "could not be read"  # tells processes of a run that this is no damage
 # TensorStore raises ValueErrors that begin with these for requests that a system refused. UNKNOWN

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from settings.commands import Parser
-from settings.places import copy, local
+from utils.command_line import Parser
+from utils.paths import copy, local
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

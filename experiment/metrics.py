@@ -11,14 +11,14 @@ from typing import Any
 
 import jax
 
-from data.files import write_atomically
 from experiment.config import ExperimentConfig
 from experiment.items import metrics_record
 from experiment.records import MetricsDigest
 from experiment.run import RunDirectory
 from experiment.tracking import open_tracker
 from model.transformer import count_params
-from settings.places import in_bucket
+from utils.files import write_atomically
+from utils.paths import in_bucket
 
 # FLOP/s of a chip, by a part of what JAX calls it.
 PEAK_FLOPS: dict[str, float] = tomllib.loads(Path(__file__).with_name("chips.toml").read_text())

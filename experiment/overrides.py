@@ -44,8 +44,8 @@ from experiment.config import ExperimentConfig
 from experiment.dotted import apply as apply  # part of the command line, for its callers
 from experiment.inherit import inherit
 from experiment.run import RunDirectory
-from settings.expressions import allow_files, split_commas
-from settings.messages import one_line
+from utils.expressions import allow_files, split_commas
+from utils.messages import one_line
 
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")

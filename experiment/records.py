@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from settings.checks import SINGLE_MAX, Bounds, check, problem
-from settings.messages import one_line, quoted
+from utils.checks import SINGLE_MAX, Bounds, check, problem
+from utils.messages import one_line, quoted
 
 
 def parse_json(content: bytes) -> Any:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from data.config import DataConfig
-from data.files import DamagedError, write_atomically
-from data.locks import lock
 from data.tokenizer import Tokenizer, file_in
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
-from settings.checks import problem
-from settings.places import in_bucket, place
+from utils.checks import problem
+from utils.files import DamagedError, write_atomically
+from utils.locks import lock
+from utils.paths import as_path, in_bucket
 
 
 class RunDirectory:
@@ -34,7 +34,7 @@ class RunDirectory:
 
     def __init__(self, path: str | Path):
         """Raises ValueError if checkpoints could not be kept at `path`."""
-        self.path = place(path)
+        self.path = as_path(path)
         self.checkpoints_path = self.path / "checkpoints"
         self.held_out_path = self.path / "held_out"
         self.metrics_path = self.path / "metrics.jsonl"
@@ -147,7 +147,7 @@ class RunDirectory:
         A child's is often its parent's file, and parents are deleted.
         """
         path = self.tokenizer_path
-        if data.tokenizer is None or place(data.tokenizer).exists() or not path.exists():
+        if data.tokenizer is None or as_path(data.tokenizer).exists() or not path.exists():
             return data
         return dataclasses.replace(data, tokenizer=str(path))
 
@@ -347,7 +347,7 @@ def find_runs(paths: Iterable[str | Path]) -> list[RunDirectory]:
       ValueError: if a path is neither, or a sweep names a member that is not there.
     """
     runs = []
-    for path in map(place, paths):
+    for path in map(as_path, paths):
         is_run, is_sweep = RunDirectory(path).is_started(), (path / "sweep.json").exists()
         if is_run:
             if is_sweep:
@@ -376,7 +376,7 @@ def find_run(path: str | Path) -> RunDirectory:
     Raises:
       ValueError: if there is none, or a sweep: one of its members must be chosen.
     """
-    path = place(path)
+    path = as_path(path)
     if (path / "sweep.json").exists():
         members = ", ".join(read_sweep(path).members)
         raise ValueError(f"{path} is a sweep; name one of its members: {members}")

@@ -19,7 +19,7 @@ from data.config import DataConfig
 from experiment.config import ExperimentConfig, to_dict
 from experiment.dotted import apply
 from model import rotary as rotary_lib
-from settings.messages import nearest
+from utils.messages import nearest
 
 
 class Stage(NamedTuple):

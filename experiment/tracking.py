@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from data.files import write_atomically
 from experiment.run import RunDirectory
-from settings.places import in_bucket
+from utils.files import write_atomically
+from utils.paths import in_bucket
 
 # Takes a row of metrics.jsonl without what is not finite.
 Tracker = Callable[[dict[str, float]], None]

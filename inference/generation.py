@@ -14,7 +14,7 @@ from experiment.loaded import LoadedRun
 from inference.engine import Engine, Prompts
 from inference.options import Options
 from inference.text import TextStream
-from settings.messages import quoted
+from utils.messages import quoted
 
 Prompt = str | Sequence[int]
 

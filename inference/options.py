@@ -4,7 +4,7 @@ import dataclasses
 from typing import Annotated, Literal
 
 from data.config import MAX_CONTEXT
-from settings.checks import Bounds, Count, NonNegative, Seed, check
+from utils.checks import Bounds, Count, NonNegative, Seed, check
 
 Top = Annotated[float, Bounds(above=0, at_most=1)]
 

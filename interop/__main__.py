@@ -5,7 +5,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from settings.commands import Parser
+from utils.command_line import Parser
 
 # Imported only when asked for: each reads what it needs, and some of it is not in the lock.
 COMMANDS = {

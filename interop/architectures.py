@@ -15,7 +15,7 @@ from model.config import ModelConfig
 from model.rotary import repeat_pattern
 from model.rotary.base import Rotary
 from model.rotary.nope import Nope
-from settings.messages import nearest
+from utils.messages import nearest
 
 LATENT_EPSILON = 1e-6  # of DeepSeek's norms of latents, whatever rms_norm_eps says
 

@@ -49,7 +49,7 @@ from model import rotary, transformer
 from model.config import ModelConfig
 from model.positions import cos_sin, position_table
 from model.transformer import Block, Params
-from settings.messages import one_line
+from utils.messages import one_line
 
 # Differences allowed, in roundings of float32. In a real model rounding is chaotic: up to 5 were
 # seen between sound ones (cosines within 1e-6 count too), and over 1,000 for a planted error.

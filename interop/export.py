@@ -30,8 +30,8 @@ from interop.check import Compared, Subject
 from interop.tensors import DTYPES, SHARD_BYTES, Spec, Tensors, digest, write
 from interop.weights import Entry
 from model.transformer import Params
-from settings.messages import one_line
-from settings.places import local
+from utils.messages import one_line
+from utils.paths import local
 
 _DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 

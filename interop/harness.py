@@ -17,7 +17,7 @@ from evals import score
 from experiment.loaded import LoadedRun
 from model import rotary as rotary_lib
 from model.positions import position_table
-from settings.messages import quoted
+from utils.messages import quoted
 
 Bos = Literal["first", "every"]
 TRAINED = "trained"

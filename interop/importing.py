@@ -33,8 +33,8 @@ from interop.weights import Entry, Layout, entries
 from model import rotary as rotary_lib
 from model.config import ModelConfig
 from model.transformer import Params, abstract_params, describe_size
-from settings.messages import quoted
-from settings.places import local
+from utils.messages import quoted
+from utils.paths import local
 
 # How much more alike neighbours must be than what should be pairs, to be the pairs themselves.
 _SWAPPED = 1.6

@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-import data.files
+import utils.files
 from interop.harness import TRAINED, Asked, Bos, Pair, Wish
-from settings.commands import expression, tokens
-from settings.messages import nearest
-from settings.places import place
+from utils.command_line import expression, tokens
+from utils.messages import nearest
+from utils.paths import as_path
 
 TASKS = Path(__file__).parent / "tasks"
 _SAMPLING = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
@@ -114,9 +114,9 @@ def write(path: Path, results: Mapping[str, Any], asked: Asked) -> None:
         for name in ("results", "groups", "n-samples", "n-shot", "versions", "higher_is_better")
         if name in results
     }
-    path = place(path)
+    path = as_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    data.files.write_atomically(path, json.dumps(content, indent=2, default=str) + "\n")
+    utils.files.write_atomically(path, json.dumps(content, indent=2, default=str) + "\n")
 
 
 @functools.cache

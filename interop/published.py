@@ -12,8 +12,8 @@ from interop.weights import Layout
 from model.config import MlaConfig, ModelConfig
 from model.rotary import Pattern
 from model.rotary.nope import Nope
-from settings.checks import Count, problem
-from settings.messages import nearest, quoted
+from utils.checks import Count, problem
+from utils.messages import nearest, quoted
 
 _ALIKE = {"deepseek_v2": "deepseek_v3"}  # another router of experts: dense layers are the same
 _DEFAULT_WINDOW = {"mistral": 4096, "ministral": 4096}  # of a config that does not say

@@ -24,7 +24,7 @@ from model.rotary.position_interpolation import PositionInterpolation
 from model.rotary.recorded import Recorded
 from model.rotary.rope import Rope
 from model.rotary.yarn import Yarn
-from settings.messages import nearest, quoted
+from utils.messages import nearest, quoted
 
 Rope_ = dict[str, Any]
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from experiment.records import parse_json
-from settings.messages import one_line, quoted
+from utils.messages import one_line, quoted
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 SHARD_BYTES = 2**30

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from data.files import write_atomically
 from data.tokenizer import FILE_NAMES, Tokenizer
 from data.tokenizer_json import template, vocabulary_of
+from utils.files import write_atomically
 
 _SPACE = "\u2581"  # what SentencePiece writes for a space inside pieces
 # transformers 5 loads its own class for these, whatever tokenizer_config.json says

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from model import rotary as rotary_lib
 from model.rotary import Pattern, RotaryTable
-from settings.checks import Bounds, Count, SinglePositive, check
+from utils.checks import Bounds, Count, SinglePositive, check
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

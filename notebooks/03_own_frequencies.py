@@ -83,8 +83,8 @@ from IPython.display import Image, display
 
 from configs import find_config
 from experiment import overrides
-from settings.folders import allow
 from theory import capability, figures
+from utils.plugins import allow
 
 LENGTH = 128  # tokens that the models below are trained on
 OWN = f"{WORKDIR}/even.py:Even(shortest=8,longest=256)"

@@ -16,7 +16,7 @@ from probes.inside import Capture, capture
 from probes.probe import Probe
 from probes.subject import Subject
 from probes.viewer import View, view
-from settings.folders import classes_in
+from utils.plugins import classes_in
 
 __all__ = ["Capture", "Probe", "Subject", "View", "all_probes", "capture", "view"]
 

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from settings.commands import Parser
-from settings.messages import nearest, quoted
-from settings.places import place
+from utils.command_line import Parser
+from utils.messages import nearest, quoted
+from utils.paths import as_path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +78,7 @@ def run_probes(args: argparse.Namespace, command: str) -> None:
     console = Console(stderr=True)
     notice = functools.partial(console.print, markup=False, highlight=False, soft_wrap=True)
     members = members_lib.read(find_runs(args.dirs), notice)
-    out = place(args.out) if args.out else place(args.dirs[0]) / "probes" / "inside.html"
+    out = as_path(args.out) if args.out else as_path(args.dirs[0]) / "probes" / "inside.html"
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'inside.html'}")
     results = {probe: collections.defaultdict(list) for probe in probes}

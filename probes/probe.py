@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from data.files import write_atomically
 from probes.figures import COLORS, first_column, panels
 from probes.subject import Subject
-from settings.folders import name_of
+from utils.files import write_atomically
+from utils.plugins import name_of
 
 INTERVAL = 2.5, 97.5  # percent
 _NUM_RESAMPLES = 400

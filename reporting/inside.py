@@ -15,7 +15,7 @@ from reporting.looks import FAINT, INK, PAPER
 from reporting.members import Member, tasks
 from reporting.page import NONE, Table, format_captions
 from reporting.style import folded, handle, tag, token_axis
-from settings.places import UnreachableError
+from utils.errors import UnreachableError
 
 _TASK = "kv"  # task of the probe
 _QUARTER = (0, (2, 1.5))  # dashes of a quarter period

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from settings.places import in_bucket, place
+from utils.paths import as_path, in_bucket
 
 _LONGEST_NAME = 100  # characters of a folder's name
 
@@ -19,7 +19,7 @@ def page_of(dirs: Sequence[Path]) -> Path:
     unique = list(dict.fromkeys(absolute))
     if len(unique) == 1:
         return dirs[0] / "report.html"
-    parent = place(os.path.commonpath([path.parent for path in unique]))
+    parent = as_path(os.path.commonpath([path.parent for path in unique]))
     names = ["-".join(path.relative_to(parent).parts) for path in unique]
     name = "+".join(names)
     if len(name) > _LONGEST_NAME:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import matplotlib
 
-from data.files import check_writable
 from experiment.items import data_state
 from experiment.run import find_runs
 from reporting import commands, overview, results
@@ -19,7 +18,8 @@ from reporting.members import Member
 from reporting.page import Commands, Folded, Section, format_captions, render
 from reporting.pictures import Drawing, save
 from reporting.sections import make_sections
-from settings.places import place
+from utils.files import check_writable
+from utils.paths import as_path
 
 
 def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
@@ -31,7 +31,7 @@ def write(dirs: Sequence[Path], out: Path, command: str) -> list[str]:
     Raises:
       ValueError: if a directory is neither a run nor a sweep, or its results are damaged.
     """
-    dirs, out = [place(path) for path in dirs], place(out)
+    dirs, out = [as_path(path) for path in dirs], as_path(out)
     runs = find_runs(dirs)
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")

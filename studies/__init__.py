@@ -10,8 +10,8 @@ import importlib.util
 import pkgutil
 from pathlib import Path
 
-from settings.messages import nearest
 from studies.card import Card
+from utils.messages import nearest
 
 
 def names() -> list[str]:

@@ -14,8 +14,8 @@ a job of a cluster does (slurm/submit.sh study, tpu/apply.sh --mode study).
 
 import sys
 
-from settings.commands import Parser
-from settings.places import place
+from utils.command_line import Parser
+from utils.paths import as_path
 
 _COMMANDS = {
     "run": "run what is missing",
@@ -54,8 +54,8 @@ def main() -> int:
 
     try:
         only = [name for name in arguments.only.split(",") if name]
-        workdir = place(arguments.workdir) if arguments.workdir else None
-        rows_folder = place(arguments.rows) if arguments.rows else None
+        workdir = as_path(arguments.workdir) if arguments.workdir else None
+        rows_folder = as_path(arguments.rows) if arguments.rows else None
         job = make_job(arguments.study, only, parse_seeds(arguments.seeds), workdir, rows_folder)
         if arguments.command == "run":
             if arguments.part is None:
@@ -73,7 +73,7 @@ def main() -> int:
             for line in forecasts.write(job.study, [cards[name] for name in job.cards]):
                 print(line)
         else:
-            out = place(arguments.out or job.workdir / "report" / "report.html")
+            out = as_path(arguments.out or job.workdir / "report" / "report.html")
             report.write(job, out)
             print(out)
     except (ValueError, OSError) as error:

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, Protocol
 
 from experiment import overrides
 from experiment.config import ExperimentConfig
-from settings.checks import Bounds, Count, check
+from utils.checks import Bounds, Count, check
 
 _Number = Annotated[int, Bounds(at_least=0)]
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import evals
-from data.files import write_atomically
 from experiment.config import ExperimentConfig
 from model import rotary as rotary_lib
 from reporting.forecasts import forecast
 from studies import folder
 from studies.card import Card, Measurement
 from studies.jobs import Run
+from utils.files import write_atomically
 
 # By card, member and measurement.
 Forecasts = dict[str, dict[str, dict[str, dict[str, Any]]]]

@@ -11,12 +11,12 @@ from evals.estimate.effective_context import ESTIMATOR
 from experiment.config import ExperimentConfig
 from experiment.metrics import flops_per_token
 from experiment.stages import split
-from settings.messages import nearest
-from settings.places import in_bucket
 from studies import budgets, folder, load_cards, rows
 from studies.card import Card
 from studies.rows import Row
 from training.sweep import shared_part
+from utils.messages import nearest
+from utils.paths import in_bucket
 
 _CORE_FLOPS = 5e10  # FLOP/s of a core, an estimate for when nothing is measured yet
 

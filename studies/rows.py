@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data.files import write_atomically
 from evals.estimate.bins import fine_bin_number
 from evals.estimate.trials import Trials
 from evals.rows import Rows
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.run import flatten, is_operational
-from settings.places import UnreachableError
+from utils.errors import UnreachableError
+from utils.files import write_atomically
 
 # Version of the files. Rows of another version must be measured again.
 VERSION = 1

@@ -15,15 +15,15 @@ from pathlib import Path
 import jax
 from rich.console import Console
 
-from data.files import check_writable
-from data.locks import try_lock
-from data.threads import num_cpus
 from experiment.compiled import keep_programs
 from experiment.devices import check_platform
-from settings import folders
 from studies import forecasts
 from studies.jobs import Job, Progress, WorkItem, list_items
 from studies.work import run_next_budget
+from utils import plugins
+from utils.files import check_writable
+from utils.locks import try_lock
+from utils.threads import num_cpus
 
 # One thread per worker: two workers then share no core.
 _WORKER_ENVIRONMENT = {
@@ -118,7 +118,7 @@ def _run_in_pool(items: Sequence[WorkItem], progress: Progress, num_workers: int
     _print(f"{progress.job.study}: {num_workers} workers; {progress.describe()}")
     with (
         _catch_signals() as stop,
-        ProcessPoolExecutor(num_workers, context, _start_worker, (log, folders.allowed())) as pool,
+        ProcessPoolExecutor(num_workers, context, _start_worker, (log, plugins.allowed())) as pool,
         _console().status("") as status_line,
     ):
         waiting, running, error = collections.deque(items), {}, None
@@ -157,7 +157,7 @@ def _start_worker(log: Path, code_files: Sequence[str]) -> None:
     """
     os.nice(19)
     for path in code_files:
-        folders.allow(path)
+        plugins.allow(path)
     with log.open("a") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

@@ -37,13 +37,13 @@ from experiment.inherit import inherit
 from experiment.items import copy_checkpoint
 from experiment.run import RunDirectory
 from model import transformer
-from settings.places import copy, in_bucket, move, remove
 from studies import budgets, rows
 from studies.budgets import Outcome
 from studies.jobs import Progress, Run, WorkItem
 from studies.rows import Answers, Counts, Row
 from training import loop
 from training.plan import make_plan
+from utils.paths import copy, in_bucket, move, remove
 
 # Compiled programs stay in memory for this many budgets, about 20 MB each.
 _BUDGETS_PER_CACHE = 10
@@ -172,7 +172,7 @@ def fork(source: RunDirectory, target: RunDirectory, config: ExperimentConfig) -
     """
     if (target.path / "config.json").exists():
         return
-    # A folder of a disk is renamed, one in a bucket is copied: `settings.places.move`.
+    # A folder of a disk is renamed, one in a bucket is copied: `utils.paths.move`.
     parent = None if in_bucket(target.path) else target.path.parent
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         part = RunDirectory(Path(folder) / target.path.name)

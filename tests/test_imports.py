@@ -12,8 +12,8 @@ STANDARD = set(sys.stdlib_module_names)
 
 # What a folder or script may import besides itself and the standard library, by longest prefix.
 ALLOWED = {
-    "settings": set(),
-    "settings.buckets": {"etils", "fsspec"},
+    "utils": {"rich"},
+    "utils.buckets": {"etils", "fsspec"},
     "model.rotary": {"numpy"},
     "model.rotary.show": {"numpy", "matplotlib", "model.rotary"},
     "theory.show": {"model.rotary", "theory", "experiment", "configs"},
@@ -119,7 +119,7 @@ def test_imports_follow_the_table(name):
         # `data` may import `data`, but `model` is not its own `model.rotary`'s.
         inside = is_within(imported, prefix)
         allowed = any(is_within(imported, other) for other in ALLOWED[prefix])
-        allowed |= is_within(imported, "settings")  # the ground floor
+        allowed |= is_within(imported, "utils")  # the ground floor
         allowed |= prefix == "model" and is_within(imported, "model.rotary")
         assert inside or allowed, f"{name} imports {imported}, which {prefix} may not"
 
@@ -184,7 +184,7 @@ def test_the_walk_sees_what_it_must():
 # From the ground up; who stands side by side knows nothing of the other. Theory's modules import
 # only `model.rotary` (above), its commands ask configs.
 FLOORS = (
-    {"settings"},
+    {"utils"},
     {"model", "data"},
     {"experiment"},
     {"training", "evals", "inference"},

@@ -13,8 +13,8 @@ from experiment import load, overrides
 from experiment.config import from_dict, to_dict
 from model import rotary
 from model.rotary.recorded import Recorded
-from settings import folders
 from tests.errors.table import run_command
+from utils import plugins
 
 BENT = '''
 """Frequencies that fall off faster than geometrically."""
@@ -45,7 +45,7 @@ class Bent(Rotary):
 def mine(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(BENT)
-    folders.allow(path)
+    plugins.allow(path)
     return path
 
 
@@ -108,7 +108,7 @@ def test_only_a_file_that_the_command_line_names_is_executed(
     Path("mine.py").write_text(BENT)
     Path("link.py").symlink_to("mine.py")
     Path("folder").mkdir()
-    monkeypatch.setattr(folders, "_allowed", set())
+    monkeypatch.setattr(plugins, "_allowed", set())
     for name in ("parse_args", "parse_intermixed_args"):
         parse = getattr(argparse.ArgumentParser, name)
 

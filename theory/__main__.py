@@ -16,9 +16,9 @@ from rich.table import Column, Table
 
 from model import rotary
 from model.rotary.rope import Rope
-from settings.commands import Parser, expression, tokens
-from settings.messages import nearest
 from theory import asymptotic, bound, capability, decay, family, figures, predictions, published
+from utils.command_line import Parser, expression, tokens
+from utils.messages import nearest
 
 FREE = "?"  # the number to compute, in a variant's expression
 

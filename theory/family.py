@@ -16,7 +16,7 @@ import numpy as np
 from model.rotary import Rotary
 from model.rotary.rope import Rope
 from model.rotary.yarn import Yarn
-from settings.folders import name_of
+from utils.plugins import name_of
 
 # Variants and numbers in which ln(inv_freq) is linear with a rational slope, so that two points
 # determine it. The formulas of other variants do not imply this; YaRN is handled by its ramp.

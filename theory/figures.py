@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from settings.places import local
 from theory import decay
 from theory.capability import capability, required_capability
+from utils.paths import local
 
 # Colors that color-blind readers can distinguish (Okabe and Ito).
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -23,10 +23,10 @@ from experiment import overrides
 from model import rotary
 from model.rotary import Rotary
 from model.rotary.show import Head, as_json, as_text, cookbook, make_report, plot
-from settings.commands import Parser, expression, tokens
-from settings.expressions import split_commas
-from settings.messages import nearest
 from theory import decay
+from utils.command_line import Parser, expression, tokens
+from utils.expressions import split_commas
+from utils.messages import nearest
 
 
 def find(text: str) -> list[tuple[Rotary, Head]]:

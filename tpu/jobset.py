@@ -22,14 +22,14 @@ import studies
 from configs import argument_parser, find_config
 from experiment import overrides
 from experiment.overrides import make_members
-from settings.places import check_place, in_bucket
 from tpu import topology as topology_lib
 from tpu.topology import Topology
+from utils.paths import check_path, in_bucket
 
 TEMPLATE = Path(__file__).with_name("jobset.yaml")
 
 # Exit statuses after which a restart may help: another process, a device or a bucket was lost
-# (settings.commands.ANOTHER_START), or a signal ended the process. Not 1 (an error, or a diverged
+# (utils.command_line.RESTART_STATUS), or a signal ended the process. Not 1 (an error, or a diverged
 # run) and not 2 (a user's mistake).
 RESTART_ON = [42, *range(127, 256)]
 
@@ -146,7 +146,7 @@ def study_jobs(mode: str, study: str, workdir: str, only: str, seeds: str) -> li
 def _jobs(arguments: argparse.Namespace) -> list[Job]:
     """Return the jobs of the command line."""
     mode, config, workdir = arguments.mode, arguments.config, arguments.workdir
-    check_place(workdir)
+    check_path(workdir)
     if not in_bucket(workdir) and Path("/runs") not in Path(workdir).parents:
         raise ValueError(
             f"--workdir {workdir} would lie on the pods' own disks and end with them; use "

@@ -27,9 +27,9 @@ from model.axes import RULES, TOKENS
 from model.config import ModelConfig
 from model.loss import tokens_at_once
 from model.transformer import describe_size, parameter_axes
-from settings.commands import Parser
 from tpu import topology as topology_lib
 from training.members import abstract_state
+from utils.command_line import Parser
 
 
 class Leaf(NamedTuple):

@@ -21,11 +21,11 @@ import numpy as np
 
 from configs import find_config
 from experiment import metrics, overrides
-from settings.commands import Parser
 from tpu import topology as topology_lib
 from tpu.aot import expected
 from tpu.hlo import Collective
 from tpu.plan import amount
+from utils.command_line import Parser
 
 _HERE = Path(__file__).parent
 ROWS = tomllib.loads((_HERE / "tables.toml").read_text(encoding="utf-8"))

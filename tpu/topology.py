@@ -15,7 +15,7 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-from settings.commands import Parser
+from utils.command_line import Parser
 
 
 class Chip(NamedTuple):

@@ -10,7 +10,6 @@ from jax.sharding import AbstractMesh, Mesh
 
 from data import pipeline
 from data.config import DataConfig
-from data.files import check_writable
 from data.pipeline import TrainingData
 from data.tokenizer import Tokenizer
 from experiment import distributed
@@ -22,9 +21,10 @@ from experiment.stages import Stage, split
 from experiment.tracking import check_trackers
 from model.config import ModelConfig
 from model.transformer import Params, abstract_params, describe_size
-from settings.places import copy, in_bucket, place
 from training.programs import static_config
 from training.start import find_matching_start, starting_params
+from utils.files import check_writable
+from utils.paths import as_path, copy, in_bucket
 
 
 class Plan(NamedTuple):
@@ -210,7 +210,7 @@ def _early_tokenizers(plan: Plan) -> Tokenizers:
         tokenizers[f"start_from={config.start_from}"] = parent.tokenizer_path, parent.tokenizer
     for stage, *_ in plan.stages:
         if path := plan.runs[0].with_own_tokenizer(stage.config.data).tokenizer:
-            tokenizers[f"stage {stage.number}"] = place(path), Tokenizer(path)
+            tokenizers[f"stage {stage.number}"] = as_path(path), Tokenizer(path)
     _check_tokenizers(tokenizers, plan.configs[0].model.vocab_size)
     return tokenizers
 

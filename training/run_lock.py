@@ -11,12 +11,12 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from data.files import write_atomically
-from data.locks import try_lock
 from experiment import distributed
 from experiment.run import common_steps
-from settings.places import in_bucket
 from training.plan import Plan
+from utils.files import write_atomically
+from utils.locks import try_lock
+from utils.paths import in_bucket
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from rich.console import Console
 
 from data import pipeline
-from data.files import write_atomically
 from experiment import distributed
 from experiment.config import ExperimentConfig
 from experiment.inherit import describe
@@ -23,12 +22,13 @@ from experiment.overrides import SweepMember, make_members
 from experiment.records import SweepRecord, read_sweep
 from experiment.run import RunDirectory, is_operational
 from experiment.stages import split
-from settings.places import place
 from training import loop
 from training.divergence import DivergedError
 from training.plan import check_plan, make_plan
 from training.programs import static_config
 from training.validation import EvaluateMembers
+from utils.files import write_atomically
+from utils.paths import as_path
 
 
 def shared_part(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
@@ -116,7 +116,7 @@ def check_sweep(
     Raises:
       ValueError: for anything the user has to mend.
     """
-    _, groups = _make_groups(config, place(workdir), overrides, only)
+    _, groups = _make_groups(config, as_path(workdir), overrides, only)
     lines = _inherited(config, groups)
     for group in groups:
         make_evaluate(group.members[0].config)
@@ -153,7 +153,7 @@ def train_sweep(
       DivergedError: if all groups diverged.
     """
     with distributed.refusing_together():
-        workdir = place(workdir)
+        workdir = as_path(workdir)
         record, groups = _make_groups(config, workdir, overrides, only)
         inherited = _inherited(config, groups)
         # Check all data before the text of the first group is prepared.

@@ -17,7 +17,7 @@ import argparse
 import difflib
 import sys
 
-from settings.commands import Parser
+from utils.command_line import Parser
 
 _OPTIONS = ("--path", "--out", "--on-bad-document")
 

@@ -8,7 +8,7 @@ import pkgutil
 import sys
 
 from data.source import Source
-from settings.folders import classes_in
+from utils.plugins import classes_in
 
 
 def names() -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.json_lines import jsonl_files
 from data.source import SUBSETS, Document, InputFile, OnBytes, Source
-from settings.places import local
+from utils.paths import local
 
 if TYPE_CHECKING:
     from data.redpajama.redpajama_dataset_builder import Builder

@@ -13,7 +13,7 @@ answer, and half of the distances were uniform).
 import pkgutil
 import re
 
-from settings.messages import nearest, quoted
+from utils.messages import nearest, quoted
 
 
 def names() -> list[str]:

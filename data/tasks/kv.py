@@ -14,7 +14,7 @@ from data import kv_version_1
 from data.config import DataConfig
 from data.task import Document, Sample, Task, TaskContext, evenly, possible
 from data.tokenizer import NUM_KEYS, NUM_VALUES
-from settings.checks import Bounds, Count, Positive
+from utils.checks import Bounds, Count, Positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from data.task import Document, Sample, Task, TaskContext, distances, evenly, possible
 from data.tokenizer import Tokenizer
-from settings.checks import Count
+from utils.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

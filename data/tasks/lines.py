@@ -13,8 +13,8 @@ import numpy as np
 from data import keys
 from data.task import Document, Sample, Task, TaskContext, distances, evenly, possible
 from data.tokenizer import Tokenizer
-from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
-from settings.checks import Count
+from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
+from utils.checks import Count
 
 
 @functools.lru_cache(maxsize=8)

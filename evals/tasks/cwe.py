@@ -21,7 +21,7 @@ import numpy as np
 from data import keys
 from data.task import Document, Sample, TaskContext
 from data.tokenizer import Tokenizer
-from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
+from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 from evals import prompts
 
 _NUM_COMMON = 10

@@ -17,7 +17,7 @@ from data.task import Document, Results, Sample, TaskContext
 from evals import text
 from evals.estimate import summaries
 from evals.rows import select
-from settings.checks import Count
+from utils.checks import Count
 
 FIRST_CONTEXT = 32
 ENOUGH = 0.95  # share of the longest context's gain

@@ -25,7 +25,7 @@ from data.tasks import lagcopy
 from data.tokenizer import Tokenizer
 from evals import prompts, text
 from evals.estimate.bins import BIN_STARTS
-from settings.checks import Bounds
+from utils.checks import Bounds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

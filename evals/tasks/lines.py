@@ -27,9 +27,9 @@ from data import json_lines, keys
 from data.task import Document, Sample, TaskContext
 from data.tasks import lines
 from data.tokenizer import Tokenizer
-from data.words import ADJECTIVES, HELD_OUT_NOUNS
+from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts
-from settings.places import place
+from utils.paths import as_path
 
 _INTRO = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>' "
@@ -163,10 +163,10 @@ def _official(context: TaskContext, sample: Sample) -> Document:
 
 @functools.lru_cache(maxsize=8)
 def _read_cases(path: str) -> list[dict]:
-    if not place(path).is_file():
+    if not as_path(path).is_file():
         raise ValueError(f"lines: {path} is not a file of cases")
     records = []
-    for line, data in enumerate(json_lines.lines(place(path)), start=1):
+    for line, data in enumerate(json_lines.lines(as_path(path)), start=1):
         try:
             record = json.loads(data)
         except ValueError as error:

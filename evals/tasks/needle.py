@@ -37,9 +37,9 @@ from data import keys
 from data.figures import Grid, Suggestion
 from data.task import Document, Results, Sample, TaskContext, possible
 from data.tokenizer import Tokenizer
-from data.words import ADJECTIVES, HELD_OUT_NOUNS
+from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS
 from evals import prompts, text
-from settings.checks import Bounds, Count
+from utils.checks import Bounds, Count
 
 
 class _Needle(NamedTuple):

@@ -16,7 +16,7 @@ from data.figures import Curve, Plot
 from data.task import Document, Results, Sample, Task, TaskContext
 from evals import text
 from evals.estimate.bins import BIN_STARTS
-from settings.checks import Count
+from utils.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from evals import text
 from evals.estimate import summaries
 from evals.rows import select
 from evals.tasks.sliding_window import check_window, windows
-from settings.checks import Count
+from utils.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ import numpy as np
 from data import keys
 from data.task import Document, Sample, TaskContext
 from data.tokenizer import Tokenizer
-from data.words import FIRST_NAMES, LAST_NAMES
+from data.word_lists import FIRST_NAMES, LAST_NAMES
 from evals import prompts
 
 

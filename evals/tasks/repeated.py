@@ -21,7 +21,7 @@ from data.task import Document, Results, Sample, TaskContext
 from evals.estimate import summaries
 from evals.rows import select
 from evals.text import CropTask
-from settings.checks import Count
+from utils.checks import Count
 
 COLUMNS = {"trained": "repeated, lag T", "half": "repeated, lag T/2", "none": "not repeated"}
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from data.task import Document, Results, Sample, Task, TaskContext
 from evals import text
-from settings.checks import Count
+from utils.checks import Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

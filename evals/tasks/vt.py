@@ -21,7 +21,7 @@ from data import keys
 from data.task import Document, Sample, TaskContext
 from data.tokenizer import Tokenizer
 from evals import prompts
-from settings.checks import Count
+from utils.checks import Count
 
 _NAME_LETTERS = 5
 _EXAMPLE_LETTERS = 3

@@ -19,10 +19,10 @@ import numpy as np
 
 from model.rotary.base import Rotary
 from model.rotary.recorded import Recorded
-from settings import expressions
-from settings.expressions import split_commas, unbalanced
-from settings.folders import classes_in, name_of
-from settings.messages import quoted
+from utils import expressions
+from utils.expressions import split_commas, unbalanced
+from utils.messages import quoted
+from utils.plugins import classes_in, name_of
 
 __all__ = [
     "HeadSizes",
@@ -74,7 +74,7 @@ def label(rotary: Pattern) -> str:
 
 
 def parse(text: str, defaults: Mapping[str, Any] | None = None) -> Rotary:
-    """Build the variant that `text` describes; see `settings.expressions.build`."""
+    """Build the variant that `text` describes; see `utils.expressions.build`."""
     return expressions.build(text, variants(), Rotary, kind="rotary variant", given=defaults)
 
 

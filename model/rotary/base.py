@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from settings.checks import Bounds, Count, check
+from utils.checks import Bounds, Count, check
 
 Base = Annotated[float, Bounds(above=1)]
 Factor = Annotated[float, Bounds(at_least=1)]  # stretches only

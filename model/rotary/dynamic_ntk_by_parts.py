@@ -4,7 +4,7 @@ import dataclasses
 
 from model.rotary.base import Dynamic, Rotary
 from model.rotary.ntk_by_parts import NtkByParts
-from settings.checks import Positive
+from utils.checks import Positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import json
 import numpy as np
 
 from model.rotary.base import Rotary, as_floats
-from settings.checks import NonNegative
+from utils.checks import NonNegative
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from model.rotary.base import Stretched, geometric_inv_freq
-from settings.checks import Count, Positive
+from utils.checks import Count, Positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from model.rotary.base import Base, Factor, Rotary, as_floats, check_target, geometric_inv_freq
-from settings.checks import Bounds, Count
+from utils.checks import Bounds, Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from model.rotary.base import Base, Factor, Stretched, geometric_inv_freq
-from settings.checks import Bounds
+from utils.checks import Bounds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

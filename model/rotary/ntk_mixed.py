@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from model.rotary.base import Stretched, geometric_inv_freq
-from settings.checks import Share
+from utils.checks import Share
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

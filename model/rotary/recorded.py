@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from model.rotary.base import Rotary, as_floats
-from settings.checks import NonNegative, Positive
+from utils.checks import NonNegative, Positive
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 
 from model.rotary.base import Base, Rotary, check_target, geometric_inv_freq
-from settings.checks import Bounds, Count
+from utils.checks import Bounds, Count
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 from model.rotary.base import geometric_inv_freq
 from model.rotary.ntk_by_parts import NtkByParts
-from settings.checks import NonNegative
+from utils.checks import NonNegative
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

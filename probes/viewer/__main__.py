@@ -14,8 +14,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from settings.commands import Parser, tokens
-from settings.places import place
+from utils.command_line import Parser, tokens
+from utils.paths import as_path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,13 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def write_page(args: argparse.Namespace, console: Console) -> None:
     """Capture the runs and write the page."""
     # Imported after parsing, because --help needs neither JAX nor matplotlib.
-    from data.files import check_writable
     from experiment import load
     from probes.inside import capture
     from probes.viewer import view
     from reporting.labels import labels
+    from utils.files import check_writable
 
-    out = place(args.out) if args.out else place(args.runs[0]) / "view.html"
+    out = as_path(args.out) if args.out else as_path(args.runs[0]) / "view.html"
     check_writable(out.parent, "put the page elsewhere: --out FILE.html")
     runs = [load(path, args.step) for path in args.runs]
     for run in runs[1:]:
@@ -98,7 +98,7 @@ def _texts(args: argparse.Namespace, runs: Sequence) -> tuple:
 
     run, text = runs[0], args.text
     if args.file:
-        text = place(args.file).read_text(encoding="utf-8", errors="replace")
+        text = as_path(args.file).read_text(encoding="utf-8", errors="replace")
     if text is not None:
         return run.as_tokens(text)[:, : args.length], ["text"]
     code_BT = run.as_tokens(inspect.getsource(positions))

@@ -18,7 +18,7 @@ from model import rotary as rotary_lib
 from probes.inside import Capture
 from probes.viewer import arrays
 from reporting.page import load_templates
-from settings.places import place
+from utils.paths import as_path
 
 _TEMPLATES = load_templates(Path(__file__).with_name("templates"))
 _FRAME = '<iframe srcdoc="{}" style="width: 100%; height: 56rem; border: 0"></iframe>'
@@ -36,7 +36,7 @@ class View:
 
     def save(self, path: str | Path) -> Path:
         """Write the page and return the path."""
-        path = place(path)
+        path = as_path(path)
         path.write_text(self.html, encoding="utf-8")
         return path
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from settings.commands import ANOTHER_START
 from studies import rows as studies_rows
 from tests.data.helpers import plain_text, write_jsonl
 from tests.studies.test_run import CARD
 from tests.tpu.test_docs import BUCKET
+from utils.errors import RESTART_STATUS
 
 pytestmark = pytest.mark.slow
 
@@ -191,7 +191,7 @@ def test_a_bucket_that_is_gone_ends_the_run_which_then_goes_on(
         assert line, output
     bucket.fail(one_in=1)
     output += process.communicate(timeout=300)[0]
-    assert process.returncode == ANOTHER_START, output
+    assert process.returncode == RESTART_STATUS, output
     last = output.splitlines()[-1]
     assert last.startswith("train.py: error: gs://bucket/run") and "Traceback" not in output
     assert "the bucket did not do it" in last

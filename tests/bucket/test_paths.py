@@ -7,15 +7,15 @@ import time
 import numpy as np
 import pytest
 
-from data import locks
 from data.config import DataConfig
-from data.files import write_atomically
 from data.pipeline import open_data
 from data.prepare import prepare
 from data.store import TokenStore
-from settings.places import copy, in_bucket, place, remove
 from tests.bucket.server import PAGE
 from tests.data.helpers import plain_text, write_jsonl
+from utils import locks
+from utils.files import write_atomically
+from utils.paths import as_path, copy, in_bucket, remove
 
 
 @pytest.fixture
@@ -31,11 +31,11 @@ def root(bucket, monkeypatch):
     address = bucket.environment["STORAGE_EMULATOR_HOST"]
     files = gcsfs.core.GCSFileSystem(token="anon", endpoint_url=address)
     monkeypatch.setattr(backend.fsspec_backend, "fs", lambda _: files)
-    return place("gs://bucket/root")
+    return as_path("gs://bucket/root")
 
 
 def test_files_and_folders(root, bucket, tmp_path):
-    assert in_bucket(root) and place("gs:/bucket/root/") == root  # as a `Path` leaves it
+    assert in_bucket(root) and as_path("gs:/bucket/root/") == root  # as a `Path` leaves it
     assert not root.exists() and not root.is_dir()
     names = [f"a/{i:03}" for i in range(2 * PAGE)] + ["b/c/d.txt", "store.json"]
     for name in names:
@@ -122,7 +122,7 @@ def test_ids_are_read_where_they_lie(root, bucket, tmp_path, monkeypatch):
 def test_what_cannot_be_reached_is_not_damaged(root, bucket):
     from experiment.items import read_items
     from experiment.run import RunDirectory
-    from settings.buckets import UnreachableError
+    from utils.errors import UnreachableError
 
     bucket.put("root/checkpoints/3/data/metadata", b"{}")
     bucket.forbidden = {"GET"}

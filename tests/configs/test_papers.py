@@ -20,8 +20,8 @@ from experiment.overrides import make_members
 from experiment.stages import split
 from model import rotary
 from model.transformer import abstract_params
-from settings.expressions import split_commas
 from training.sweep import shared_part
+from utils.expressions import split_commas
 
 # Experiments on published weights have only the papers' own scale.
 IMPORTED = ("figure6_llama2_7b", "gradient_llama3_8b")

@@ -16,9 +16,9 @@ from data.prepare import prepare
 from data.store import TokenStore
 from data.task import TaskContext
 from data.tokenizer import Tokenizer
-from settings import folders
 from tests.data.helpers import plain_text, write_jsonl
 from tests.evals.test_new_task import ECHO
+from utils import plugins
 
 CONTEXT = 200
 
@@ -212,9 +212,9 @@ import dataclasses, itertools, json, sys
 from pathlib import Path
 from data.config import DataConfig
 from data.pipeline import make_batches, open_data
-from settings import folders
+from utils import plugins
 if __name__ == "__main__":
-    folders.allow("echo.py")
+    plugins.allow("echo.py")
     fields = json.loads(sys.stdin.read())
     lists = {name: tuple(x) for name, x in fields.items() if isinstance(x, list)}
     config = DataConfig(**fields | lists)
@@ -228,7 +228,7 @@ def test_worker_processes_give_the_same_stream(config, prepared, tmp_path):
     """Workers must also run the task of a file that only their parent's command line named."""
     (tmp_path / "workers.py").write_text(WORKERS)
     (tmp_path / "echo.py").write_text(ECHO)
-    folders.allow(tmp_path / "echo.py")
+    plugins.allow(tmp_path / "echo.py")
     config = change(config, retrieval_tasks=("kv", "lagcopy", f"{tmp_path}/echo.py:Echo"))
     done = subprocess.run(
         [sys.executable, "workers.py", prepared],

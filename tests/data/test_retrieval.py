@@ -6,7 +6,7 @@ import pytest
 from data.config import DataConfig
 from data.mixture import retrieval_task
 from data.task import TaskContext
-from data.words import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
+from data.word_lists import ADJECTIVES, HELD_OUT_NOUNS, NOUNS
 
 TASKS = ("kv", "lagcopy", "lines")
 DATA = DataConfig(source="retrieval", context_length=64, batch_size=1)

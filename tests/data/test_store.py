@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from data import store as store_lib
-from data.files import read_checksummed, write_checksummed
 from data.store import BLOCK, TokenStore
 from tests.data.helpers import B, E, make_store
+from utils.files import read_checksummed, write_checksummed
 
 
 @pytest.fixture

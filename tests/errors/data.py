@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from data.config import DataConfig
-from data.files import digest
 from data.prepare import prepare
 from data.store import TokenStore
 from tests.errors.table import Row
+from utils.files import digest
 
 
 def damage(pattern: str):

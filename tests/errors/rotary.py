@@ -5,8 +5,8 @@ from model.rotary.explicit import Explicit
 from model.rotary.longrope import Longrope
 from model.rotary.ntk_aware import NtkAware
 from model.rotary.rope import Rope
-from settings import folders
 from tests.errors.table import Row
+from utils import plugins
 
 
 def refused(text: str, says: str, **more) -> Row:
@@ -16,7 +16,7 @@ def refused(text: str, says: str, **more) -> Row:
 
 def own(text: str, says: str, *, code: str) -> Row:
     """A row of a variant in a file of the user's own."""
-    return refused(text, says, files={"mine.py": code}, given=lambda _: folders.allow("mine.py"))
+    return refused(text, says, files={"mine.py": code}, given=lambda _: plugins.allow("mine.py"))
 
 
 OWN = """
@@ -262,7 +262,7 @@ ROWS = [
             ("e.npy", "text", "file='e.npy' cannot be read: ValueError({})"),
         )
     ),
-    refused("gone.py:Bent", "no file gone.py", given=lambda _: folders.allow("gone.py")),
+    refused("gone.py:Bent", "no file gone.py", given=lambda _: plugins.allow("gone.py")),
     own(
         "mine.py:Bent", "mine.py cannot be run: ZeroDivisionError('division by zero')", code="1 / 0"
     ),
@@ -274,6 +274,6 @@ ROWS = [
         "mine.py:Bent(base=10,original_context_length=8) has frequencies that depend on a row's "
         "length, which a run cannot record; put a dynamic variant into model/rotary",
         files={"mine.py": OWN},
-        given=lambda _: folders.allow("mine.py"),
+        given=lambda _: plugins.allow("mine.py"),
     ),
 ]

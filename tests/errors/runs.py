@@ -14,7 +14,6 @@ import configs
 from configs import find_config
 from data import pipeline
 from data import tokenizer as tokenizer_lib
-from data.files import write_checksummed
 from data.prepare import prepare
 from data.store import TokenStore
 from evals import score
@@ -30,6 +29,7 @@ from tpu import aot, topology
 from training import loop
 from training.divergence import DivergedError
 from training.plan import make_plan
+from utils.files import write_checksummed
 
 TINY = find_config("tiny")
 AGAIN = "train.py tiny --workdir run train.num_steps=2 train.save_every=1 evals.tasks=[kv]"

@@ -14,11 +14,11 @@ import pytest
 from configs import find_config
 from experiment import overrides
 from experiment.run import RunDirectory
-from settings.messages import LONGEST
 from tests.conftest import ROOT
 from tests.errors.table import Row, run_command
 from training.loop import train
 from training.plan import make_plan
+from utils.messages import LONGEST
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

@@ -11,14 +11,13 @@ from configs import find_config
 from experiment.items import read_items
 from experiment.run import RunDirectory
 from reporting.paths import page_of
-from settings import places
-from settings.buckets import BucketPath
 from studies import work
 from studies.card import Card, Measurement, Member
 from studies.jobs import card_runs
 from tests.errors.table import Row
 from training.plan import make_plan
 from training.run_lock import lock_runs
+from utils.buckets import BucketPath
 
 _TRAIN = "train.py tiny --workdir new"
 _ADDRESS = (
@@ -96,7 +95,7 @@ class _Files:
 
 
 def _a_bucket(patch: pytest.MonkeyPatch, *, refuses: bool, says: bool = True) -> None:
-    patch.setattr(places, "_has_gcsfs", lambda: True)
+    patch.setattr(paths, "_has_gcsfs", lambda: True)
     patch.setattr(backend.fsspec_backend, "fs", lambda _: _Files(refuses, says))
 
 

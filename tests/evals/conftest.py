@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data import tokenizer as tokenizer_lib
-from data import words
+from data import word_lists
 from data.config import DataConfig
 from data.prepare import prepare
 from data.store import TokenStore
@@ -24,8 +24,8 @@ def tokenizer(tmp_path_factory):
 def prompt_tokenizer(tmp_path_factory):
     """One to which the words of prompts are single pieces, or nearly."""
     path = tmp_path_factory.mktemp("tokenizer") / "prompts.model"
-    lists = (words.ADJECTIVES, words.NOUNS, words.HELD_OUT_NOUNS)
-    names = words.FIRST_NAMES + words.LAST_NAMES
+    lists = (word_lists.ADJECTIVES, word_lists.NOUNS, word_lists.HELD_OUT_NOUNS)
+    names = word_lists.FIRST_NAMES + word_lists.LAST_NAMES
     texts = [PROMPT_WORDS] * 9 + [" ".join(entries) for entries in (*lists, names)] * 4
     tokenizer_lib.train([*texts, *("-" + word for word in lists[1] + lists[2])], path, 2600)
     return tokenizer_lib.Tokenizer(path)
@@ -40,7 +40,7 @@ def prose_config(prompt_tokenizer, tmp_path_factory):
     for name, count in (("train", 1), ("validation", 40)):
         with (folder / f"{name}.jsonl").open("w") as file:
             for _ in range(count):
-                chosen = random.choice(words.NOUNS, (90, 9))
+                chosen = random.choice(word_lists.NOUNS, (90, 9))
                 text = " ".join(" ".join(sentence).capitalize() + "." for sentence in chosen)
                 file.write(json.dumps({"text": text}) + "\n")
     data = DataConfig(

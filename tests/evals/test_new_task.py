@@ -17,9 +17,9 @@ from data.mixture import mixture, retrieval_task
 from experiment.config import EvalConfig
 from experiment.run import RunDirectory
 from reporting import writing
-from settings import folders
 from tests.errors.table import run_command
 from tests.test_evaluate import CONFIG, make_run
+from utils import plugins
 
 ECHO = '''"""Echo: a few ids, and at once the same again."""
 
@@ -70,7 +70,7 @@ def echo(request, tmp_path, monkeypatch):
     if rest:
         path = folder / name
         path.write_text(ECHO)
-        folders.allow(path)
+        plugins.allow(path)
         yield f"{path}:{rest}"
     else:
         (folder / "echo.py").write_text(ECHO)

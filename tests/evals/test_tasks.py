@@ -8,7 +8,7 @@ import pytest
 import sentencepiece
 
 import evals
-from data import words
+from data import word_lists
 from data.config import DataConfig
 from data.tokenizer import Tokenizer
 from evals.tasks import lines, needle, phonebook
@@ -84,7 +84,7 @@ def test_the_shortest_length_always_works_and_the_next_never(task, prose_config,
 
 def test_the_shortest_length_is_the_longest_documents(prose_config, prompt_tokenizer, monkeypatch):
     """The shortest length is filled to the last id if all words take as many ids."""
-    same = [w for w in words.HELD_OUT_NOUNS if len(prompt_tokenizer.encode("-" + w)) == 2]
+    same = [w for w in word_lists.HELD_OUT_NOUNS if len(prompt_tokenizer.encode("-" + w)) == 2]
     same, red = tuple(same[:9]), ("red",)
     assert [len(prompt_tokenizer.encode(text)) for text in ("red", " red")] == [1, 1]
     for module, names in (

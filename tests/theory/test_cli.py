@@ -13,8 +13,8 @@ from configs import find_config
 from experiment.run import RunDirectory
 from model.rotary.nope import Nope
 from model.rotary.rope import Rope
-from settings.commands import token_list, tokens
 from theory.__main__ import main
+from utils.command_line import token_list, tokens
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,11 +8,11 @@ import sys
 import pytest
 import yaml
 
-from settings.commands import ANOTHER_START
 from studies import load_cards
 from tests.tpu import crd
 from tpu import jobset
 from tpu.topology import find
+from utils.errors import RESTART_STATUS
 
 VARIANT = "model.rotary=yarn(base=1e4,factor=8,original_context_length=64)"
 
@@ -63,7 +63,7 @@ def test_restarts_only_where_they_may_help():
     assert rule["onExitCodes"]["operator"] == "NotIn"
     restarting = rule["onExitCodes"]["values"]
     assert restarting == [42, *range(127, 256)]
-    assert ANOTHER_START in restarting and 128 + 15 in restarting and 130 in restarting
+    assert RESTART_STATUS in restarting and 128 + 15 in restarting and 130 in restarting
     assert spec["template"]["spec"]["restartPolicy"] == "Never"  # which Kubernetes requires here
 
 

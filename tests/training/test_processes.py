@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from experiment.run import RunDirectory, find_runs
-from settings.commands import ANOTHER_START
 from tests.tpu.test_docs import PROCESSES
+from utils.errors import RESTART_STATUS
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each starts several processes
@@ -113,7 +113,7 @@ def test_one_of_four_is_killed_and_two_go_on(whole, arguments, environment, tmp_
     assert statuses.pop(2) == -signal.SIGKILL
     # Those who notice first say so themselves; whom JAX's own watch is faster to stop, JAX does.
     # Either way the status is one on which a JobSet makes another start.
-    assert set(statuses) <= {ANOTHER_START, -signal.SIGABRT} and ANOTHER_START in statuses
+    assert set(statuses) <= {RESTART_STATUS, -signal.SIGABRT} and RESTART_STATUS in statuses
     for index in (0, 1, 3):
         text = four.said()[index]
         assert (

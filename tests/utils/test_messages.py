@@ -2,7 +2,7 @@
 
 import pytest
 
-from settings.messages import nearest, one_line, quoted
+from utils.messages import nearest, one_line, quoted
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "x" * 10_000, "\x00\x1b[31m\ud800", "\n" * 999])

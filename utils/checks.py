@@ -16,7 +16,7 @@ import types
 import typing
 from typing import Annotated, Any
 
-from settings.messages import nearest, quoted
+from utils.messages import nearest, quoted
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

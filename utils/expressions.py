@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from settings.folders import allow, class_in_file
-from settings.messages import nearest, one_line, quoted
+from utils.messages import nearest, one_line, quoted
+from utils.plugins import allow, class_in_file
 
 # A class in a file of code outside the repository: path, class, and what follows.
 _OWN_FILE = re.compile(r"\s*([^()]+\.py):(\w+)(.*)", re.DOTALL)

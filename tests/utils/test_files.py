@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data.files import write_atomically
+from utils.files import write_atomically
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def killed_while_writing(folder: Path) -> None:
     """Leave the part file of a killed writer beside every file of a folder."""
     paths = [str(path) for path in folder.rglob("*") if path.is_file()]
     code = (
-        "import os, sys; from pathlib import Path; from data.files import write_atomically\n"
+        "import os, sys; from pathlib import Path; from utils.files import write_atomically\n"
         "os.replace = lambda *_: os._exit(137)\n"
         "for path in sys.argv[1:]:\n"
         "    if not os.fork(): write_atomically(Path(path), '{half')\n"

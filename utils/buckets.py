@@ -1,6 +1,6 @@
 """Paths of a bucket, `gs://bucket/run`: what a `Path` of a disk can do, and how a bucket does it.
 
-Nothing but `settings.places.place` makes them; whoever has one uses it as any `Path`. Objects are
+Nothing but `utils.paths.as_path` makes them; whoever has one uses it as any `Path`. Objects are
 whole or not there, so one request stands where a disk needs a file beside and a rename. There are
 no folders to make, nothing is appended to and nothing is locked.
 
@@ -18,8 +18,8 @@ from typing import Any, Self
 import fsspec.config
 from etils.epath import backend, gpath
 
-from settings.messages import one_line
-from settings.places import UnreachableError
+from utils.errors import UnreachableError
+from utils.messages import one_line
 
 # A listing that is kept knows nothing of what TensorStore and other processes write.
 fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False

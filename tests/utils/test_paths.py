@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from settings.places import local
+from utils.paths import local
 
 
 def test_paths_are_left_as_they_are():

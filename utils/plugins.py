@@ -46,7 +46,7 @@ def allow(path: str | Path) -> None:
     """Permit this process to execute one file of code outside the repository.
 
     Commands call it for `--own FILE` and for the files that expressions on the command line name
-    (`settings.expressions.allow_files`); notebooks and tests call it themselves. Never pass it a
+    (`utils.expressions.allow_files`); notebooks and tests call it themselves. Never pass it a
     path that came with a run: from its config, its result rows, or its directory's name.
     """
     _allowed.add(os.path.realpath(path))

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from data import locks
-from data.locks import lock, try_lock
+from utils import locks
+from utils.locks import lock, try_lock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from data.locks import try_lock
+from utils.locks import try_lock
 with try_lock(Path(sys.argv[1])) as file:
     print("held" if file else "not held", flush=True)
     time.sleep(600)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from settings.places import in_bucket
+from utils.paths import in_bucket
 
 
 @contextlib.contextmanager

@@ -2,13 +2,9 @@
 
 import argparse
 
-from settings.expressions import allow_files, split_commas
-from settings.folders import allow
-from settings.messages import one_line, quoted
-
-# How a process ends of whom another start may have more luck: another process is gone, a device or
-# a bucket. xpk's JobSets restart on it, and on what signals leave behind (127 and more).
-ANOTHER_START = 42
+from utils.expressions import allow_files, split_commas
+from utils.messages import one_line, quoted
+from utils.plugins import allow
 
 
 class Parser(argparse.ArgumentParser):

@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from settings.commands import ANOTHER_START
-from settings.messages import quoted
+from utils.errors import UnreachableError
+from utils.messages import quoted
 
 # A `Path` has one slash of the two left. A drive (`C:/`) has a single letter.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
@@ -20,19 +20,7 @@ _LONGEST_NAME = 255  # bytes, of every file system in use
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9_.-]{1,220}[a-z0-9]")  # as Google names them
 
 
-class UnreachableError(OSError):
-    """A bucket did not answer, or refused; nothing is known of what lies there.
-
-    Attributes:
-      status: how a command ends: with 2 where somebody has to permit what was asked for.
-    """
-
-    def __init__(self, message: str, *, refused: bool = False):
-        super().__init__(message)
-        self.status = 2 if refused else ANOTHER_START
-
-
-def check_place(path: str | Path) -> None:
+def check_path(path: str | Path) -> None:
     """Raises ValueError if nothing here could read or write at `path`, whatever it is called.
 
     That is the address of a site, or of a bucket other than Google's, or a name that no file system
@@ -57,20 +45,20 @@ def in_bucket(path: str | Path) -> bool:
     return bool(address := _ADDRESS.match(str(path))) and address[1] == "gs"
 
 
-def place(path: str | Path) -> Path:
-    """`path` as what can be read and written: one of a disk, or a `settings.buckets.BucketPath`.
+def as_path(path: str | Path) -> Path:
+    """`path` as what can be read and written: one of a disk, or a `utils.buckets.BucketPath`.
 
     Raises:
-      ValueError: as `check_place` does, or if it is of a bucket and gcsfs is not installed.
+      ValueError: as `check_path` does, or if it is of a bucket and gcsfs is not installed.
     """
-    check_place(path)
+    check_path(path)
     if not in_bucket(path):
         return Path(path)
     if not _has_gcsfs():
         raise ValueError(
             f"{_address(path)} needs gcsfs: pip install '.[gcs]' in the folder of ropewalk"
         )
-    from settings.buckets import BucketPath  # late: who has no bucket has no need of it
+    from utils.buckets import BucketPath  # late: who has no bucket has no need of it
 
     return BucketPath(_address(path))  # pyright: ignore[reportReturnType]
 
@@ -79,13 +67,13 @@ def is_outage(path: Path, error: Exception) -> bool:
     """Return whether an error is of a request to a bucket, not of what lies at `path`."""
     if not in_bucket(path):
         return False
-    from settings import buckets
+    from utils import buckets
 
     return buckets.is_request(error)
 
 
 @contextlib.contextmanager
-def telling_outages(path: Path) -> Iterator[None]:
+def raise_outages(path: Path) -> Iterator[None]:
     """Turn a failed request for `path` into an UnreachableError, whichever library made it."""
     try:
         yield
@@ -94,7 +82,7 @@ def telling_outages(path: Path) -> Iterator[None]:
     except Exception as error:
         if not is_outage(path, error):
             raise
-        from settings import buckets
+        from utils import buckets
 
         raise buckets.unreachable(path, error) from error
 
@@ -141,9 +129,9 @@ def local(path: str | Path) -> Path:
     """`path`, if it is one of a disk.
 
     Raises:
-      ValueError: as `check_place` does, or if it is of a bucket.
+      ValueError: as `check_path` does, or if it is of a bucket.
     """
-    check_place(path)
+    check_path(path)
     if in_bucket(path):
         raise ValueError(
             f"{_address(path)} is in a bucket, and this reads and writes files of a disk only; use "

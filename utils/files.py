@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from settings.messages import one_line
-from settings.places import in_bucket
+from utils.messages import one_line
+from utils.paths import in_bucket
 
 
 class DamagedError(ValueError):
