@@ -17,6 +17,7 @@ from studies.jobs import card_runs
 from tests.errors.table import Row
 from training.plan import make_plan
 from training.run_lock import lock_runs
+from utils import paths
 from utils.buckets import BucketPath
 
 _TRAIN = "train.py tiny --workdir new"
