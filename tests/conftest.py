@@ -8,7 +8,13 @@ from pathlib import Path
 import jax
 import pytest
 
+from configs import find_config
+from experiment import overrides
 from experiment.compiled import keep_programs
+from experiment.run import RunDirectory
+from training.loop import train
+from training.plan import make_plan
+from utils.locks import lock
 
 ROOT = Path(__file__).parent.parent
 
@@ -26,6 +32,22 @@ def shared_folder(tmp_path_factory, worker_id) -> Path:
 def tiny_data(shared_folder) -> list[str]:
     """Overrides that point `tiny` at data prepared once a session."""
     return [f"data.prepared_root={shared_folder / 'data'}"]
+
+
+@pytest.fixture(scope="session")
+def trained_run(shared_folder, tiny_data) -> Path:
+    """A run of `tiny` with two saved steps, shared by all workers: copy it to change it."""
+    path = shared_folder / "trained" / "run"
+    path.parent.mkdir(exist_ok=True)
+    with lock(shared_folder / "trained.lock"):
+        if not (shared_folder / "trained" / "done").exists():
+            changes = [*tiny_data, "train.num_steps=2", "train.save_every=1", "evals.tasks=[kv]"]
+            config = overrides.apply(find_config("tiny"), changes)
+            assert train(
+                make_plan([config], [RunDirectory(path)], overrides=[changes]), command="test"
+            )
+            (shared_folder / "trained" / "done").touch()
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from experiment import load, overrides
 from experiment.config import from_dict, to_dict
 from model import rotary
 from model.rotary.recorded import Recorded
-from tests.errors.table import run_command
+from tests.in_process import run_command
 from utils import plugins
 
 BENT = '''

@@ -17,7 +17,7 @@ from data.mixture import mixture, retrieval_task
 from experiment.config import EvalConfig
 from experiment.run import RunDirectory
 from reporting import writing
-from tests.errors.table import run_command
+from tests.in_process import run_command
 from tests.test_evaluate import CONFIG, make_run
 from utils import plugins
 

@@ -15,7 +15,7 @@ from experiment.checkpoint import restore_params
 from experiment.inherit import describe, inherit
 from experiment.overrides import make_members
 from experiment.run import RunDirectory
-from tests.errors.table import run_command
+from tests.in_process import run_command
 
 TINY = find_config("tiny")
 PATTERN = "[rope(base=5e6),nope]"

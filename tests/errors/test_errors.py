@@ -1,0 +1,502 @@
+"""Every wrong input ends in one line that names it, and leaves nothing behind.
+
+`commands.txt` has the inputs that a command line and small text files can show. The tests below
+have those that need a damaged checkpoint, a bucket, a second process or a missing package.
+"""
+
+import errno
+import fcntl
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from etils.epath import backend
+from jax.experimental import multihost_utils
+from safetensors.numpy import save
+
+from configs import find_config
+from data import pipeline
+from data import tokenizer as tokenizer_lib
+from experiment import distributed, hosts, items, load
+from experiment.config import from_dict
+from studies import load_cards, rows
+from studies.jobs import card_runs
+from tests.conftest import ROOT
+from tests.in_process import run_command
+from utils import paths
+from utils.messages import LONGEST
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+TINY = find_config("tiny")
+TRAIN = "train.py tiny --workdir run train.num_steps=2 train.save_every=1 evals.tasks=[kv]"
+
+TEXT = (ROOT / "tests" / "errors" / "commands.txt").read_text(encoding="utf-8")
+
+STUDY = """
+from configs import find_config
+from configs.changes import change
+from studies.card import Card, Member
+
+SHARED = change(
+    find_config("tiny"), data=dict(source="retrieval", retrieval_tasks=("kv",)),
+    train=dict(schedule="wsd"), evals=dict(tasks=("kv",)),
+)
+TEN = Member(name="ten", overrides=("model.rotary.base=10",))
+cards = [
+    Card(name="bases", question="?", shared=SHARED, tokens=80 * 8 * 64, members=(TEN,)),
+    Card(name="one", question="?", shared=SHARED, members=(TEN,)),
+]
+"""
+
+
+@pytest.fixture
+def refuse(tmp_path, shared_folder, trained_run, monkeypatch, capsys):
+    """Return a function that runs a command in a folder of its own and checks its error."""
+    (tmp_path / "runs").mkdir()
+    (shared_folder / "data").mkdir(exist_ok=True)
+    os.symlink(shared_folder / "data", tmp_path / "runs" / "data")
+    shutil.copytree(trained_run, tmp_path / "run")
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "cards.py").write_text(STUDY)
+    monkeypatch.chdir(tmp_path)
+    # A process that has computed cannot look for others.
+    monkeypatch.setattr(jax.distributed, "initialize", _find_nobody)
+
+    def check(command: str, expected: str, *, code: int = 2) -> None:
+        capsys.readouterr()
+        status = run_command(command, monkeypatch)
+        output = capsys.readouterr().err
+        program, _, message = (output.splitlines() or [""])[-1].partition(": error: ")
+        pattern = re.escape(expected).replace("…", ".*")
+        assert status == code and re.match(pattern, message), output
+        assert program and "Traceback" not in output and output.count("error: ") == 1
+        assert len(message) <= LONGEST
+        assert code != 2 or not (tmp_path / "new").exists(), "something was left behind"
+
+    return check
+
+
+def _find_nobody(*_):
+    raise ValueError("coordinator_address should be defined.")
+
+
+def _read_table() -> list:
+    cases, files = [], {}
+    lines = (Path(__file__).parent / "commands.txt").read_text(encoding="utf-8").splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("file "):
+            name, _, content = line.removeprefix("file ").partition(": ")
+            files[name.rstrip(":")] = content.encode().decode("unicode_escape").encode("latin1")
+        elif line.startswith("$ "):
+            code, expected = re.fullmatch(r"(?:\[(\d)\] )?(.*)", following).groups()
+            cases.append(pytest.param(line[2:], expected, int(code or 2), files, id=line[2:90]))
+            files = {}
+    return cases
+
+
+@pytest.mark.parametrize(("command", "expected", "code", "files"), _read_table())
+def test_one_line_names_the_error(command, expected, code, files, refuse):
+    if not re.search(r"\brun\b", command):
+        shutil.rmtree("run")
+    for name, content in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(content)
+    refuse(command, expected, code=code)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("train.py tiny --workdir " + 3000 * "x", "'…xx ... xx…' is no path: a name has 255"),
+        ("train.py tiny --workdir new train.num_steps=" + 3000 * "9", "train.num_steps=999"),
+        ("sweep.py tiny --workdir new seed=" + ",".join("0" * 1001), "the values listed make more"),
+    ],
+)
+def test_long_arguments_are_shortened(command, expected, refuse):
+    refuse(command, expected)
+
+
+def _edit(path: str, old: str, new: str) -> None:
+    Path(path).write_text(Path(path).read_text().replace(old, new))
+
+
+def _edit_item(item: str, **changes: object) -> dict:
+    """Change fields of a JSON item of the newest checkpoint; return what it was."""
+    path = Path(f"run/checkpoints/2/{item}/metadata")
+    before = json.loads(path.read_text())
+    path.write_text(json.dumps({**before, **changes}))
+    return before
+
+
+def _change_one_digest() -> None:
+    """Change the digest of one array, as if the array had changed after it was read."""
+    record = _edit_item("digests")
+    del record["checksum"]
+    name = next(name for name in record["arrays"] if name.startswith("params"))
+    record["arrays"][name] = "0" * 16
+    _edit_item("digests", **record, checksum=items._sha256(record))
+
+
+def _cut_largest_array() -> None:
+    files = Path("run/checkpoints/2/params").rglob("d/*")
+    path = max(files, key=lambda path: path.stat().st_size)
+    path.write_bytes(path.read_bytes()[:20])
+
+
+@pytest.mark.parametrize(
+    ("damage", "command", "expected"),
+    [
+        (
+            lambda: Path("run/config.json").unlink(),
+            "report.py run",
+            "run has checkpoints but no config.json; copy checkpoints/2/config/metadata",
+        ),
+        (
+            lambda: _edit("run/config.json", '"base": 10000.0', '"base": 30.0'),
+            "evaluate.py run",
+            "run/config.json says model.rotary.base=30.0 but checkpoint 2 was made with 10000.0",
+        ),
+        (
+            lambda: shutil.rmtree("run/checkpoints/1/params"),
+            "evaluate.py run --step=1",
+            "run: checkpoint 1 is damaged (params: missing); take step 2, the newest whole one",
+        ),
+        (
+            lambda: shutil.rmtree("run/checkpoints/2/params"),
+            "train.py tiny --workdir new start_from=run",
+            "run: checkpoint 2 is damaged (params: missing); take step 1, the newest whole one",
+        ),
+        (
+            lambda: [
+                Path(f"run/checkpoints/{step}/data/metadata").write_text("") for step in (1, 2)
+            ],
+            TRAIN,
+            "run has no intact checkpoint (2: data: …); delete run/checkpoints to train from",
+        ),
+        (
+            lambda: shutil.rmtree("run/checkpoints/2/digests"),
+            "evaluate.py run",
+            "run: checkpoint 2 is damaged (digests: missing)",
+        ),
+        (
+            lambda: _edit_item("data", rows=7),
+            "evaluate.py run",
+            "run: checkpoint 2 is damaged (data: not what was saved)",
+        ),
+        (
+            _change_one_digest,
+            "evaluate.py run",
+            "run: checkpoint 2 is damaged (params.… is not what was saved)",
+        ),
+        (
+            _cut_largest_array,
+            "evaluate.py run",
+            "run: checkpoint 2 is damaged (params.… cannot be read)",
+        ),
+        (
+            lambda: Path("run/tokenizer.model").write_bytes(b"x"),
+            "evaluate.py run",
+            "run/tokenizer.model: damaged: not the tokenizer that was written",
+        ),
+        (
+            lambda: shutil.rmtree("run/checkpoints"),
+            "evaluate.py run",
+            "run has no checkpoint; train it first",
+        ),
+        (
+            lambda: Path("sweep.json").write_text(
+                '{"config": "tiny", "overrides": [], "members": ["a", "b"]}'
+            ),
+            "train.py tiny --workdir .",
+            ". holds a sweep; use another --workdir, or sweep.py to continue it",
+        ),
+        (
+            lambda: None,
+            "sweep.py tiny --workdir run seed=0,1",
+            "run holds a run; use another --workdir, or train.py to continue it",
+        ),
+        (
+            lambda: tokenizer_lib.train([TEXT], Path("other.model"), 512),
+            "train.py tiny --workdir new start_from=run data.tokenizer=other.model",
+            "stage 0 has another tokenizer than start_from=run@2; use data.tokenizer=run/tokenizer",
+        ),
+    ],
+)
+def test_damaged_or_mismatched_runs_are_refused(damage, command, expected, refuse):
+    damage()
+    refuse(command, expected)
+
+
+def test_a_config_cannot_name_foreign_classes():
+    for name in ("os.path.join", "model.rotary.rope.np", "model.rotary.bent.Bent"):
+        with pytest.raises(ValueError, match="config names"):
+            from_dict({"class": name})
+
+
+def test_token_ids_outside_the_vocabulary_are_refused(trained_run):
+    run = load(trained_run)
+    for tokens in (np.array([[0, 512]]), np.zeros((1, 3)), np.zeros(3, np.int32)):
+        with pytest.raises(ValueError, match=r"ids 0 \.\.\. 512|must be a text or whole numbers"):
+            run.logits(tokens)
+
+
+def test_a_second_trainer_of_a_run_is_refused(refuse):
+    with Path("run/.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write("process 7 on elsewhere\n")
+        file.flush()
+        refuse(
+            "train.py tiny --workdir run train.num_steps=2",
+            "run is being trained by process 7 on elsewhere; wait for it or stop it",
+        )
+
+
+def test_changed_training_data_is_refused(refuse, monkeypatch):
+    class OtherStore(pipeline.TokenStore):
+        def __init__(self, path):
+            super().__init__(path)
+            self.fingerprint = "other"
+
+    monkeypatch.setattr(pipeline, "TokenStore", OtherStore)
+    refuse(TRAIN, "run was trained on other data (fingerprint …, now other); restore the source")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train.py tiny --workdir new",
+        "evaluate.py run",
+        "report.py run",
+        "-m data.prepare --out new",
+    ],
+)
+def test_a_read_only_disk_is_noticed_before_any_work(command, refuse, monkeypatch):
+    def fail(**_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", fail)
+    refuse(command, "… cannot be written to (Read-only file system); ")
+
+
+@pytest.mark.parametrize(
+    ("module", "command", "expected"),
+    [
+        ("torch", "-m benchmarks peer", "peer needs torch: run `make test-hf` once"),
+        ("playwright", "-m benchmarks viewer", "viewer needs playwright: run `make test-browser`"),
+        ("wandb", "train.py tiny --workdir new train.tracking=wandb", "train.tracking=wandb needs"),
+        ("gcsfs", "train.py tiny --workdir gs://bucket/run", "gs://bucket/run needs gcsfs: pip"),
+        ("gcsfs", "evaluate.py gs://bucket/run", "gs://bucket/run needs gcsfs: pip install"),
+        ("apache_beam", "-m data.redpajama.beam --path in", "this needs apache-beam: pip install"),
+    ],
+)
+def test_a_missing_package_is_named(module, command, expected, refuse, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    refuse(command, expected)
+
+
+class _ForbiddenBucket:
+    """File system of a bucket that may not be written, nor read if `may_list` is false."""
+
+    def __init__(self, may_list: bool):
+        self._may_list = may_list
+
+    def _fail(self, *_, **__):
+        raise OSError("Forbidden: nobody may")
+
+    cat_file = pipe_file = rm = _fail
+
+    def exists(self, path: str) -> bool:
+        return False if self._may_list else self._fail()
+
+    def info(self, path: str) -> dict:
+        self.exists(path)
+        raise FileNotFoundError(path)
+
+    def find(self, path: str) -> list[str]:
+        self.exists(path)
+        return []
+
+
+@pytest.mark.parametrize(
+    ("may_list", "command", "expected"),
+    [
+        (True, "train.py tiny --workdir gs://b12/run", "gs://b12/run cannot be written to (Forbid"),
+        (False, "train.py tiny --workdir gs://b12/run", "gs://b12/run/config.json: the bucket did"),
+        (False, "sweep.py tiny --workdir gs://b12/r seed=0,1", "gs://b12/r/sweep.json: the bucket"),
+        (False, "evaluate.py gs://b12/run", "gs://b12/run/config.json: the bucket did not do it"),
+        (False, "report.py gs://b12/run", "gs://b12/run/config.json: the bucket did not do it"),
+    ],
+)
+def test_a_bucket_that_refuses_is_not_an_empty_one(
+    may_list, command, expected, refuse, monkeypatch
+):
+    monkeypatch.setattr(paths, "_has_gcsfs", lambda: True)
+    monkeypatch.setattr(backend.fsspec_backend, "fs", lambda _: _ForbiddenBucket(may_list))
+    refuse(command, expected)
+
+
+def test_processes_that_do_not_come(refuse, monkeypatch):
+    def initialize(*_):
+        raise RuntimeError("DEADLINE_EXCEEDED: barrier timed out\nand more")
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    refuse("train.py tiny --workdir new", "the other processes of this run were not found (DEADL")
+
+
+def test_processes_that_differ(monkeypatch):
+    """Process 1 has other code; then it sees another disk."""
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(multihost_utils, "process_allgather", lambda row: np.stack([0 * row, row]))
+    with pytest.raises(ValueError, match="process 1 has code other than process 0"):
+        hosts.check_alike("new", TINY)
+    with (
+        pytest.raises(ValueError, match="process 1: no disk here"),
+        distributed.refusing_together(),
+    ):
+        raise ValueError("no disk here")
+
+    def gather(row):
+        return np.stack([row, 0 * row if row.size == 1 else row])
+
+    monkeypatch.setattr(distributed, "broadcast_from_primary", lambda value: value)
+    monkeypatch.setattr(distributed, "sum_over_hosts", lambda value: 2 * value)
+    monkeypatch.setattr(multihost_utils, "process_allgather", gather)
+    with pytest.raises(ValueError, match="process 1 does not see the new of process 0"):
+        hosts.check_alike("new", TINY)
+
+
+V, D, F = 8, 4, 6
+LLAMA = {
+    "model_type": "llama", "vocab_size": V, "hidden_size": D, "intermediate_size": F,
+    "num_hidden_layers": 1, "num_attention_heads": 1, "max_position_embeddings": 16,
+    "rope_theta": 100.0, "tie_word_embeddings": True,
+}  # fmt: skip
+LAYER = "model.layers.0."
+SHAPES = {
+    "model.embed_tokens.weight": (V, D),
+    "model.norm.weight": (D,),
+    f"{LAYER}input_layernorm.weight": (D,),
+    f"{LAYER}post_attention_layernorm.weight": (D,),
+    **{f"{LAYER}self_attn.{name}_proj.weight": (D, D) for name in "qkvo"},
+    **{f"{LAYER}mlp.{name}_proj.weight": (F, D) for name in ("gate", "up")},
+    f"{LAYER}mlp.down_proj.weight": (D, F),
+}
+TENSORS = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
+INDEX = "model.safetensors.index.json"
+
+
+@pytest.mark.parametrize(
+    ("config", "tensors", "files", "expected"),
+    [
+        ({"hidden_size": None}, {}, {}, "config.json lacks 'hidden_size'"),
+        ({"vocab_size": "many"}, {}, {}, "config.json: vocab_size must be a whole number"),
+        ({"hidden_act": "gelu"}, {}, {}, "hidden_act 'gelu' is not imported; only silu is"),
+        ({"attention_bias": True}, {}, {}, "attention_bias=True is not imported; no model of ours"),
+        ({"quantization_config": {"bits": 4}}, {}, {}, "quantization_config={'bits': 4} is not"),
+        (
+            {"rope_scaling": {"rope_type": "mrope"}},
+            {},
+            {},
+            "rope_type 'mrope' is not read; did you",
+        ),
+        ({"rope_scaling": {"rope_type": "yarn"}}, {}, {}, "rope_type yarn lacks 'factor'"),
+        ({"rope_scaling": "yarn"}, {}, {}, "rope_scaling must be an object, got 'yarn'"),
+        (
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}},
+            {},
+            {},
+            "config.json says rope_theta=100.0 and, in rope_parameters, 500000.0",
+        ),
+        ({}, None, {"pytorch_model.bin": b""}, "hf/pytorch_model.bin is a pickle, which can run"),
+        ({}, None, {}, "hf has no *.safetensors"),
+        ({}, None, {"model.safetensors": save(TENSORS)[:-9]}, "hf/model.safetensors is damaged or"),
+        (
+            {},
+            {},
+            {INDEX: b'{"weight_map": {"model.norm.weight": "../model.safetensors"}}'},
+            f"hf/{INDEX} is damaged (no weight_map of names to files beside it)",
+        ),
+        ({}, {"model.norm.weight": None}, {}, "hf lacks the tensor model.norm.weight"),
+        (
+            {},
+            {"model.norm.weight": np.ones(5, np.float32)},
+            {},
+            "hf: model.norm.weight is [5], and config.json makes it [4]",
+        ),
+        (
+            {},
+            {"lm_head.weight": np.zeros((V, D), np.float32)},
+            {},
+            "hf: lm_head.weight is not the embedding, and config.json ties them",
+        ),
+        ({}, {"model.norm.bias": np.ones(D, np.float32)}, {}, "hf: 'model.norm.bias' and 0 more"),
+    ],
+)
+def test_a_folder_that_is_not_an_importable_model(config, tensors, files, expected, refuse):
+    Path("hf").mkdir()
+    fields = {name: value for name, value in {**LLAMA, **config}.items() if value is not None}
+    Path("hf/config.json").write_text(json.dumps(fields))
+    if tensors is not None:
+        arrays = {name: x for name, x in (TENSORS | tensors).items() if x is not None}
+        Path("hf/model.safetensors").write_bytes(save(arrays))
+    for name, content in files.items():
+        Path("hf", name).write_bytes(content)
+    refuse("-m interop import hf new", expected)
+
+
+def test_rows_of_a_study_that_belong_to_no_run(refuse):
+    (run,) = card_runs(load_cards("./study")["one"], 0)
+    fields = dict(
+        card="one", member="ten", seed=0, tokens=run.tokens(0), final="", config=run.budgets[0],
+        answers=(), l50=math.inf, mean_accuracy=0.5, ceiling=1.0, losses={},
+        made_by={"estimator": 2}, core_seconds=1.0,
+    )  # fmt: skip
+    name = "one/ten,seed=0.10240.json.gz"
+    for changes, expected in (
+        ({"config": TINY}, f"{name} has model.rotary.base=10000.0, and card one now has"),
+        ({"made_by": {"estimator": 1}}, f"{name} has estimator 1, and the current estimator is 2"),
+        ({"tokens": 5}, "one/ten,seed=0.5.json.gz belongs to no run of card one as it is now"),
+    ):
+        shutil.rmtree("study/rows", ignore_errors=True)
+        rows.write(Path("study/rows"), rows.Row(**(fields | changes)))
+        refuse("-m studies status ./study", expected)
+    Path("study/rows", name).write_bytes(b"")
+    refuse("-m studies status ./study", "…is damaged")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("platform", "command"),
+    [
+        ("cuda", "train.py tiny --workdir {new}"),
+        ("nowhere", "evaluate.py {run}"),
+        ("nowhere", "-c 'import experiment; experiment.load(\"{run}\")'"),
+    ],
+)
+def test_a_platform_that_jax_cannot_use(command, platform, trained_run, tmp_path, environment):
+    """Each runs in a process of its own, because JAX looks for its platform once."""
+    if platform == "cuda" and Path("/dev/nvidia0").exists():
+        pytest.skip("JAX can use it")
+    arguments = shlex.split(command.format(run=trained_run, new=tmp_path / "new"))
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment | {"JAX_PLATFORMS": platform},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    lines = done.stderr.splitlines()
+    assert f"JAX cannot use the platform {platform} (" in lines[-1] and "JAX_PLATFORMS" in lines[-1]
+    assert done.returncode and (len(lines) == 1 or arguments[0] == "-c")
+    assert not (tmp_path / "new").exists()
