@@ -19,9 +19,7 @@ from experiment.mesh import device_memory, make_mesh, mesh_sizes
 from experiment.run import RunDirectory, common_steps
 from experiment.stages import Stage, split
 from experiment.tracking import check_trackers
-from model.config import ModelConfig
 from model.transformer import Params, abstract_params, describe_size
-from training.programs import static_config
 from training.start import find_matching_start, starting_params
 from utils.files import check_writable
 from utils.paths import as_path, copy, in_bucket
@@ -169,7 +167,8 @@ def _check(
                 "differ in data; give data.seed, or train them apart"
             )
         if any(
-            _program_model(other.config) != _program_model(stage.config) for other in other_stages
+            other.config.model.architecture != stage.config.model.architecture
+            for other in other_stages
         ):
             raise ValueError(
                 f"stage {stage.number}: members that train together share one program, and these "
@@ -184,10 +183,6 @@ def _check(
     start_step = max(common_steps(runs), default=0)
     mesh = _make_mesh(configs[0], len(configs), num_devices)
     return Plan(configs, runs, overrides, stages, [], mesh, start_step, None)
-
-
-def _program_model(config: ExperimentConfig) -> ModelConfig:
-    return static_config(config).model
 
 
 def _make_mesh(config: ExperimentConfig, num_members: int, num_devices: int | None) -> Mesh:
