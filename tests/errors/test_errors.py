@@ -304,6 +304,22 @@ def test_a_missing_package_is_named(module, command, expected, refuse, monkeypat
     refuse(command, expected)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("train.py", "sweep.py", "evaluate.py", "generate.py", "report.py"),
+        *("-m theory", "-m probes", "-m studies", "-m interop", "-m data.prepare"),
+        "-m model.rotary show",
+    ],
+)
+def test_a_python_without_packages_names_the_environment(command):
+    """README's commands in a shell where .venv is not active; -S hides all installed packages."""
+    arguments = [sys.executable, "-S", *command.split(), "--help"]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "lacks the packages of ropewalk. Run: " in done.stderr and "activate" in done.stderr
+
+
 class _ForbiddenBucket:
     """File system of a bucket that may not be written, nor read if `may_list` is false."""
 
