@@ -9,7 +9,7 @@
 
 Every document is stored as [BOS] + ids + [EOS]. Documents of files named validation... go to the
 validation split. Without such files, a hash of the text decides: one document in 100, of `local`,
-which is small, one in 4 (one in 20 with data.documents=1). Equal texts go to the same split.
+which is small, one in 4. Equal texts go to the same split.
 
 train.py prepares data when necessary. This command does it beforehand; it can be stopped and
 started again:

@@ -123,7 +123,6 @@ class Task(abc.ABC):
       plot: figure with the curves of `curves`.
       shares: table with the columns of `share_columns`.
       of_training: whether documents are rows of training, which the data's seed decides.
-      since_version_2: parameters that documents of version 1 do not have.
       num_choices: number of equally likely answers for a model that knows only the format.
     """
 
@@ -133,7 +132,6 @@ class Task(abc.ABC):
     plot: ClassVar[Plot | None] = None
     shares: ClassVar[Shares | None] = None
     of_training: ClassVar[bool] = False
-    since_version_2: ClassVar[tuple[str, ...]] = ()
     num_choices: ClassVar[float] = math.inf
 
     def __post_init__(self):
@@ -157,10 +155,6 @@ class Task(abc.ABC):
 
     def check(self, context: TaskContext) -> None:
         """Raise ValueError if a document does not fit this length."""
-        if context.data.documents == 1 and (new := render("", self, self.since_version_2)):
-            raise ValueError(
-                f"{self.expression} needs data.documents=2; documents of version 1 have no {new}"
-            )
         shortest = self.least_length(context)
         if context.length < shortest:
             raise ValueError(
@@ -277,15 +271,3 @@ def evenly(random: np.random.Generator, count: int, low: int, high: int) -> np.n
     """
     shares = (np.arange(count) + random.random(count)) / count
     return np.minimum(low * ((high + 1) / low) ** shares, high).astype(np.int64)
-
-
-def distances(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
-    """Draw int64 `[count]` in low ... high, ends included, in random order.
-
-    Half of them are log-uniform, half uniform: of a log-uniform sample only 1 in 10 is in the far
-    half.
-    """
-    u, uniform = random.random((2, count))
-    far = low + u * (high + 1 - low)
-    near = np.exp(np.log(low) + u * np.log((high + 1) / low))
-    return np.where(uniform < 0.5, far, near).astype(np.int64)
