@@ -271,3 +271,15 @@ def evenly(random: np.random.Generator, count: int, low: int, high: int) -> np.n
     """
     shares = (np.arange(count) + random.random(count)) / count
     return np.minimum(low * ((high + 1) / low) ** shares, high).astype(np.int64)
+
+
+def distances(random: np.random.Generator, count: int, low: int, high: int) -> np.ndarray:
+    """Draw int64 `[count]` in low ... high, ends included, in random order.
+
+    Half of them are log-uniform, half uniform: of a log-uniform sample only 1 in 10 is in the far
+    half.
+    """
+    u, uniform = random.random((2, count))
+    far = low + u * (high + 1 - low)
+    near = np.exp(np.log(low) + u * np.log((high + 1) / low))
+    return np.where(uniform < 0.5, far, near).astype(np.int64)

@@ -22,7 +22,7 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import MetricsDigest
 from experiment.run import RunDirectory, first_difference
 from utils import messages
-from utils.files import digest
+from utils.manifest import digest
 from utils.messages import quoted
 from utils.paths import copy, is_outage
 

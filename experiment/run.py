@@ -14,8 +14,9 @@ from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
 from utils.checks import problem
-from utils.files import DamagedError, write_atomically
+from utils.files import write_atomically
 from utils.locks import lock
+from utils.manifest import DamagedError
 from utils.paths import as_path, in_bucket
 
 

@@ -147,7 +147,7 @@ def train_job(job: Job, *, command: str = "", make_evaluate: MakeEvaluate = no_e
         inherited = _inherited(job, groups)
         evaluators = [make_evaluate(group.members[0].config) for group in groups]
         # Check all data before the text of the first group is prepared.
-        for group in groups:
+        for group in groups if len(groups) > 1 else ():
             for stage in group.shared:
                 pipeline.check_data(group.runs[0].with_own_tokenizer(stage.data))
     # Plan all groups before training the first: an error in the last must not appear hours later.
