@@ -74,7 +74,7 @@ def evaluate_members(config: ExperimentConfig) -> str:
     seeds = ",".join(map(str, range(MEMBERS)))
     overrides = [f"seed={seeds}", "data.seed=0", "train.num_steps=1", "train.warmup_steps=0"]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        train_sweep(config, Path(folder), overrides, command="")
+        train_sweep(config, Path(folder), overrides)
         score.compiled_pass.cache_clear()
         start = time.perf_counter()
         results = runner.evaluate([Path(folder)], runner.Options(tasks=TASKS, lengths=LENGTHS))

@@ -9,7 +9,7 @@
 
 Every document is stored as [BOS] + ids + [EOS]. Documents of files named validation... go to the
 validation split. Without such files, a hash of the text decides: one document in 100, of `local`,
-which is small, one in 4 (one in 20 with data.documents=1). Equal texts go to the same split.
+which is small, one in 4. Equal texts go to the same split.
 
 train.py prepares data when necessary. This command does it beforehand; it can be stopped and
 started again:
@@ -42,6 +42,7 @@ from pathlib import Path
 from data import sources, tokenizing
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
+from data.source import Source
 from data.tokenizer import Tokenizer, file_in
 from data.verify import SPLITS, check_intact, read_report, verify
 from utils.command_line import Parser
@@ -50,7 +51,7 @@ from utils.locks import lock
 from utils.messages import quoted
 from utils.paths import as_path, copy, in_bucket
 
-VERSION = 1  # of the rules that make ids from text: a new version prepares everything again
+VERSION = 2  # of the rules that make ids from text: a new version prepares everything again
 ON_DISK = "runs/data"  # where data for a bucket is prepared
 
 
@@ -67,7 +68,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     root = as_path(config.prepared_root)
     # Locks and renames need a disk; a bucket gets the finished folder.
     on_disk = dataclasses.replace(config, prepared_root=ON_DISK) if in_bucket(root) else config
-    source = sources.source_class(config.source)(on_disk, show_progress=show_progress)
+    source = open_source(on_disk, show_progress=show_progress)
     settings = {
         "version": VERSION,
         "source": config.source,
@@ -103,13 +104,20 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     return folder
 
 
+def open_source(config: DataConfig, *, show_progress: bool = False) -> Source:
+    """Return the source of a config. Nothing is read yet."""
+    names = ("path", "subset_shares", "on_bad_document", "prepared_root")
+    fields = {name: getattr(config, name) for name in names}
+    return sources.source_class(config.source)(**fields, show_progress=show_progress)
+
+
 def check_arguments(config: DataConfig) -> Tokenizer | None:
     """Return the tokenizer that `config` names, after checks that read no document.
 
     Raises:
       ValueError: if the source has no files, for a bad `subset_shares`, tokenizer or `vocab_size`.
     """
-    sources.source_class(config.source)(config).check()
+    open_source(config).check()
     if config.tokenizer:
         return Tokenizer(config.tokenizer)
     tokenizer_lib.check_vocab_size(config.vocab_size)
@@ -118,8 +126,8 @@ def check_arguments(config: DataConfig) -> Tokenizer | None:
 
 def _upload(prepared: Path, folder: Path) -> None:
     """Copy a finished folder into a bucket, `prepare.json` last."""
-    splits = [prepared / split for split in SPLITS if (prepared / split).exists()]
-    for path in (file_in(prepared), *splits, prepared / "prepare.json"):
+    stores = [prepared / split for split in SPLITS if (prepared / split).exists()]
+    for path in (file_in(prepared), *stores, prepared / "prepare.json"):
         copy(path, folder / path.name)
 
 

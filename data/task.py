@@ -123,7 +123,6 @@ class Task(abc.ABC):
       plot: figure with the curves of `curves`.
       shares: table with the columns of `share_columns`.
       of_training: whether documents are rows of training, which the data's seed decides.
-      since_version_2: parameters that documents of version 1 do not have.
       num_choices: number of equally likely answers for a model that knows only the format.
     """
 
@@ -133,7 +132,6 @@ class Task(abc.ABC):
     plot: ClassVar[Plot | None] = None
     shares: ClassVar[Shares | None] = None
     of_training: ClassVar[bool] = False
-    since_version_2: ClassVar[tuple[str, ...]] = ()
     num_choices: ClassVar[float] = math.inf
 
     def __post_init__(self):
@@ -157,10 +155,6 @@ class Task(abc.ABC):
 
     def check(self, context: TaskContext) -> None:
         """Raise ValueError if a document does not fit this length."""
-        if context.data.documents == 1 and (new := render("", self, self.since_version_2)):
-            raise ValueError(
-                f"{self.expression} needs data.documents=2; documents of version 1 have no {new}"
-            )
         shortest = self.least_length(context)
         if context.length < shortest:
             raise ValueError(

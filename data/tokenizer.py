@@ -20,7 +20,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from data import tokenizer_json
 from utils.errors import UnreachableError
-from utils.files import DamagedError
+from utils.manifest import DamagedError
 from utils.paths import as_path
 
 NUM_KEYS = NUM_VALUES = 64  # symbols of retrieval documents

@@ -17,7 +17,8 @@ from data import tokenizer as tokenizer_lib
 from data.source import LISTED, SUBSET_NAMES, Document, Source
 from data.tokenizer import Tokenizer, file_in
 from data.verify import SPLITS, read_tokenizer
-from utils.files import read_checksummed, write_checksummed
+from utils.manifest import file_entries, read_manifest, write_manifest
+from utils.plugins import name_of
 from utils.progress import byte_progress
 from utils.threads import map_ahead, num_cpus
 
@@ -40,7 +41,7 @@ def write_prepared(
 
     Args:
       folder: an existing folder.
-      settings: recorded in `prepare.json`.
+      settings: recorded in `prepare.json`; "vocab_size" is that of a tokenizer trained here.
       source: the documents.
       tokenizer: None trains one on the documents.
       show_progress: whether to show a bar.
@@ -56,13 +57,15 @@ def write_prepared(
         if tokenizer:
             part.write_bytes(tokenizer.model)
         else:
-            tokenizer_lib.train(_sample(source), part, source.config.vocab_size)
+            tokenizer_lib.train(_sample(source), part, settings["vocab_size"])
         os.replace(part, path)
     tokenizer = read_tokenizer(folder)
-    report = {"settings": settings, "path": source.config.path, "tokenizer": tokenizer.fingerprint}
+    report = {"settings": settings, "path": source.path, "tokenizer": tokenizer.fingerprint}
+    paths = [file_in(folder)]
     if source.has_text:
         report |= _write_stores(folder, source, tokenizer, show_progress)
-    write_checksummed(folder / "prepare.json", report)
+        paths += [folder / split / "store.json" for split in SPLITS]
+    write_manifest(folder / "prepare.json", report, file_entries(folder, paths))
 
 
 def _sample(source: Source) -> Iterator[str]:
@@ -74,7 +77,7 @@ def _sample(source: Source) -> Iterator[str]:
         for document in source.read(start=(index, 1)):
             if document.file != index or size >= SAMPLE // len(indices):
                 break
-            if document.problem and source.config.on_bad_document == "error":
+            if document.problem and source.on_bad_document == "error":
                 raise ValueError(_problem(document, source))
             text = document.text[:SAMPLE_DOCUMENT]
             yield text
@@ -108,7 +111,7 @@ def _write_stores(
             counts = writer.finish()
     _note_missing_subsets(source, progress["subsets"])
     if not counts["train"]["documents"]:
-        name = source.config.path or source.config.source
+        name = source.path or name_of(type(source))
         raise ValueError(f"{name}: no training document in the source")
     return {
         **counts,
@@ -121,7 +124,7 @@ def _write_stores(
 def _note_missing_subsets(source: Source, names: Iterable[str]) -> None:
     """Print a note, not an error: the tokenized text is still usable."""
     subsets = {SUBSET_NAMES.get(name, name) for name in names}
-    for name, _ in source.config.subset_shares:
+    for name, _ in source.subset_shares:
         if SUBSET_NAMES.get(name, name) not in subsets:
             print(
                 f"note: subset_shares names {name}, and no document is of it; the source's "
@@ -153,12 +156,12 @@ def _slices(documents: Iterable[Document], source: Source, subsets: list[str]) -
     """Yield slices of the documents to store; append new names of subsets to `subsets`."""
     has_validation_files = any(file.validation for file in source.files)
     interval = source.held_out_every()
-    shares = {SUBSET_NAMES.get(name, name): share for name, share in source.config.subset_shares}
+    shares = {SUBSET_NAMES.get(name, name): share for name, share in source.subset_shares}
     for document in documents:
         after = (document.file, document.line + 1)
         if document.problem:
             problem = _problem(document, source)
-            if source.config.on_bad_document == "error":
+            if source.on_bad_document == "error":
                 raise ValueError(problem)
             yield _Slice(text="", after=after, problem=problem)
             continue
@@ -245,7 +248,7 @@ class _StoreWriter:
         self._started = time.monotonic()
         self._progress_path = folder / "progress.json"
         if self._progress_path.exists():
-            self.progress = read_checksummed(self._progress_path)
+            self.progress = read_manifest(self._progress_path)
         else:
             self.progress = {
                 "after": [0, 1],
@@ -295,7 +298,14 @@ class _StoreWriter:
         now = time.monotonic()
         self.progress["seconds"] += now - self._started
         self._started = now
-        write_checksummed(self._progress_path, self.progress)
+        shards = self.progress["shards"]
+        files = {
+            f"{split}/{name}": entry
+            for split in SPLITS
+            for shard in shards[split]
+            for name, entry in shard["files"].items()
+        }
+        write_manifest(self._progress_path, self.progress, files)
 
     def finish(self) -> dict[str, dict[str, Any]]:
         """Write the index of both stores; return the counts of each."""

@@ -25,7 +25,7 @@ from evals.text import MissingTextError
 from experiment import stages
 from experiment.checkpoint import restore_params
 from experiment.config import ExperimentConfig, chosen_rotary
-from experiment.identity import copy_notice, has_params, run_id
+from experiment.identity import copy_notice, run_id
 from experiment.items import metrics_damage
 from experiment.memory import free_device_memory
 from experiment.run import RunDirectory, find_runs
@@ -368,7 +368,7 @@ def _load(
     for run in runs:
         params, step = restore_params(run, options.step)
         identity = run_id(run, step)
-        original = originals.setdefault(identity, run) if has_params(identity) else run
+        original = originals.setdefault(identity, run)
         if original is not run:
             notice(copy_notice(original, run))
             continue

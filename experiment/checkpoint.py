@@ -2,13 +2,11 @@
 
 `params` is its own item, so that evaluation needs neither the optimizer nor the trainer.
 
-Whatever is wrong with a checkpoint is a `DamagedCheckpointError`, of one line. One without digests,
-made before there were any, is read as it is, and said to be unverified.
+Damage to a checkpoint raises `DamagedCheckpointError`, whose message is one line.
 """
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -46,7 +44,6 @@ from utils.paths import in_bucket, raise_outages, remove
 _absl = logging.getLogger("absl")
 _absl.setLevel(logging.ERROR)
 _absl.addFilter(lambda record: "/orbax/" not in record.pathname)
-_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -160,12 +157,12 @@ class Restored(NamedTuple):
     Attributes:
       arrays: item `params`, and `opt_state` if it was asked for.
       data: which rows had been consumed.
-      digests: of each array as it was saved; None if that is not known.
+      digests: of each array as it was saved.
     """
 
     arrays: dict[str, Any]
     data: DataState
-    digests: dict[str, str] | None
+    digests: dict[str, str]
 
 
 def restore(run: RunDirectory, step: int, **arrays: Any) -> Restored:
@@ -197,9 +194,6 @@ def verify(run: RunDirectory, step: int, restored: Restored) -> None:
     Raises:
       DamagedCheckpointError: naming the first array that differs.
     """
-    if restored.digests is None:
-        _say_unverified(str(run.path))
-        return
     for name, digest in digests(restored.arrays).items():
         if restored.digests.get(name) != digest:
             raise DamagedCheckpointError(run, step, f"{name} is not what was saved")
@@ -256,7 +250,6 @@ def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
     """
     params, step = restore_params(source, step)
     items, _ = read_items(source, step)
-    items["config"]["has_digests"] = True
     items["config"].pop("dtypes", None)  # read as float32, whatever the source came as
     rounded = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), params)
     # Of what is read: orbax makes float32 of it, as `abstract_params` asks.
@@ -331,8 +324,3 @@ def _quiet_stragglers() -> Iterator[None]:
     yield
     # Not if it failed: stragglers are still to come.
     sys.unraisablehook = before
-
-
-@functools.cache
-def _say_unverified(path: str) -> None:
-    _log.warning(f"{path}: its checkpoints carry no digests (unverified)")

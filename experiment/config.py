@@ -15,8 +15,10 @@ from utils.messages import one_line, quoted
 # A config.json may only name classes of these packages: reading one never runs other code.
 PACKAGES = ("model", "data", "experiment")
 
-# Fields of older config.json files, by class: their names then and now.
+# Fields of older config.json files, by class: fields that have another name now, and removed fields
+# with the only value that is still read.
 _RENAMED = {"model.config.ModelConfig": {"blind": "masked_distances"}}
+REMOVED = {"data.config.DataConfig": {"documents": 2}}
 
 TRAINED = "trained"  # as a variant to evaluate with: the one that a run was trained with
 
@@ -206,7 +208,7 @@ def to_dict(value: Any) -> Any:
 
 
 def from_dict(value: Any) -> Any:
-    """The inverse of `to_dict`. A field left out is `absent` of its class, or else the default.
+    """Return the config of JSON values, the inverse of `to_dict`; missing fields have defaults.
 
     Raises:
       ValueError: if the JSON names a class outside this repository's packages, one that does not
@@ -241,7 +243,13 @@ def from_dict(value: Any) -> Any:
     renamed = _RENAMED.get(path, {})
     names = {name: renamed.get(name, name) for name in map(str, value) if name != "class"}
     fields = {new: from_dict(value[old]) for old, new in names.items()}
+    for name, only in REMOVED.get(path, {}).items():
+        if fields.pop(name, only) != only:
+            raise ValueError(
+                f"{path} has {name}={quoted(value[name])}, which this version does not read; use "
+                "the version of ropewalk that the run was made with"
+            )
     unknown = set(fields) - {field.name for field in dataclasses.fields(cls)}
     if unknown:
         raise ValueError(f"{path} has no field {sorted(unknown)[0]!r} (a newer ropewalk's config?)")
-    return typing.cast(type, cls)(**getattr(cls, "absent", {}) | fields)
+    return typing.cast(type, cls)(**fields)

@@ -34,7 +34,7 @@ def initialize(arguments: argparse.Namespace, *, many_members: bool = False) -> 
     """Finds the other processes of the run, before anything is asked of JAX.
 
     Args:
-      arguments: of the command line (`configs.add_process_arguments`).
+      arguments: of the command line (`configs.training_parser`).
       many_members: a process that is alone makes a device of each core (`experiment.mesh`).
 
     Raises:

@@ -3,16 +3,15 @@
 `digests` says what was saved, so that whatever reads a checkpoint finds out whether that is what it
 has read (docs/reliability.md):
 
-    arrays      of each, from its name (`params.embedding`) to its digest (`experiment.digest`)
-    items       of `data` and `config`, the sha256 of their JSON
-    metrics     of the rows logged so far (`experiment.records.MetricsDigest`), where there are any
-    checksum    of these, likewise
+    arrays      digest of each array by its name, `params.embedding` (`experiment.digest`)
+    items       sha256 of the JSON of `data` and `config`
+    metrics     digest of the rows logged so far (`experiment.records.MetricsDigest`), if any
+    checksum    sha256 of the JSON of all this
 
 Nothing here needs JAX, or reads an array.
 """
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import MetricsDigest
 from experiment.run import RunDirectory, first_difference
 from utils import messages
+from utils.manifest import digest
 from utils.messages import quoted
 from utils.paths import copy, is_outage
 
@@ -73,12 +73,9 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
     items["config"] = config_item(target, step, target.config_at(step))
     if dtypes:
         items["config"]["dtypes"] = dtypes
-    if arrays is None:  # not known of the source: what is copied stays unverified
-        del items["config"]["has_digests"]
     _item_path(folder, "config").write_text(json.dumps(items["config"]), encoding="utf-8")
-    if arrays is not None:
-        record = digest_item(arrays, items, metrics)
-        _item_path(folder, "digests").write_text(json.dumps(record), encoding="utf-8")
+    record = digest_item(arrays, items, metrics)
+    _item_path(folder, "digests").write_text(json.dumps(record), encoding="utf-8")
 
 
 def write_items(
@@ -108,7 +105,6 @@ def config_item(run: RunDirectory, step: int, config: ExperimentConfig) -> dict[
         "positions": run.positions_at(step),
         "config": to_dict(config),
         "run": run.record,
-        "has_digests": True,
     }
 
 
@@ -118,55 +114,42 @@ def digest_item(
     """The item `digests`."""
     record: dict[str, Any] = {
         "arrays": dict(arrays),
-        "items": {name: _sha256(item) for name, item in items.items()},
+        "items": {name: digest(item) for name, item in items.items()},
     }
     if metrics is not None:
         record["metrics"] = dict(metrics)
-    return {**record, "checksum": _sha256(record)}
+    return {**record, "checksum": digest(record)}
 
 
-def _sha256(value: Any) -> str:
-    """Digest a JSON value, however it is written."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def read_items(
-    run: RunDirectory, step: int
-) -> tuple[dict[str, dict[str, Any]], dict[str, str] | None]:
-    """Items `data` and `config`, and the digests of the arrays, if there are any.
+def read_items(run: RunDirectory, step: int) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Return items `data` and `config`, and the digests of the arrays.
 
     Raises:
       DamagedCheckpointError: if they are not what was saved.
     """
     items = {name: _json_item(run, step, name) for name in ("data", "config")}
     record = read_digests(run, step)
-    if record is None:
-        if "has_digests" in items["config"]:
-            raise DamagedCheckpointError(run, step, "digests: missing")
-        return items, None
     for name, item in items.items():
-        if record["items"].get(name) != _sha256(item):
+        if record["items"].get(name) != digest(item):
             raise DamagedCheckpointError(run, step, f"{name}: not what was saved")
     return items, record["arrays"]
 
 
-def read_digests(run: RunDirectory, step: int) -> dict[str, Any] | None:
-    """Return the item `digests` without its checksum; None if the checkpoint has none.
+def read_digests(run: RunDirectory, step: int) -> dict[str, Any]:
+    """Return the item `digests` without its checksum.
 
     Raises:
       DamagedCheckpointError: if it is not what was saved.
     """
-    if not (folder_of(run, step) / "digests").exists():
-        return None
     record = _json_item(run, step, "digests")
-    if record.pop("checksum", None) != _sha256(record):
+    if record.pop("checksum", None) != digest(record):
         raise DamagedCheckpointError(run, step, "digests: not what was saved")
     return record
 
 
 def metrics_record(run: RunDirectory, step: int) -> dict[str, Any] | None:
     """Return what the checkpoint of `step` says of metrics.jsonl (`MetricsDigest.record`)."""
-    return (read_digests(run, step) or {}).get("metrics")
+    return read_digests(run, step).get("metrics")
 
 
 def metrics_damage(run: RunDirectory) -> str:

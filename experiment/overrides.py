@@ -43,9 +43,11 @@ from typing import NamedTuple
 from experiment.config import ExperimentConfig
 from experiment.dotted import apply as apply  # part of the command line, for its callers
 from experiment.inherit import inherit
+from experiment.records import SweepRecord
 from experiment.run import RunDirectory
 from utils.expressions import allow_files, split_commas
 from utils.messages import one_line
+from utils.paths import as_path
 
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
@@ -123,21 +125,72 @@ def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 class SweepMember(NamedTuple):
-    """One member: what its directory is called, its overrides, and the config they make."""
+    """One member: the name of its directory, its overrides, and the config they make."""
 
     name: str
-    overrides: list[str]
+    overrides: Sequence[str]
     config: ExperimentConfig
 
 
+class Job(NamedTuple):
+    """What one command trains.
+
+    Attributes:
+      config: config of the experiment file.
+      workdir: directory of the run, or of the sweep.
+      members: members to train; a single run is one member without a name.
+      record: content of sweep.json; None for a single run.
+    """
+
+    config: ExperimentConfig
+    workdir: Path
+    members: Sequence[SweepMember]
+    record: SweepRecord | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no member of the sweep is left out."""
+        return self.record is None or len(self.members) == len(self.record.members)
+
+
+def run_job(config: ExperimentConfig, workdir: str | Path, overrides: Sequence[str]) -> Job:
+    """Return the job of train.py. Raises ValueError as `inherit` does."""
+    workdir = as_path(workdir)
+    config_here = inherit(config, overrides, RunDirectory(workdir))
+    return Job(config, workdir, [SweepMember("", overrides, config_here)])
+
+
+def sweep_job(
+    config: ExperimentConfig,
+    workdir: str | Path,
+    overrides: Sequence[str],
+    *,
+    only: int | None = None,
+) -> Job:
+    """Return the job of sweep.py: all members, or member number `only` (from 0).
+
+    Raises:
+      ValueError: as `make_members` does, or if there is no such member.
+    """
+    workdir = as_path(workdir)
+    members = make_members(config, overrides, workdir)
+    names = tuple(member.name for member in members)
+    record = SweepRecord(config=config.name, overrides=tuple(overrides), members=names)
+    if only is not None:
+        if not 0 <= only < len(members):
+            raise ValueError(f"no member {only}: the sweep has members 0 to {len(members) - 1}")
+        members = [members[only]]
+    return Job(config, workdir, members, record)
+
+
 def make_members(
-    config: ExperimentConfig, given: Sequence[str], workdir: Path | None = None
+    config: ExperimentConfig, overrides: Sequence[str], workdir: Path | None = None
 ) -> list[SweepMember]:
-    """The members that `given` asks for, or those the config has of its own.
+    """Return the members that `overrides` list, or else those of the config.
 
     Args:
-      config: what its members are made of.
-      given: overrides, whose commas make the members.
+      config: config of the experiment file.
+      overrides: overrides, whose commas make the members.
       workdir: the sweep's directory: each member inherits from the run it starts from. None: no run
         is looked up, and models are those of `config` and the overrides.
 
@@ -146,21 +199,21 @@ def make_members(
         from is not there.
     """
 
-    def make(name: str, overrides: list[str]) -> ExperimentConfig:
+    def make(name: str, member_overrides: Sequence[str]) -> ExperimentConfig:
         if workdir is None:
-            return apply(config, overrides)
-        return inherit(config, overrides, RunDirectory(workdir / name))
+            return apply(config, member_overrides)
+        return inherit(config, member_overrides, RunDirectory(workdir / name))
 
-    choices = grid(given)
+    choices = grid(overrides)
     if len(choices) == 1 and config.members:
         common = choices[0][1]
-        choices = [(name, [*overrides, *common]) for name, overrides in named(config.members)]
+        choices = [(name, [*member, *common]) for name, member in named(config.members)]
     if len(choices) == 1:
         apply(config, choices[0][1])  # what is wrong with them says more than that they do not vary
         raise ValueError(
             "nothing varies: list values with commas (model.rotary.base=10,10000), or use train.py"
         )
-    members = [SweepMember(name, overrides, make(name, overrides)) for name, overrides in choices]
+    members = [SweepMember(name, member, make(name, member)) for name, member in choices]
     for left, right in itertools.combinations(members, 2):
         if left.name == right.name:
             raise ValueError(

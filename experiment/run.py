@@ -14,8 +14,9 @@ from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
 from utils.checks import problem
-from utils.files import DamagedError, write_atomically
+from utils.files import write_atomically
 from utils.locks import lock
+from utils.manifest import DamagedError
 from utils.paths import as_path, in_bucket
 
 
@@ -185,33 +186,12 @@ class RunDirectory:
         """The shell lines that trained and evaluated the run, as typed, oldest first."""
         return read_commands(self.commands_path)
 
-    def kept(self, config: ExperimentConfig, given: Sequence[str]) -> ExperimentConfig:
-        """`config` as its command was meant when this run was started.
-
-        Before `data.documents` there was one version of them, and `seed` did not reach the rows.
-        What the command names itself, by its overrides `given`, is taken at its word.
-        """
-        if not self.is_started():
-            return config
-        started = self.config.data
-        if "documents" in self.record["config"]["data"]:
-            return config
-        meant = {"documents": started.documents}
-        if config.data.seed == config.seed:
-            meant["seed"] = started.seed
-        names = {override.partition("=")[0] for override in given}
-        meant = {name: value for name, value in meant.items() if f"data.{name}" not in names}
-        return dataclasses.replace(config, data=dataclasses.replace(config.data, **meant))
-
-    def pinned(self, config: ExperimentConfig, given: Sequence[str] = ()) -> ExperimentConfig:
-        """`config` with what its command leaves open as it was when the run here was started.
-
-        That is the step in its `start_from`, wherever the parent is by now, and what is `kept`.
+    def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
+        """Return `config` with the step in its `start_from`, wherever the parent is by now.
 
         Raises:
           ValueError: as `find_start` does.
         """
-        config = self.kept(config, given)
         if config.start_from is None:
             return config
         return dataclasses.replace(config, start_from=self.pin(config.start_from))
@@ -230,21 +210,16 @@ class RunDirectory:
         return f"{parent.path}@{step}"
 
     @property
-    def parent_config(self) -> ExperimentConfig | None:
+    def parent_config(self) -> ExperimentConfig:
         """Config of the run that this one started from, in force at that step.
 
-        None: it started from no other, or before this was recorded.
-
         Raises:
-          ValueError: if what config.json says of it is no config.
+          ValueError: if config.json has none.
         """
         try:
-            config = from_dict(self.record.get("parent"))
-            if config is not None and not isinstance(config, ExperimentConfig):
-                raise TypeError("parent is not a config")
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.path / 'config.json'}: {error}") from error
-        return config
+            return from_dict(self.record["parent"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{self.path / 'config.json'}: parent: {error}") from error
 
     def check_resumable(self, config: ExperimentConfig) -> None:
         """Raise ValueError if the directory holds a sweep or, naming the field, another run."""
@@ -286,22 +261,16 @@ class RunDirectory:
 
     @functools.cached_property
     def diverged_at(self) -> int | None:
-        """The first of the updates skipped since the last one that was made, if the run is over.
+        """The first of the updates skipped in a row at the end of a run; None if it is not over.
 
-        That is, if it was frozen (`train.max_skipped`) or came to its end so; else None.
+        A run is over if it was frozen (`train.max_skipped`) or reached its last step.
         """
-        first = count = 0
-        for row in self.read_metrics():
-            skipped = row.get("skipped")
-            if skipped and isinstance(skipped, int):
-                # Rows made before they counted say only whether: the first in a row is the start.
-                first = first or row["step"] - skipped + 1
-                count = row["step"] - first + 1
-            else:
-                first = count = 0
-        is_end = first + count - 1 == stages.split(self.config)[-1].end
-        over = count >= self.config.train.max_skipped or is_end
-        return first if first and over else None
+        last = (self.read_metrics() or [{}])[-1]
+        count = last.get("skipped") or 0
+        is_over = count >= self.config.train.max_skipped
+        if count and (is_over or last["step"] == stages.split(self.config)[-1].end):
+            return last["step"] - count + 1
+        return None
 
 
 # Fields that may differ when a run is continued: how it is kept and watched, not what it computes.

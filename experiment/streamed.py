@@ -83,10 +83,9 @@ class StoredParams:
         )
         with damage:
             tree = ocp.PyTreeCheckpointHandler().restore(path, args=arguments)  # pyright: ignore
-        if self._digests is not None:
-            (entry,) = digests({"params": tree}).items()
-            if self._digests.get(entry[0]) != entry[1]:
-                what = f"{entry[0]} is not what was saved"
+        for array_name, digest in digests({"params": tree}).items():
+            if self._digests.get(array_name) != digest:
+                what = f"{array_name} is not what was saved"
                 raise DamagedCheckpointError(self.run, self.step, what)
         return named(tree)[name]
 

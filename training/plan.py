@@ -142,10 +142,7 @@ def _check(
 ) -> Plan:
     overrides = overrides or [()] * len(runs)
     check_trackers(configs[0].train.tracking)
-    configs = [
-        run.pinned(config, run_overrides)
-        for run, config, run_overrides in zip(runs, configs, overrides, strict=True)
-    ]
+    configs = [run.pinned(config) for run, config in zip(runs, configs, strict=True)]
     for run, config in zip(runs, configs, strict=True):
         run.check_resumable(config)
     if distributed.is_primary_host():

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import numpy as np
 
-from data import kv_version_1
 from data.config import DataConfig
 from data.task import Document, Sample, Task, TaskContext, evenly, possible
 from data.tokenizer import NUM_KEYS, NUM_VALUES
@@ -33,7 +32,6 @@ class Kv(Task):
     kind = "retrieval"
     order = 0
     num_choices = NUM_VALUES
-    since_version_2 = ("pairs", "per_octave", "answers")
 
     pairs: Annotated[int, Bounds(at_least=1, at_most=NUM_KEYS)] = 32
     per_octave: Positive = 3.0
@@ -50,13 +48,10 @@ class Kv(Task):
 
     def num_others(self, data: DataConfig, length: int) -> int:
         """Return the number of other keys; for a short document, about as many as fit."""
-        pairs = self.pairs if data.documents == 2 else NUM_KEYS
-        return max(1, min(pairs, length // 4) - 1)
+        return max(1, min(self.pairs, length // 4) - 1)
 
     def document(self, context: TaskContext, sample: Sample) -> Document:
         """Return pairs without overlap, at evenly spread distances, and fillers in between."""
-        if context.data.documents == 1:
-            return kv_version_1.document(context, sample.random)
         tokenizer, random, length = context.tokenizer, sample.random, context.length
         farthest = length - 3  # a pair at each end
         num_answers = self._num_answers(length, farthest, random)

@@ -30,7 +30,6 @@ class Perplexity(Task):
 
     kind = "likelihood"
     order = 3
-    since_version_2 = ("tokens",)
     plot = Plot(
         name="perplexity_by_position",
         alternative="Perplexity of held-out text against position in the document.",
@@ -48,18 +47,15 @@ class Perplexity(Task):
 
     def num_documents(self, context: TaskContext, documents: int) -> int:
         """Return the number of documents with `tokens` tokens, or all documents."""
-        if context.data.documents == 1:
-            return documents
         return max(documents, self._share(context).documents)
 
     def sources(
         self, context: TaskContext, numbers: range
     ) -> Iterable[tuple[int, list[text.Crop]]]:
         """Return the crops of each document."""
-        num_crops = 1 if context.data.documents == 1 else self._share(context).crops
-        length = context.length
+        most = self._share(context).crops
         return text.several_crops(
-            context, numbers, task="perplexity", length=length, most=num_crops
+            context, numbers, task="perplexity", length=context.length, most=most
         )
 
     def _share(self, context: TaskContext) -> text.Share:

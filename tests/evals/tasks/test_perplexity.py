@@ -1,4 +1,3 @@
-import dataclasses
 import itertools
 
 import jax
@@ -88,17 +87,6 @@ def test_the_same_crops_every_time_and_no_more_than_asked(text_config, text_toke
     assert [document.tokens.tolist() for document in later] == [
         document.tokens.tolist() for document in first[1:]
     ]
-
-
-def test_first_version_has_one_crop_a_document(text_config, text_tokenizer):
-    data = dataclasses.replace(text_config.data, documents=1)
-    first = dataclasses.replace(text_config, data=data)
-    result = make_documents(Perplexity(), first, text_tokenizer, 64, range(9))
-    expected = make_documents(TASK, text_config, text_tokenizer, 64, range(9))
-    assert [document.tokens.tolist() for document in result] == [
-        document.tokens.tolist() for document in expected
-    ]
-    assert Perplexity().num_documents(evals.asked(first, text_tokenizer, 64), 3) == 3
 
 
 @pytest.mark.parametrize("tokens", [1, 200, 400, 1500, 3000, 10**6])
