@@ -38,6 +38,7 @@ import inspect
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from data import sources, tokenizing
 from data import tokenizer as tokenizer_lib
@@ -133,60 +134,7 @@ def _upload(prepared: Path, folder: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run `python -m data.prepare`; return exit status 0, or 2 after one line about the error."""
-    parser = Parser(
-        prog="python -m data.prepare",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    # The options are fields of DataConfig; context_length and batch_size are required but unused.
-    parser.set_defaults(**{field.name: field.default for field in dataclasses.fields(DataConfig)})
-    parser.set_defaults(context_length=1, batch_size=1)
-    add = parser.add_argument
-    add(
-        "--source",
-        choices=sources.names(),
-        help=" ".join(map(_describe, sources.names())) + " (default: %(default)s)",
-    )
-    add("--path", metavar="FILE_OR_DIR", help="where jsonl or redpajama files are")
-    add(
-        "--tokenizer",
-        metavar="MODEL",
-        help="a SentencePiece .model or a tokenizer.json (default: train one)",
-    )
-    add(
-        "--vocab-size",
-        type=int,
-        metavar="N",
-        help="size of a tokenizer trained here (default: %(default)s)",
-    )
-    add(
-        "--on-bad-document",
-        choices=("error", "skip"),
-        help="error: stop at the first bad document; skip: leave bad documents out and list them "
-        "(default: %(default)s; the same command with skip continues where error stopped)",
-    )
-    add(
-        "--subset-share",
-        dest="subset_shares",
-        action="append",
-        default=[],
-        type=_subset_share,
-        metavar="NAME=SHARE",
-        help="keep this share, in [0, 1], of a RedPajama subset's documents (may be repeated)",
-    )
-    add(
-        "--out",
-        dest="prepared_root",
-        metavar="DIR",
-        help="root of the prepared data (default: %(default)s)",
-    )
-    add(
-        "--verify",
-        nargs="?",
-        const="",
-        metavar="DIR",
-        help="read prepared data (all under --out, or one folder) and list damaged files",
-    )
+    parser = _parser()
     options = vars(parser.parse_args(arguments))
     options["subset_shares"] = tuple(options["subset_shares"])
     verified = options.pop("verify")
@@ -201,18 +149,47 @@ def main(arguments: list[str] | None = None) -> int:
             for message in messages:
                 print(f"{parser.prog}: error: {message}", file=sys.stderr)
             return 2 if messages else 0
-        folder = prepare(DataConfig(**options))
+        _print_report(prepare(DataConfig(**options)))
     except (ValueError, OSError) as error:
         parser.error(str(error))
     except KeyboardInterrupt:
         print("stopped; the same command continues after the last finished shard", file=sys.stderr)
         return 130
-    _print_report(folder)
     return 0
 
 
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python -m data.prepare",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    # The options are fields of DataConfig; context_length and batch_size are required but unused.
+    parser.set_defaults(**{field.name: field.default for field in dataclasses.fields(DataConfig)})
+    parser.set_defaults(context_length=1, batch_size=1)
+    default = " (default: %(default)s)"
+    texts = " ".join(f"{name}: {_describe(name)}" for name in sources.names())
+    add = parser.add_argument
+    add("--source", choices=sources.names(), help=texts + default)
+    add("--path", metavar="FILE_OR_DIR", help="where jsonl or redpajama files are")
+    text = "a SentencePiece .model or a tokenizer.json (default: train one)"
+    add("--tokenizer", metavar="MODEL", help=text)
+    text = "size of a tokenizer trained here" + default
+    add("--vocab-size", type=int, metavar="N", help=text)
+    text = "error: stop at the first bad document; skip: leave them out and list them" + default
+    add("--on-bad-document", choices=("error", "skip"), help=text)
+    text = "share, in [0, 1], of a RedPajama subset's documents to keep (may be repeated)"
+    share: dict[str, Any] = {"type": _subset_share, "metavar": "NAME=SHARE", "help": text}
+    add("--subset-share", dest="subset_shares", action="append", default=[], **share)
+    text = "root of the prepared data" + default
+    add("--out", dest="prepared_root", metavar="DIR", help=text)
+    text = "read prepared data (all under --out, or one folder) and list damaged files"
+    add("--verify", nargs="?", const="", metavar="DIR", help=text)
+    return parser
+
+
 def _describe(source: str) -> str:
-    return f"{source}: {(inspect.getdoc(sources.source_class(source)) or '').splitlines()[0]}"
+    return (inspect.getdoc(sources.source_class(source)) or "").splitlines()[0]
 
 
 def _subset_share(argument: str) -> tuple[str, float]:
@@ -226,8 +203,8 @@ def _subset_share(argument: str) -> tuple[str, float]:
 
 
 def _print_report(folder: Path) -> None:
-    report = read_report(folder)
     print(folder)
+    report = read_report(folder)
     if "seconds" not in report:
         return  # no text, only a tokenizer
     for split in SPLITS:
@@ -237,16 +214,14 @@ def _print_report(folder: Path) -> None:
             f"{counts['text_bytes'] / max(1, counts['tokens']):.2f} bytes per token"
         )
     seconds = max(report["seconds"], 1e-9)
-    documents = sum(report[split]["documents"] for split in SPLITS)
-    tokens = sum(report[split]["tokens"] for split in SPLITS)
-    print(
-        f"  {seconds:.1f} s: {documents / seconds:,.0f} documents/s, "
-        f"{tokens / seconds:,.0f} tokens/s ({report['workers']} threads)"
+    documents, tokens = (
+        sum(report[split][name] for split in SPLITS) / seconds for name in ("documents", "tokens")
     )
+    threads = f"{report['workers']} threads"
+    print(f"  {seconds:.1f} s: {documents:,.0f} documents/s, {tokens:,.0f} tokens/s ({threads})")
     if report["skipped"]["count"]:
         print(f"  left out {report['skipped']['count']} documents:")
-        for problem in report["skipped"]["first"]:
-            print(f"    {problem}")
+        print(*(f"    {problem}" for problem in report["skipped"]["first"]), sep="\n")
 
 
 if __name__ == "__main__":

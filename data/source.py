@@ -26,6 +26,13 @@ SUBSET_NAMES = {name: name for name in SUBSETS} | {
     "RedPajamaStackExchange": "stackexchange",
     "RedPajamaWikipedia": "wikipedia",
 }
+
+
+def subset_name(name: str) -> str:
+    """Return our name of a subset; a label of another corpus stays as it is."""
+    return SUBSET_NAMES.get(name, name)
+
+
 LISTED = 100  # skipped documents whose problems are listed; the others are only counted
 
 
@@ -152,7 +159,7 @@ class Source(abc.ABC):
             )
         shares: dict[str, float] = {}
         for name, share in self.subset_shares:
-            subset = SUBSET_NAMES.get(name, name)
+            subset = subset_name(name)
             if subset not in subsets:
                 raise ValueError(
                     f"unknown subset {quoted(name)} in subset_shares; {nearest(name, subsets)}"

@@ -200,46 +200,58 @@ def verify(run: RunDirectory, step: int, restored: Restored) -> None:
 
 
 def restore_params(run: RunDirectory, step: int | None = None) -> tuple[Params, int]:
-    """The parameters of a run as numpy arrays, and their step.
+    """Return the parameters of a run as numpy arrays in their stored dtypes, and their step.
 
     Args:
       run: the run.
-      step: which checkpoint; None means the last.
+      step: step of the checkpoint; None means the last.
 
     Raises:
-      ValueError: if there is no such checkpoint, it is damaged (the newest whole one is named), or
+      ValueError: if there is no such checkpoint, it is damaged (the newest intact one is named), or
         config.json is not what it was made with.
     """
     step = run.find_step(step)
-    try:
-        return _whole_params(run, step), step
-    except DamagedCheckpointError as error:
-        for other in reversed(run.steps()):
-            with contextlib.suppress(DamagedCheckpointError):
-                if other != step:
-                    _whole_params(run, other)
-                    raise ValueError(
-                        f"{run.path}: checkpoint {step} is damaged ({error.what}); take step "
-                        f"{other}, the newest whole one, or delete {folder_of(run, step)}"
-                    ) from error
-        raise
+    with naming_intact_checkpoint(run, step):
+        return _intact_params(run, step), step
 
 
-def _whole_params(run: RunDirectory, step: int) -> Params:
-    # As numpy: where parameters go is the caller's business, on any number of devices.
+def stored_params(run: RunDirectory, step: int) -> Params:
+    """Return shapes and dtypes of the parameters in a checkpoint that matches config.json.
+
+    Imported parameters keep their dtypes: float32 would be twice as large, and no better.
+    """
     check_config(run, step)
-    shapes = abstract_params(run.config.model)
-    # Imported ones are kept as they came: float32 would be twice as large, and no better.
     dtypes = stored_dtypes(read_items(run, step)[0])
 
-    def empty(path, leaf):
+    def stored(path, leaf):
         name = jax.tree_util.keystr(path, simple=True, separator=".")
-        return np.empty(leaf.shape, jnp.dtype(dtypes.get(name, leaf.dtype)))
+        return jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(dtypes.get(name, leaf.dtype)))
 
-    target = jax.tree_util.tree_map_with_path(empty, shapes)
+    return jax.tree_util.tree_map_with_path(stored, abstract_params(run.config.model))
+
+
+def _intact_params(run: RunDirectory, step: int) -> Params:
+    # As numpy: the caller decides on which devices they go.
+    target = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), stored_params(run, step))
     restored = restore(run, step, params=target)
     verify(run, step, restored)
     return restored.arrays["params"]
+
+
+@contextlib.contextmanager
+def naming_intact_checkpoint(run: RunDirectory, step: int) -> Iterator[None]:
+    """Add the newest intact checkpoint to the message about a damaged one."""
+    try:
+        yield
+    except DamagedCheckpointError as error:
+        for other in reversed([other for other in run.steps() if other != step]):
+            with contextlib.suppress(DamagedCheckpointError):
+                _intact_params(run, other)
+                raise ValueError(
+                    f"{run.path}: checkpoint {step} is damaged ({error.what}); take step "
+                    f"{other}, the newest whole one, or delete {folder_of(run, step)}"
+                ) from error
+        raise
 
 
 def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:

@@ -11,25 +11,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
-from experiment.checkpoint import DataState
+from experiment.checkpoint import DataState, stored_params
 from experiment.devices import check_platform
 from experiment.digest import digests, named
 from experiment.items import (
     DamagedCheckpointError,
-    check_config,
     config_item,
     folder_of,
     one_line,
     read_items,
-    stored_dtypes,
     write_items,
 )
 from experiment.run import RunDirectory
-from model.transformer import abstract_params
 
 
 def nested(name: str, leaf: Any) -> dict[str, Any]:
@@ -60,13 +56,8 @@ class StoredParams:
     def __init__(self, run: RunDirectory, step: int | None = None):
         self.run, self.step = run, run.find_step(step)
         check_platform()
-        check_config(run, self.step)
-        items, self._digests = read_items(run, self.step)
-        dtypes = stored_dtypes(items)
-        self.known = {
-            name: jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(dtypes.get(name, leaf.dtype)))
-            for name, leaf in named(abstract_params(run.config.model)).items()
-        }
+        self.known = named(stored_params(run, self.step))
+        self._digests = read_items(run, self.step)[1]
 
     def read(self, name: str) -> np.ndarray:
         """One of them. Raises DamagedCheckpointError if it is not what was saved."""

@@ -38,7 +38,6 @@ class Divergence:
                 if self.num_members > 1:
                     self._console.print(
                         f"{self._describe(index)} (frozen; the other members continue)",
-                        highlight=False,
                         soft_wrap=True,
                     )
 

@@ -118,7 +118,9 @@ def copy(source: Path, target: Path) -> None:
         if in_bucket(target) or in_bucket(source):
             target.write_bytes(source.read_bytes())
         else:
-            shutil.copyfile(source, target)
+            part = target.with_name(f"{target.name}.part")
+            shutil.copyfile(source, part)
+            part.replace(target)
         return
     files = [path for path in source.rglob("*") if path.is_file()]
     for path in sorted(files, key=lambda path: (-len(path.parts), path.name)):

@@ -26,13 +26,13 @@ from safetensors.numpy import save
 from configs import find_config
 from data import pipeline
 from data import tokenizer as tokenizer_lib
-from experiment import distributed, hosts, items, load
+from experiment import distributed, hosts, load
 from experiment.config import from_dict
 from studies import load_cards, rows
 from studies.jobs import card_runs
 from tests.conftest import ROOT
 from tests.in_process import run_command
-from utils import paths
+from utils import manifest, paths
 from utils.messages import LONGEST
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -144,7 +144,7 @@ def _change_one_digest() -> None:
     del record["checksum"]
     name = next(name for name in record["arrays"] if name.startswith("params"))
     record["arrays"][name] = "0" * 16
-    _edit_item("digests", **record, checksum=items._sha256(record))
+    _edit_item("digests", **record, checksum=manifest.digest(record))
 
 
 def _cut_largest_array() -> None:
@@ -347,10 +347,10 @@ class _ForbiddenBucket:
     ("may_list", "command", "expected"),
     [
         (True, "train.py tiny --workdir gs://b12/run", "gs://b12/run cannot be written to (Forbid"),
-        (False, "train.py tiny --workdir gs://b12/run", "gs://b12/run/config.json: the bucket did"),
+        (False, "train.py tiny --workdir gs://b12/run", "gs://b12/run/sweep.json: the bucket did"),
         (False, "sweep.py tiny --workdir gs://b12/r seed=0,1", "gs://b12/r/sweep.json: the bucket"),
-        (False, "evaluate.py gs://b12/run", "gs://b12/run/config.json: the bucket did not do it"),
-        (False, "report.py gs://b12/run", "gs://b12/run/config.json: the bucket did not do it"),
+        (False, "evaluate.py gs://b12/run", "gs://b12/run/sweep.json: the bucket did not do it"),
+        (False, "report.py gs://b12/run", "gs://b12/run/sweep.json: the bucket did not do it"),
     ],
 )
 def test_a_bucket_that_refuses_is_not_an_empty_one(
