@@ -347,10 +347,10 @@ class _ForbiddenBucket:
     ("may_list", "command", "expected"),
     [
         (True, "train.py tiny --workdir gs://b12/run", "gs://b12/run cannot be written to (Forbid"),
-        (False, "train.py tiny --workdir gs://b12/run", "gs://b12/run/sweep.json: the bucket did"),
+        (False, "train.py tiny --workdir gs://b12/run", "gs://b12/run/….json: the bucket did"),
         (False, "sweep.py tiny --workdir gs://b12/r seed=0,1", "gs://b12/r/sweep.json: the bucket"),
-        (False, "evaluate.py gs://b12/run", "gs://b12/run/sweep.json: the bucket did not do it"),
-        (False, "report.py gs://b12/run", "gs://b12/run/sweep.json: the bucket did not do it"),
+        (False, "evaluate.py gs://b12/run", "gs://b12/run/….json: the bucket did not do it"),
+        (False, "report.py gs://b12/run", "gs://b12/run/….json: the bucket did not do it"),
     ],
 )
 def test_a_bucket_that_refuses_is_not_an_empty_one(
