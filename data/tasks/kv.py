@@ -31,7 +31,6 @@ class Kv(Task):
     """
 
     kind = "retrieval"
-    order = 0
     num_choices = NUM_VALUES
     since_version_2 = ("pairs", "per_octave", "answers")
 

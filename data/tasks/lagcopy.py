@@ -22,7 +22,6 @@ class Lagcopy(Task):
     """
 
     kind = "retrieval"
-    order = 1
     since_version_2 = ("answers",)
 
     answers: Count = 16

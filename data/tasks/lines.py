@@ -37,7 +37,6 @@ class Lines(Task):
     """
 
     kind = "retrieval"
-    order = 2
     since_version_2 = ("answers",)
     num_choices = 90_000
 
