@@ -58,7 +58,7 @@ def capture_recall(
     check_capture(run, documents, length)
     # Version 2 alone marks each answer's first mention, at even distances too.
     config = dataclasses.replace(run.config, data=dataclasses.replace(run.config.data, documents=2))
-    context = evals.asked(config, run.tokenizer, length)
+    context = evals.task_context(config, run.tokenizer, length)
     generated = evals.parse("kv").documents(context, range(documents))
     tokens_BT = np.stack([document.tokens[:length] for document in generated])
     answers = [document.answers[document.answers[:, 0] <= length] for document in generated]

@@ -98,14 +98,14 @@ def test_first_version_has_one_crop_a_document(text_config, text_tokenizer):
     assert [document.tokens.tolist() for document in result] == [
         document.tokens.tolist() for document in expected
     ]
-    assert Perplexity().num_documents(evals.asked(first, text_tokenizer, 64), 3) == 3
+    assert Perplexity().num_documents(evals.task_context(first, text_tokenizer, 64), 3) == 3
 
 
 @pytest.mark.parametrize("tokens", [1, 200, 400, 1500, 3000, 10**6])
 def test_as_few_crops_and_documents_as_the_tokens_take(text_config, text_tokenizer, store, tokens):
     """Documents first, then crops of each; all that fit where there are fewer tokens."""
     task, length = Perplexity(tokens=tokens), 200
-    context = evals.asked(text_config, text_tokenizer, length)
+    context = evals.task_context(text_config, text_tokenizer, length)
     documents = task.documents(context, range(task.num_documents(context, 1)))
     crops = np.bincount([document.number for document in documents])
     rooms = [(len(store.document(i)) - 1) // length for i in range(store.num_documents)]
