@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evals.estimate.effective_context import Estimate, Seed, estimate_trials
-from evals.estimate.trials import COUNTS, Trials
+from evals.estimate.trials import Trials
 from studies.card import Card, SeedResult
 from studies.forecasts import Forecasts
 from studies.rows import Answers, Row
@@ -135,8 +135,8 @@ def _make_trials(answers: dict[int, Answers]) -> Trials:
     columns = [item.columns(seed) for seed, item in counts.items()]
     shortest = min(item.shortest for item in counts.values())
     longest = max(item.longest for item in counts.values())
-    return Trials.of_counts(
-        {name: np.concatenate([column[name] for column in columns]) for name in COUNTS},
+    return Trials.from_counts(
+        {name: np.concatenate([column[name] for column in columns]) for name in columns[0]},
         distances=(shortest, longest),
         chance=next(iter(counts.values())).chance,
     )
