@@ -94,6 +94,11 @@ def forecast(config: ExperimentConfig, seeds: Sequence[int]) -> Recall:
     return Recall(trials=recalls[best], estimate=estimates[best], notes=_notes(config))
 
 
+def check(config: ExperimentConfig) -> None:
+    """Raise ValueError if a config cannot be forecast, with the reason."""
+    _tasks(config)
+
+
 def learning_rates(train: TrainConfig) -> np.ndarray:
     """Return the learning rate of every update, as `training.optimizer` computes it, float64."""
     step = np.arange(train.num_steps)

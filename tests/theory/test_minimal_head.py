@@ -99,19 +99,19 @@ def test_an_unrotated_head_learns_all_distances():
     assert unrotated == 1 and rotated < 0.7
 
 
-@pytest.mark.parametrize("num_others", [7, 31])
-def test_frozen_random_codes_give_phi_of_d_to_the_n(num_others):
+@pytest.mark.parametrize("num_others, longest", [(7, 41), (31, 37)])
+def test_frozen_random_codes_give_phi_of_d_to_the_n(num_others, longest):
     """Other keys are noise, so a head is right with probability Φ(d'(m))^N.
 
     R pairs of one frequency that train for distances 1 to M have their phase 0 in the middle, and
     d'(m) = √(2R) cos((m - (M + 1) / 2) ω) there.
     """
-    inv_freq, distances = np.full((1, 16), 0.07), np.arange(1, 42)
+    inv_freq, distances = np.full((1, 16), 0.07), np.arange(1, longest + 1)
     layouts = one_question(num_others, [*distances] * 24)
     training = train(150, num_keys=256, num_values=1024, frozen=True, learning_rate=0.03)
     result = simulate(inv_freq, layouts, training, range(8), test=layouts)
     is_correct = result.is_correct_SA.reshape(-1, len(distances)).mean(axis=0)
-    separation = np.sqrt(32) * np.cos((distances - 21) * 0.07)
+    separation = np.sqrt(32) * np.cos((distances - (longest + 1) / 2) * 0.07)
     expected = np.array([NormalDist().cdf(d) ** num_others for d in separation])
     assert expected.min() < 0.4 and expected.max() > 0.99
     assert is_correct == pytest.approx(expected, abs=0.13)
