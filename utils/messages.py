@@ -1,4 +1,4 @@
-"""Messages of errors, kept to one line that can be read: what they quote is cut in the middle."""
+"""Error messages of one line; long values in them are cut in the middle."""
 
 import difflib
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ LONGEST = 300  # characters of an error
 
 
 def one_line(text: str, most: int = LONGEST) -> str:
-    """`text` on one line of at most `most` characters, its middle left out where it is longer."""
+    """Return `text` as one line of at most `most` characters; the middle of a longer one is cut."""
     if len(text) > 2 * most:
         text = f"{text[:most]}{text[-most:]}"
     line = " ".join(text.splitlines())
@@ -16,21 +16,21 @@ def one_line(text: str, most: int = LONGEST) -> str:
     )
     if len(line) <= most:
         return line
-    # What to do about it stands at the end.
+    # Keep the end, which says what to do.
     end = (most - 5) * 2 // 5
     return f"{line[: most - 5 - end]} ... {line[-end:]}"
 
 
 def quoted(value: object, most: int = 60) -> str:
-    """`repr` of a value that may be anything, as `one_line`."""
+    """Return the `repr` of any value as `one_line`."""
     try:
         return one_line(repr(value), most)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, a bottomless list
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a recursive list
         return f"a value of the type {type(value).__name__}"
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """`did you mean X? (valid: ...)`; of more than a line holds, those that are most alike."""
+    """Return `did you mean X? (valid: ...)`; a long list shows only the most similar names."""
     valid, name = sorted(map(str, valid)), name[:_LISTED]
     close = difflib.get_close_matches(name, valid, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}? " if close else ""
