@@ -90,8 +90,8 @@ def _unbracketed(value: str) -> str:
     return f"({'+'.join(split_commas(value[1:-1]))})" if value.startswith("[") else value
 
 
-def named(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
-    """Each member's overrides under a name made of those that not all members have."""
+def _name_members(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
+    """Return each member's overrides with a name made of those that not all members have."""
     return [
         (member_name([o for o in member if not all(o in other for other in members)]), member)
         for member in members
@@ -133,7 +133,7 @@ class SweepMember(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What one command trains.
+    """Members that one command trains.
 
     Attributes:
       config: config of the experiment file.
@@ -149,7 +149,7 @@ class Job(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether no member of the sweep is left out."""
+        """True if all members of the sweep are trained."""
         return self.record is None or len(self.members) == len(self.record.members)
 
 
@@ -207,7 +207,7 @@ def make_members(
     choices = grid(overrides)
     if len(choices) == 1 and config.members:
         common = choices[0][1]
-        choices = [(name, [*member, *common]) for name, member in named(config.members)]
+        choices = [(name, [*member, *common]) for name, member in _name_members(config.members)]
     if len(choices) == 1:
         apply(config, choices[0][1])  # what is wrong with them says more than that they do not vary
         raise ValueError(

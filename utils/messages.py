@@ -6,25 +6,25 @@ from collections.abc import Iterable
 LONGEST = 300  # characters of an error
 
 
-def one_line(text: str, most: int = LONGEST) -> str:
-    """Return `text` as one line of at most `most` characters; the middle of a longer one is cut."""
-    if len(text) > 2 * most:
-        text = f"{text[:most]}{text[-most:]}"
+def one_line(text: str, limit: int = LONGEST) -> str:
+    """Return `text` as one line of at most `limit` characters; a longer one is cut in the middle."""
+    if len(text) > 2 * limit:
+        text = f"{text[:limit]}{text[-limit:]}"
     line = " ".join(text.splitlines())
     line = "".join(
         character if character.isprintable() else repr(character)[1:-1] for character in line
     )
-    if len(line) <= most:
+    if len(line) <= limit:
         return line
     # Keep the end, which says what to do.
-    end = (most - 5) * 2 // 5
-    return f"{line[: most - 5 - end]} ... {line[-end:]}"
+    end = (limit - 5) * 2 // 5
+    return f"{line[: limit - 5 - end]} ... {line[-end:]}"
 
 
-def quoted(value: object, most: int = 60) -> str:
+def quoted(value: object, limit: int = 60) -> str:
     """Return the `repr` of any value as `one_line`."""
     try:
-        return one_line(repr(value), most)
+        return one_line(repr(value), limit)
     except (ValueError, RecursionError):  # an integer of thousands of digits, a recursive list
         return f"a value of the type {type(value).__name__}"
 
