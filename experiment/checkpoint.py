@@ -125,10 +125,7 @@ class Checkpoints:
           metrics: digest of the rows logged up to `step` (`MetricsDigest.record`).
         """
         arrays = {"params": params, "opt_state": opt_state}
-        items = {
-            "data": dataclasses.asdict(data),
-            "config": config_item(self._run, step, config),
-        }
+        items = {"data": dataclasses.asdict(data), "config": config_item(self._run, step, config)}
         skipped = data.skipped_in_row
         self._last_good.diverged = step - skipped + 1 if skipped else None
         # Made of what lies on the devices, before anything is written.

@@ -7,7 +7,7 @@ LONGEST = 300  # characters of an error
 
 
 def one_line(text: str, limit: int = LONGEST) -> str:
-    """Return `text` as one line of at most `limit` characters; a longer one is cut in the middle."""
+    """Return `text` as one line of at most `limit` characters; cut a longer one in the middle."""
     if len(text) > 2 * limit:
         text = f"{text[:limit]}{text[-limit:]}"
     line = " ".join(text.splitlines())
