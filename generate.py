@@ -33,6 +33,9 @@ If a layer below the last has a dynamic variant (dynamic_...), rows longer than 
 are recomputed for each token, which is slower.
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
 import json
 import sys

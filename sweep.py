@@ -7,6 +7,9 @@ own; with data.seed=0 given they read the same rows, and train together. Members
 train one group after another. Each member's directory is what `train.py` would have made.
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import sys
 
 from configs import find_config, training_parser

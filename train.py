@@ -3,6 +3,9 @@
 A run is resumed by starting the same command again, and ends as if it had never stopped.
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import sys
 
 from configs import find_config, training_parser

@@ -27,6 +27,9 @@ the data even if it was verified before, prints the damaged files and exits with
     python -m data.prepare --verify runs/data/jsonl-3f9c...
 """
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
 import contextlib
 import dataclasses

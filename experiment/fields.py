@@ -52,6 +52,11 @@ def fields(value: Any, prefix: str = "") -> Iterator[Field]:
             yield from fields(field_value, f"{name}.")
 
 
+def field_names(config: ExperimentConfig) -> list[str]:
+    """Return the dotted names of all fields."""
+    return [field.name for field in fields(config)]
+
+
 def listed(config: ExperimentConfig) -> str:
     """All of them as text, for people."""
     lines = []

@@ -219,6 +219,10 @@ def make_members(
             raise ValueError(
                 f"two members are called {left.name}: every listed value must be different"
             )
+        if left.config == right.config:
+            raise ValueError(
+                f"{left.name} and {right.name} are the same member; list each value once"
+            )
         # Fresh parameters are all that a seed decides here, and these members have none.
         start = left.config.start_from
         if start and dataclasses.replace(left.config, seed=right.config.seed) == right.config:

@@ -230,9 +230,12 @@ class RunDirectory:
             return
         if difference := first_difference(self.config, config):
             name, old, new = difference
+            advice = "use another --workdir, or delete that directory"
+            if name == "train.num_steps":
+                advice = f"to train it longer use another --workdir with start_from={self.path}"
             raise ValueError(
-                f"{self.path} holds a run with {name}={old}, and this one has "
-                f"{name}={new}; use another --workdir, or delete that directory"
+                f"{self.path} holds a run with {name}={old}, and this one has {name}={new}; "
+                f"{advice}"
             )
 
     def steps(self) -> list[int]:

@@ -1,5 +1,8 @@
 """`python -m theory COMMAND ...`: bounds and capability of a base, variant, or run."""
 
+import utils.environment  # noqa: F401 - first: it checks that packages are installed
+
+# isort: split
 import argparse
 import json
 import math

@@ -22,7 +22,7 @@ from model.positions import position_table, stack_tables
 from model.transformer import Params
 from training import optimizer
 from training.plan import Plan
-from training.programs import program, static_config
+from training.programs import StaticConfig, program, static_config
 from training.step import MemberArrays, State, init_state
 
 
@@ -190,7 +190,7 @@ def first_state(
     return state if params is None else state._replace(params=params)
 
 
-def _init(config: ExperimentConfig, num_members: int) -> Callable[[Any], State]:
+def _init(config: StaticConfig, num_members: int) -> Callable[[Any], State]:
     make_state = functools.partial(init_state, config)
     return make_state if num_members == 1 else jax.vmap(make_state)
 

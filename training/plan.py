@@ -19,7 +19,6 @@ from experiment.run import RunDirectory, common_steps
 from experiment.stages import Stage, split
 from experiment.tracking import check_trackers
 from model.transformer import Params, abstract_params, describe_size
-from training.programs import static_config
 from training.start import find_matching_start, starting_params
 from utils.files import check_writable
 from utils.paths import as_path, copy, in_bucket
@@ -159,7 +158,7 @@ def _check(
         _check_memory(shapes, len(configs))
     for stage, *other_stages in stages:
         members = [other.config for other in (stage, *other_stages)]
-        if len({(member.data, static_config(member).model) for member in members}) > 1:
+        if len({(member.data, member.model.architecture) for member in members}) > 1:
             raise ValueError(
                 f"stage {stage.number}: members that train together share their rows and one "
                 "program, and these differ in data, or in more of their models than rotary and "

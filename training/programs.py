@@ -8,28 +8,34 @@ module caches the jitted function.
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
-from experiment.config import ExperimentConfig
-from model.rotary.nope import Nope
+from experiment.config import ExperimentConfig, TrainConfig
+from model.config import Architecture
 from training import compiling
 
 
-def static_config(config: ExperimentConfig) -> ExperimentConfig:
-    """Return `config` without the fields that reach programs as arrays, as a key of programs.
+class StaticConfig(NamedTuple):
+    """The part of a config that training programs are compiled on.
 
-    These are the fields in which members of a sweep may differ, and the seed of the rows.
+    Everything else reaches a program as an array: frequencies and windows, the peak learning rate,
+    seeds, and rows. Members of a sweep may differ in those.
+
+    Attributes:
+      model: the architecture.
+      train: the optimizer and its schedule, relative to a peak learning rate of 1.
     """
-    return dataclasses.replace(
-        config,
-        seed=0,
-        start_from=None,
-        model=dataclasses.replace(config.model, rotary=Nope(), window=None),
-        data=dataclasses.replace(config.data, seed=0),
-        train=dataclasses.replace(config.train, learning_rate=1.0),
-    )
+
+    model: Architecture
+    train: TrainConfig
+
+
+def static_config(config: ExperimentConfig) -> StaticConfig:
+    """Return the static part of `config`."""
+    train = dataclasses.replace(config.train, learning_rate=1.0)
+    return StaticConfig(config.model.architecture, train)
 
 
 def program(

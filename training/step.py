@@ -12,12 +12,12 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from experiment.config import ExperimentConfig
 from model import transformer
-from model.config import ModelConfig
+from model.config import Architecture
 from model.loss import token_nll
 from model.positions import PositionTable
 from model.transformer import Params
 from training import optimizer
-from training.programs import program, static_config
+from training.programs import StaticConfig, program, static_config
 
 
 class State(NamedTuple):
@@ -41,7 +41,7 @@ class MemberArrays(NamedTuple):
     learning_rate: jax.Array | np.floating
 
 
-def init_state(config: ExperimentConfig, seed: jax.Array) -> State:
+def init_state(config: StaticConfig | ExperimentConfig, seed: jax.Array) -> State:
     """Return the initial state of one member."""
     params = transformer.init(config.model, seed)
     return State(
@@ -51,7 +51,7 @@ def init_state(config: ExperimentConfig, seed: jax.Array) -> State:
 
 def loss_fn(
     params: Params,
-    config: ModelConfig,
+    config: Architecture,
     table: PositionTable,
     batch: dict[str, jax.Array],
     num_targets: jax.Array,
@@ -65,7 +65,7 @@ def loss_fn(
 
 
 def train_step(
-    config: ExperimentConfig,
+    config: StaticConfig | ExperimentConfig,
     state: State,
     member: MemberArrays,
     batch: dict[str, jax.Array],
@@ -74,7 +74,7 @@ def train_step(
     """Compute one update of one member.
 
     Args:
-      config: fields shared by all members.
+      config: the static part, shared by all members.
       state: the training state.
       member: its frequencies and peak learning rate.
       batch: the contract of `data`, `[B, T]` each.
@@ -181,7 +181,7 @@ def compile_step(
     """Return the program of a stage: `train_step` of all members, jitted.
 
     Args:
-      config: fields of the stage that members share.
+      config: of the stage; only its static part is read.
       num_members: stacked in front of state and member, if more than one.
       mesh: set by the caller of the program.
       shardings: of the state.
@@ -203,5 +203,5 @@ def compile_step(
     )
 
 
-def _step(config: ExperimentConfig, num_members: int, mesh: Mesh) -> Callable:
+def _step(config: StaticConfig, num_members: int, mesh: Mesh) -> Callable:
     return over_members(functools.partial(train_step, config), num_members, mesh)

@@ -7,7 +7,6 @@ own; with `data.seed` given they read the same rows, and train together. Members
 train one group after another.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +14,9 @@ from typing import NamedTuple
 from rich.console import Console
 
 from data import pipeline
+from data.config import DataConfig
 from experiment import distributed
-from experiment.config import ExperimentConfig
+from experiment.config import EvalConfig, ExperimentConfig, MeshConfig
 from experiment.inherit import describe
 from experiment.overrides import Job, SweepMember, sweep_job
 from experiment.records import SweepRecord, read_sweep
@@ -25,7 +25,7 @@ from experiment.stages import split
 from training import loop
 from training.divergence import DivergedError
 from training.plan import check_plan, make_plan
-from training.programs import static_config
+from training.programs import StaticConfig, static_config
 from training.validation import EvaluateMembers
 from utils.files import write_atomically
 
@@ -37,14 +37,33 @@ def no_evaluation(config: ExperimentConfig) -> None:
     """Evaluate no tasks during training."""
 
 
-def shared_part(config: ExperimentConfig) -> tuple[ExperimentConfig, ...]:
-    """Return the stages of `config` without the fields in which members of a group may differ.
+class SharedStage(NamedTuple):
+    """The part of a stage that members of a group have in common.
 
-    Members of a group read the same batches, so the data's seed stays.
+    Attributes:
+      program: the static part.
+      data: including its seed: members of a group read the same batches.
+      mesh, evals: as in the config.
+      starts_from_run: whether the parameters come from a run.
     """
-    start = config.start_from and "a run"
+
+    program: StaticConfig
+    data: DataConfig
+    mesh: MeshConfig
+    evals: EvalConfig
+    starts_from_run: bool
+
+
+def shared_part(config: ExperimentConfig) -> tuple[SharedStage, ...]:
+    """Return the part of each stage of `config` that members of a group have in common."""
     return tuple(
-        dataclasses.replace(static_config(stage.config), start_from=start, data=stage.config.data)
+        SharedStage(
+            static_config(stage.config),
+            stage.config.data,
+            config.mesh,
+            config.evals,
+            config.start_from is not None,
+        )
         for stage in split(config)
     )
 
@@ -53,12 +72,12 @@ class Group(NamedTuple):
     """Members that train together.
 
     Attributes:
-      shared: the config that they share, per stage.
+      shared: the part that they share, per stage.
       members: members in the order of the sweep.
       runs: their directories.
     """
 
-    shared: tuple[ExperimentConfig, ...]
+    shared: tuple[SharedStage, ...]
     members: list[SweepMember]
     runs: list[RunDirectory]
 
@@ -71,7 +90,7 @@ class Group(NamedTuple):
 def _make_groups(job: Job) -> list[Group]:
     if job.record:
         _check_directory(job.workdir, job.record)
-    groups: dict[tuple[ExperimentConfig, ...], Group] = {}
+    groups: dict[tuple[SharedStage, ...], Group] = {}
     for member in job.members:
         shared = shared_part(member.config)
         group = groups.setdefault(shared, Group(shared, [], []))
@@ -162,7 +181,7 @@ def train_job(job: Job, *, command: str = "", make_evaluate: MakeEvaluate = no_e
     for line in inherited:
         console.print(line, markup=False)
     if job.record and len(groups) > 1:
-        shapes = {tuple(map(static_config, group.shared)) for group in groups}
+        shapes = {tuple(stage.program for stage in group.shared) for group in groups}
         seeds = {group.shared[0].data.seed for group in groups}
         console.print(
             f"{len(job.record.members)} members, {_plural(len(shapes), 'shape')}, "

@@ -17,7 +17,7 @@ from experiment.mesh import host_rows, make_global_batch, one_device_mesh
 from experiment.stages import Stage
 from model.transformer import Params
 from training.members import unstack
-from training.programs import program, static_config
+from training.programs import StaticConfig, program, static_config
 from training.step import MemberArrays, State, loss_fn, over_members
 
 NUM_BATCHES = 8  # of held-out rows: enough that losses of two steps differ by more than chance
@@ -95,7 +95,7 @@ class Validation:
         }
 
 
-def _nats_and_targets(config: ExperimentConfig, num_members: int, mesh: Mesh) -> Callable:
+def _nats_and_targets(config: StaticConfig, num_members: int, mesh: Mesh) -> Callable:
     """Return a function from a batch to its sums of nats and of counted targets, `[2]`."""
 
     def sums(params: Params, member: MemberArrays, batch) -> jax.Array:
