@@ -10,8 +10,9 @@ import evals
 from data.sources import source_class
 from experiment.records import read_sweep
 from experiment.run import RunDirectory, find_runs
-from reporting import curves, heat_maps, inside, page_tables
+from reporting import curves, heat_maps, inside
 from reporting.members import Member
+from reporting.task_view import all_views
 
 _VARIANTS = "trained,dynamic_yarn,dynamic_ntk_aware"
 
@@ -117,13 +118,15 @@ def suggest(members: Sequence[Member], dirs: Sequence[Path]) -> list[tuple[str, 
     if not any(map(inside.read_zeros, members)):
         command = format_command("-m", "probes", *dirs)
         lines.append(("Attention analysis: the empirical B(m) of each head, and more.", command))
-    shown = {plot.name for plot, _ in curves.task_plots(members)} | {*page_tables.shares(members)}
+    views = all_views()
+    shown = {plot.name for plot, _ in curves.task_plots(members)}
+    shown |= {section for view in views.values() for section, *_ in view.tables(members)}
     shown |= {"places"} if heat_maps.depth_tasks(members) else set()
-    for name, task in evals.all_tasks().items():
-        suggestion = task.suggestion(length)
+    for name, view in views.items():
+        suggestion = view.suggestion(length)
         if suggestion and not suggestion.of_text:
             fitting = _fitting_length(members[0], name, length)
-            suggestion = task.suggestion(fitting) if fitting else None
+            suggestion = view.suggestion(fitting) if fitting else None
         elif not all(map(_reads_text, members)):
             continue
         if suggestion and suggestion.shows not in shown:

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 import evals
-from data.figures import Curve, Mark, Plot
 from evals import rows as rows_lib
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.kinds import KINDS
@@ -29,6 +28,7 @@ from reporting.style import (
     tag,
     token_axis,
 )
+from reporting.task_view import Curve, Mark, Plot, view_of
 
 MIN_TRIALS = 10  # bins with fewer questions are not drawn
 
@@ -127,7 +127,7 @@ def _draw_trained_lengths(ax: Axes, members: Sequence[Member], *, below: float) 
 
 def by_length_tasks(members: Sequence[Member]) -> list[str]:
     """Return the comparable tasks that a member was evaluated on at several lengths."""
-    return [task for task in tasks_at_several_lengths(members) if evals.parse(task).compared]
+    return [task for task in tasks_at_several_lengths(members) if view_of(task).compared]
 
 
 def draw_by_length(members: Sequence[Member], task: str) -> Figure:
@@ -177,13 +177,13 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
 
 
 def task_plots(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
-    """Return the plots that tasks declare (`Task.plot`), with the panels that have curves."""
+    """Return the plots that tasks declare (`TaskView.plot`), with the panels that have curves."""
     evaluated = {(m.task, m.length) for member in members for m in member.measurements}
     names: dict[tuple[Plot, str, int], list[str]] = {}
     for name, length in sorted(
-        evaluated, key=lambda key: (evals.parse(key[0]).order, len(key[0]), key)
+        evaluated, key=lambda key: (view_of(key[0]).order, len(key[0]), key)
     ):
-        if plot := evals.parse(name).plot:
+        if plot := view_of(name).plot:
             # Tasks without parameters need no title.
             title = "" if plot.together or name.isidentifier() else f"{folded(name)}\n"
             names.setdefault((plot, title, length), []).append(name)
@@ -194,7 +194,7 @@ def task_plots(members: Sequence[Member]) -> list[tuple[Plot, list[Panel]]]:
             results = [m for m in member.measurements if m.task in group and m.length == length]
             trained = [m.rows for m in results if m.variant == TRAINED]
             rows = map(rows_lib.concatenate, (trained, [m.rows for m in results]))
-            if trained and (member_curves := evals.parse(group[0]).curves(*rows)):
+            if trained and (member_curves := view_of(group[0]).curves(*rows)):
                 curves[member.index] = member_curves
         if curves:
             levels = {0.0} if plot.levels else set()

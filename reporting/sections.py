@@ -11,6 +11,7 @@ from reporting.labels import describe_seeds
 from reporting.members import Member, describe_intervals, tasks
 from reporting.page import Section, Table, format_captions
 from reporting.pictures import Drawing, save
+from reporting.task_view import all_views
 
 # A section's title; the part's name among the section's choices, or empty; the part.
 Item: TypeAlias = tuple[str, str, Drawing | Table]
@@ -62,9 +63,8 @@ def _list_items(members: Sequence[Member]) -> Iterator[Item]:
     for plot, panels in curves.task_plots(members):
         captions = {"alternative": plot.alternative, "caption": plot.caption}
         yield plot.section, "", Drawing(plot.name, curves.draw(members, plot, panels), captions)
-    for section, tables in page_tables.shares(members).items():
-        for name, table in tables.items():
-            yield section, name, table
+    for view in all_views().values():
+        yield from view.tables(members)
     if any(member.losses for member in members):
         yield "Training loss", "", _drawing("loss", curves.draw_loss(members), "loss")
 

@@ -30,7 +30,6 @@ class Kv(Task):
     """
 
     kind = "retrieval"
-    order = 0
     num_choices = NUM_VALUES
 
     pairs: Annotated[int, Bounds(at_least=1, at_most=NUM_KEYS)] = 32

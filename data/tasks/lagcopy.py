@@ -22,7 +22,6 @@ class Lagcopy(Task):
     """
 
     kind = "retrieval"
-    order = 1
 
     answers: Count = 16
 

@@ -37,7 +37,6 @@ class Lines(Task):
     """
 
     kind = "retrieval"
-    order = 2
     num_choices = 90_000
 
     answers: Count = 4

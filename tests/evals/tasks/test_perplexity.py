@@ -12,6 +12,7 @@ from evals.tasks import perplexity
 from evals.tasks.perplexity import Perplexity
 from model import transformer
 from model.positions import position_table
+from reporting.task_view import view_of
 from tests.evals.helpers import experiment, make_documents, rows
 
 TASK = Perplexity(tokens=1)  # one crop a document
@@ -37,7 +38,7 @@ def test_half_octaves_of_position():
 def test_perplexity_by_position_against_numbers_made_by_hand():
     """At position 4: 1, 2 and 3 nats with weights 1, 1 and 2; their deviation is sqrt(2/3)."""
     answers = rows(distance=[4, 4, 4, 9], nll=[1.0, 2.0, 3.0, 7.0], num_tokens=[1, 1, 2, 1])
-    (curve,) = TASK.curves(answers, answers)
+    (curve,) = view_of("perplexity").curves(answers, answers)
     assert curve.x.tolist() == [4, 9]
     np.testing.assert_allclose(np.log(curve.y), [9 / 4, 7])
     np.testing.assert_allclose(np.log(curve.high[0]), 9 / 4 + 1.96 * (2 / 3) ** 0.5 / 3**0.5)

@@ -1,0 +1,28 @@
+"""Accuracy by context length and depth of the needle."""
+
+import numpy as np
+
+from evals.rows import Rows
+from reporting.task_view import Grid, Suggestion, TaskView
+
+
+class Needle(TaskView):
+    """View of `evals.tasks.needle`."""
+
+    def grid(self, rows: Rows) -> Grid:
+        """Return accuracy by depth, 1 - distance / length: 0 is the start of the context."""
+        depths = self.task.depths
+        depth = np.clip(1 - rows["distance"] / rows["length"], 0, 1)
+        index = np.rint(depth * (depths - 1)).astype(int)
+        counts = np.bincount(index, minlength=depths)
+        right = np.bincount(index, rows["exact_match"], minlength=depths)
+        accuracy = np.where(counts, right / np.maximum(counts, 1), np.nan)
+        names = [f"depth {depth:.0%}" for depth in np.linspace(0, 1, depths)]
+        edges = np.linspace(0, 1, depths + 1)
+        return Grid(names, edges[:-1], edges[1:], accuracy, counts)
+
+    @classmethod
+    def suggestion(cls, length: int) -> Suggestion:
+        """Return needles at the trained length and twice that length."""
+        call = ["--tasks", "needle", "--lengths", f"{length},{2 * length}"]
+        return Suggestion("Needles by length and depth.", "places", [call], of_text=False)
