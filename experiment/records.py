@@ -114,11 +114,6 @@ class MetricsDigest:
         return "" if current["sha256"] == record["sha256"] else "has other rows than were logged"
 
 
-def read_commands(path: Path) -> list[str]:
-    """Return the shell lines of a commands.jsonl, oldest first; raise as `read_json_lines`."""
-    return [row["command"] for row in read_json_lines(path, {"command": str})]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SweepRecord:
     """The content of sweep.json.

@@ -12,7 +12,7 @@ from data.config import DataConfig
 from data.tokenizer import Tokenizer, file_in
 from experiment import stages
 from experiment.config import ExperimentConfig, from_dict, to_dict
-from experiment.records import METRICS, read_commands, read_json_lines, read_sweep
+from experiment.records import METRICS, read_json_lines, read_sweep
 from utils.checks import problem
 from utils.files import write_atomically
 from utils.locks import lock
@@ -182,8 +182,8 @@ class RunDirectory:
                 write_atomically(self.commands_path, "".join(lines))
 
     def read_commands(self) -> list[str]:
-        """The shell lines that trained and evaluated the run, as typed, oldest first."""
-        return read_commands(self.commands_path)
+        """Return the shell lines that trained and evaluated the run, as typed, oldest first."""
+        return [row["command"] for row in read_json_lines(self.commands_path, {"command": str})]
 
     def pinned(self, config: ExperimentConfig) -> ExperimentConfig:
         """Return `config` with the step in its `start_from`, wherever the parent is by now.

@@ -53,10 +53,6 @@ class BucketPath(gpath.PosixGPath):
         # Not TensorFlow's backend, which etils prefers if installed: its errors differ.
         return _Backend()
 
-    @property
-    def _files(self) -> Any:
-        return backend.fsspec_backend.fs(self)
-
     def resolve(self, strict: bool = False) -> Self:
         """Return the path: a bucket has no links."""
         return self
