@@ -268,11 +268,12 @@ class RunDirectory:
         A run is over if it was frozen (`train.max_skipped`) or reached its last step.
         """
         last = (self.read_metrics() or [{}])[-1]
-        count = last.get("skipped") or 0
-        is_over = count >= self.config.train.max_skipped
-        if count and (is_over or last["step"] == stages.split(self.config)[-1].end):
-            return last["step"] - count + 1
-        return None
+        count = last.get("skipped")
+        if not count or not isinstance(count, int):
+            return None
+        is_end = last["step"] == stages.split(self.config)[-1].end
+        is_over = is_end or count >= self.config.train.max_skipped
+        return last["step"] - count + 1 if is_over else None
 
 
 # Fields that may differ when a run is continued: how it is kept and watched, not what it computes.
