@@ -96,31 +96,30 @@ def remove(path: Path) -> None:
 
 def move(source: Path, target: Path, last: str) -> None:
     """Move a folder of a disk to a new path; its file `last` marks it complete."""
-    if not in_bucket(target):
+    if in_bucket(target):
+        copy(source, target, last)
+    else:
         source.rename(target)
-        return
-    for path in sorted(source.iterdir(), key=lambda path: path.name == last):
-        copy(path, target / path.name)
 
 
-def copy(source: Path, target: Path) -> None:
+def copy(source: Path, target: Path, last: str = "") -> None:
     """Copy a file or a folder between disks and buckets.
 
     The files of a folder are copied after those of its subfolders, by name, so that a manifest such
-    as `store.json` comes last.
+    as `store.json` comes last; `last` names a file that comes after all others.
     """
-    if not source.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if in_bucket(target) or in_bucket(source):
-            target.write_bytes(source.read_bytes())
-        else:
-            part = target.with_name(f"{target.name}.part")
-            shutil.copyfile(source, part)
-            part.replace(target)
+    if source.is_dir():
+        files = [path for path in source.rglob("*") if path.is_file()]
+        for path in sorted(files, key=lambda f: (f == source / last, -len(f.parts), f.name)):
+            copy(path, target / path.relative_to(source))
         return
-    files = [path for path in source.rglob("*") if path.is_file()]
-    for path in sorted(files, key=lambda path: (-len(path.parts), path.name)):
-        copy(path, target / path.relative_to(source))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if in_bucket(target) or in_bucket(source):
+        target.write_bytes(source.read_bytes())
+    else:
+        part = target.with_name(f"{target.name}.part")
+        shutil.copyfile(source, part)
+        part.replace(target)
 
 
 def local(path: str | Path) -> Path:
