@@ -225,18 +225,13 @@ def from_dict(value: Any) -> Any:
         raise ValueError(
             f"config names the class {quoted(path)}, which is not one of this repository's"
         )
-    file = f"{module_name.replace('.', '/')}.py"
     try:
         cls = getattr(importlib.import_module(module_name), class_name)
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
+        file = one_line(f"{module_name.replace('.', '/')}.py", 60)
         raise ValueError(
-            f"config names the class {quoted(path)}, and there is no {one_line(file, 60)} here; "
-            "put the file back, or use the version of ropewalk that the run was made with"
-        ) from error
-    except AttributeError as error:
-        raise ValueError(
-            f"config names the class {quoted(path)}, which {file} has not; put it back, or use the "
-            "version of ropewalk that the run was made with"
+            f"config names the class {quoted(path)}, and there is no {file} with it; put it back, "
+            "or use the version of ropewalk that the run was made with"
         ) from error
     if not dataclasses.is_dataclass(cls):
         raise ValueError(f"config names {quoted(path)}, which is not a config class")

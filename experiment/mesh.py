@@ -24,7 +24,7 @@ def mesh_sizes(config: ExperimentConfig, num_members: int, num_devices: int) -> 
       ValueError: if the axes do not multiply to the number of devices, or do not divide the
         heads, widths, rows and tokens they split; with the nearest size that works.
     """
-    sizes = _filled({axis: getattr(config.mesh, axis) for axis in MESH_AXES}, num_devices)
+    sizes = _fill({axis: getattr(config.mesh, axis) for axis in MESH_AXES}, num_devices)
     model, data = config.model, config.data
     rows = data.batch_size // config.train.accumulate
     # What is cut, by which axes, into how many parts by each device.
@@ -50,26 +50,16 @@ def mesh_sizes(config: ExperimentConfig, num_members: int, num_devices: int) -> 
     return sizes
 
 
-def _filled(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
-    """`sizes` with the rest of the devices in place of -1."""
-
-    def filled(sizes: dict[str, int]) -> dict[str, int] | None:
-        fixed = math.prod(size for size in sizes.values() if size != -1)
-        if num_devices % fixed or (-1 not in sizes.values() and fixed != num_devices):
-            return None
-        return {axis: num_devices // fixed if n == -1 else n for axis, n in sizes.items()}
-
-    if result := filled(sizes):
-        return result
-    # The nearest choice that changes one axis, the largest one first.
-    choices = (
-        f"use mesh.{axis}={n}, or leave one axis at -1 to take the rest"
-        for axis in sorted(sizes, key=lambda axis: -sizes[axis])
-        for n in sorted(range(1, num_devices + 1), key=lambda n: abs(n - sizes[axis]))
-        if filled({**sizes, axis: n})
-    )
-    advice = next(choices, "leave out all axes but one, at -1")
-    raise ValueError(f"mesh {sizes} does not cover the {num_devices} devices; {advice}")
+def _fill(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
+    """Return `sizes` with the rest of the devices in place of -1."""
+    fixed = math.prod(size for size in sizes.values() if size != -1)
+    rest = num_devices // fixed
+    if rest * fixed != num_devices or (rest > 1 and -1 not in sizes.values()):
+        raise ValueError(
+            f"mesh {sizes} does not cover the {num_devices} devices; use sizes whose product is "
+            f"{num_devices}, or leave one axis at -1 to take the rest"
+        )
+    return {axis: rest if size == -1 else size for axis, size in sizes.items()}
 
 
 def device_per_core() -> None:
