@@ -52,7 +52,7 @@ from utils.paths import as_path
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
 
-_MOST_MEMBERS = 1000  # of a sweep; a slip of the hand makes billions
+_MOST_MEMBERS = 1000  # of a sweep; a typing error may make billions
 
 
 # Fields that hold expressions; the text of any other, a path say, permits no code.
@@ -68,9 +68,9 @@ def typed(override: str) -> str:
 
 
 def member_name(varying: Sequence[str]) -> str:
-    """A member's directory: what varies, `base=10,seed=1`; safe as a file name.
+    """Return the directory name of a member: the varying values, `base=10,seed=1`.
 
-    A name too long for a file system ends in a hash of all of it.
+    A long name is cut and ends in a hash of the full name.
     """
     parts = []
     for override in varying:
@@ -86,7 +86,7 @@ def member_name(varying: Sequence[str]) -> str:
 
 
 def _unbracketed(value: str) -> str:
-    """A list within a list (heads of a layer) as `(a+b)`."""
+    """Write a list within a list (heads of a layer) as `(a+b)`."""
     return f"({'+'.join(split_commas(value[1:-1]))})" if value.startswith("[") else value
 
 
@@ -99,13 +99,13 @@ def _name_members(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[
 
 
 def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The members of a sweep: every combination of the comma-separated values.
+    """Return the members of a sweep: every combination of the comma-separated values.
 
     Returns:
-      For each member its name, made of what varies, and its overrides.
+      Name and overrides of each member.
 
     Raises:
-      ValueError: for a bracket that is not closed, or more members than anybody trains.
+      ValueError: for a bracket that is not closed, or more than 1000 members.
     """
     choices = []
     for override in overrides:

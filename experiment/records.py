@@ -83,7 +83,7 @@ class MetricsDigest:
     """
 
     def __init__(self, lost_up_to: int | None = None):
-        """`lost_up_to`: rows of the first steps up to this one are known to be lost."""
+        """Start without rows; rows of the steps up to `lost_up_to` are known to be lost."""
         self._rows, self._sha256, self.lost_up_to = 0, hashlib.sha256(), lost_up_to
 
     @classmethod
