@@ -46,7 +46,7 @@ def measure(setting: Setting) -> Iterator[Result | str]:
 
 def time_scoring(config: ExperimentConfig, rounds: int) -> dict[str, list[float]]:
     """Time `evals.score` and a forward pass over the same tokens, all of which are answers."""
-    model, batch = runner.network(config.model), random_batch(config)
+    model, batch = runner.static_config(config.model), random_batch(config)
     T = config.data.context_length
     params = jax.jit(functools.partial(transformer.init, model))(0)
     table = position_table(config.model, T)

@@ -5,13 +5,14 @@
 
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import re
 import subprocess
 import sys
 import threading
-import time
+import timeit
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,16 +40,14 @@ def commit() -> str:
     """Return the commit of this code, followed by "+" if files changed since; else "unknown"."""
     # Changed results and documents do not change what is measured.
     paths = [".", ":!benchmarks/results", ":!*.md"]
+
+    def git(*command: str) -> str:
+        process = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, check=True)
+        return process.stdout.decode().strip()
+
     try:
-        revision, changes = (
-            subprocess.run(
-                ["git", *command], cwd=ROOT, capture_output=True, text=True, check=True
-            ).stdout.strip()
-            for command in (
-                ["rev-parse", "--short=10", "HEAD"],
-                ["status", "--porcelain", "--", *paths],
-            )
-        )
+        revision = git("rev-parse", "--short=10", "HEAD")
+        changes = git("status", "--porcelain", "--", *paths)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return revision + "+" * bool(changes)
@@ -127,14 +126,11 @@ def limits() -> dict[str, float]:
 
 
 def _fastest(function: Callable[[], Any], seconds: float = 1.0) -> float:
-    """Return the seconds of the fastest call within `seconds`, three at least, after a warm-up."""
+    """Return the time of the fastest of at least three calls, `seconds` in all, after a warm-up."""
     function()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    timer = timeit.Timer(function)
+    once = timer.timeit(1)
+    return min(timer.repeat(max(3, math.ceil(seconds / once)), 1))
 
 
 def limits_of_one_core() -> dict[str, float]:

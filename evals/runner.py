@@ -89,7 +89,7 @@ class Group:
     def __init__(self, members: list[Loaded], options: Options, notice: Callable[[str], None]):
         self.members = members
         self.owners = [(member, rotary) for member in members for rotary in member.variants]
-        self._network = network(members[0].config.model)
+        self._config = static_config(members[0].config.model)
         self._candidates = [member.candidate(rotary) for member, rotary in self.owners]
         num_variants = max(len(member.variants) for member in members)
         self._readers = Readers(num_variants, len(self.owners))
@@ -100,13 +100,13 @@ class Group:
         config = member.config
         lengths = options.lengths or config.evals.lengths or (config.data.context_length,)
         for length in lengths:
-            cost.check_length(self._network, self._candidates[0].table_for(length), length)
+            cost.check_length(self._config, self._candidates[0].table_for(length), length)
         held_out = member.run.held_out_path if member.run else None
         questions, skipped = [], []
         for name, length in itertools.product(options.tasks or config.evals.tasks, lengths):
             task = evals.parse(name)
             try:
-                context = evals.asked(config, member.tokenizer, length, held_out=held_out)
+                context = evals.task_context(config, member.tokenizer, length, held_out=held_out)
                 count = options.documents or task.num_documents(context, config.evals.documents)
                 cost.check_documents(task, context, count, self._readers, notice)
                 documents = task.documents(context, range(count))
@@ -129,7 +129,7 @@ class Group:
     def check_fits(self) -> None:
         """Raise ValueError if a pass does not fit the memory; the longest is tried first."""
         for part in sorted(self.questions, key=lambda part: -part.length):
-            check_fits(self._network, self._candidates, len(part.documents), part.length)
+            check_fits(self._config, self._candidates, len(part.documents), part.length)
 
     def cost(self, questions: Iterable[Questions]) -> int:
         """Return the number of documents, counted once for each candidate."""
@@ -152,7 +152,7 @@ class Group:
         for part in self.questions:
             per_pass, B = pass_shape(len(self.owners), len(part.documents), part.length)
             table = self._candidates[0].table_for(part.length)
-            in_bytes = cost.pass_bytes(self._network, table, B, part.length)
+            in_bytes = cost.pass_bytes(self._config, table, B, part.length)
             largest = max(largest, per_pass * in_bytes)
         return largest
 
@@ -163,7 +163,7 @@ class Group:
     def ask(self, part: Questions, advance: Callable[[int], None]) -> list[Rows]:
         """Return the result rows of each of `owners`."""
         documents = part.documents
-        scores = score(self._network, self._candidates, documents, part.length, advance=advance)
+        scores = score(self._config, self._candidates, documents, part.length, advance=advance)
         return [
             to_rows(member, rotary, part, AnswerScores(*fields))
             for (member, rotary), *fields in zip(self.owners, *scores, strict=True)
@@ -182,7 +182,7 @@ class Group:
         for low, high, count in next_round(
             all_rows, octaves=precision, max_documents=max_documents
         ):
-            context = evals.asked(member.config, member.tokenizer, part.length, (low, high))
+            context = evals.task_context(member.config, member.tokenizer, part.length, (low, high))
             documents += part.task.documents(context, range(first, first + count))
             first += count
         return part._replace(documents=documents) if documents else None
@@ -291,7 +291,7 @@ def check_lengths(config: ExperimentConfig) -> None:
     """
     table = position_table(config.model, config.data.context_length)
     for length in config.evals.lengths or (config.data.context_length,):
-        cost.check_length(network(config.model), table, length)
+        cost.check_length(static_config(config.model), table, length)
 
 
 def evaluate_in_memory(
@@ -347,7 +347,7 @@ def checkpoints(
         ) from None
 
 
-def network(config: ModelConfig) -> Architecture:
+def static_config(config: ModelConfig) -> Architecture:
     """Return what the compiled program reads of a member; the rest is in its position table.
 
     Float32, because bfloat16 logits tie, and ties are answers won or lost by an id's number.
@@ -401,7 +401,7 @@ def _by_shape(members: Iterable[Loaded], options: Options) -> list[list[Loaded]]
         # Seeds of one setting read the same documents, in later rounds too.
         if not any(evals.parse(name).of_training for name in options.tasks or config.evals.tasks):
             data = dataclasses.replace(data, seed=0)
-        shape = network(config.model), data, config.evals, member.tokenizer
+        shape = static_config(config.model), data, config.evals, member.tokenizer
         groups.setdefault(shape, []).append(member)
     return list(groups.values())
 

@@ -55,7 +55,7 @@ def capture_recall(
         raise ValueError(f"documents must be at least 1, got {documents}")
     length = length or run.config.data.context_length
     check_capture(run, documents, length)
-    context = evals.asked(run.config, run.tokenizer, length)
+    context = evals.task_context(run.config, run.tokenizer, length)
     generated = evals.parse("kv").documents(context, range(documents))
     tokens_BT = np.stack([document.tokens[:length] for document in generated])
     answers = [document.answers[document.answers[:, 0] <= length] for document in generated]

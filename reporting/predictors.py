@@ -86,7 +86,7 @@ def _regress(
     members: Sequence[Member], predicted: Sequence[Predicted], task: str
 ) -> list[Regression]:
     points = [
-        Point.of(estimate, base=member.label, predictors=values)
+        Point.from_estimate(estimate, base=member.label, predictors=values)
         for member, values in zip(members, predicted, strict=True)
         if (nearest := member.nearest(task))
         for estimate in nearest.by_seed.values()

@@ -103,10 +103,10 @@ def _draw_l50(ax: Axes, card: CardResults, key: Key) -> None:
 
 
 def _draw_curve(ax: Axes, trials: Trials, color: str) -> None:
-    joined = trials.of_at_least(_MIN_TRIALS)
+    joined = trials.with_min_trials(_MIN_TRIALS)
     x = 2**joined.x
-    asked_SF, right_SF = joined.asked.sum(1), joined.right.sum(1)
-    if len(asked_SF) > 1:
-        for asked_F, right_F in zip(asked_SF, right_SF, strict=True):
-            ax.plot(x, right_F / asked_F, color=color, lw=0.7, alpha=0.6)
-    ax.plot(x, right_SF.sum(0) / asked_SF.sum(0), color=color, lw=1.8)
+    questions_SF, right_SF = joined.questions.sum(1), joined.right.sum(1)
+    if len(questions_SF) > 1:
+        for questions_F, right_F in zip(questions_SF, right_SF, strict=True):
+            ax.plot(x, right_F / questions_F, color=color, lw=0.7, alpha=0.6)
+    ax.plot(x, right_SF.sum(0) / questions_SF.sum(0), color=color, lw=1.8)

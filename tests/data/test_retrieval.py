@@ -118,6 +118,34 @@ def test_kv_answers_are_spread_over_octaves_however_few(tokenizer):
     np.testing.assert_array_equal(np.log2(distances).astype(int), [range(7)] * 200)
 
 
+@pytest.mark.parametrize("length", [64, 128])
+def test_kv_distances_end_at_the_longest(tokenizer, length):
+    """Octaves keep their answers: three each, five and a third octaves up to 40 tokens."""
+    samples = documents("kv(longest=40)", tokenizer, 300, length)
+    distances = np.concatenate([document.answers[:, 2] for document in samples])
+    assert distances.max() == 40
+    expected = min(3 * np.log2(41), length / 6)
+    assert len(distances) / len(samples) == pytest.approx(expected, rel=0.02)
+
+
+def test_kv_draws_keys_from_the_configured_ids(tokenizer):
+    reserved = tokenizer.keys.tolist()
+    for count in (32, 64, 80):
+        ids = reserved[:count] + tokenizer.fillers[: max(0, count - 64)].tolist()
+        keys, others = set(), set()
+        for document in documents(f"kv(keys={count})", tokenizer, 200, 128):
+            starts = document.answers[:, 0] - 1  # the key before the value
+            keys |= set(document.tokens[starts].tolist())
+            others |= set(document.tokens.tolist()) - set(tokenizer.values.tolist())
+        assert keys == set(ids)
+        assert not (others - keys) & set(reserved)
+    too_many = 64 + len(tokenizer.fillers)
+    with pytest.raises(ValueError, match=f"needs {too_many - 64} more key ids"):
+        documents(f"kv(keys={too_many})", tokenizer, 1)
+    with pytest.raises(ValueError, match="pairs=32 must be at most keys=16"):
+        retrieval_task("kv(keys=16)")
+
+
 @pytest.mark.parametrize("length", [4, 5, 9, 64, 256, 257, 1000])
 def test_kv_keys_occur_once_or_twice_with_one_value(tokenizer, length):
     keys, values = set(tokenizer.keys.tolist()), set(tokenizer.values.tolist())

@@ -139,6 +139,12 @@ CASES = {
         {"1x64": 20, "4x16": 20, "1x256": 30, "4x64": INF},
         {"1x64": 20, "4x16": 60, "1x256": 130, "4x64": INF},
     ),
+    "C12": (
+        {f"base={b},keys={v}": 3 * b - v / 40 * b**0.5 for b in BASES for v in (32, 256)},
+        {f"base={b},keys={v}": 3 * b for b in BASES for v in (32, 256)},
+    ),
+    "C13": ({"longest=40": 25, "all-distances": 20}, {"longest=40": 20, "all-distances": 20}),
+    "C14": ({}, {}),
 }
 
 

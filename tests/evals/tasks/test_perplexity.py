@@ -94,7 +94,7 @@ def test_the_same_crops_every_time_and_no_more_than_asked(text_config, text_toke
 def test_as_few_crops_and_documents_as_the_tokens_take(text_config, text_tokenizer, store, tokens):
     """Documents first, then crops of each; all that fit where there are fewer tokens."""
     task, length = Perplexity(tokens=tokens), 200
-    context = evals.asked(text_config, text_tokenizer, length)
+    context = evals.task_context(text_config, text_tokenizer, length)
     documents = task.documents(context, range(task.num_documents(context, 1)))
     crops = np.bincount([document.number for document in documents])
     rooms = [(len(store.document(i)) - 1) // length for i in range(store.num_documents)]
