@@ -44,7 +44,7 @@ from data import sources, tokenizing
 from data import tokenizer as tokenizer_lib
 from data.config import DataConfig
 from data.source import Source
-from data.tokenizer import Tokenizer, file_in
+from data.tokenizer import Tokenizer
 from data.verify import SPLITS, check_intact, read_report, verify
 from utils.command_line import Parser
 from utils.files import check_writable
@@ -87,7 +87,7 @@ def prepare(config: DataConfig, *, show_progress: bool = True) -> Path:
     if not report_path.exists():
         check_writable(root, "name another data.prepared_root (of data.prepare: --out)")
         if in_bucket(root):
-            _upload(prepare(on_disk, show_progress=show_progress), folder)
+            copy(prepare(on_disk, show_progress=show_progress), folder, last="prepare.json")
         else:
             folder.mkdir(parents=True, exist_ok=True)
             with lock(folder / ".lock"):
@@ -123,13 +123,6 @@ def check_arguments(config: DataConfig) -> Tokenizer | None:
         return Tokenizer(config.tokenizer)
     tokenizer_lib.check_vocab_size(config.vocab_size)
     return None
-
-
-def _upload(prepared: Path, folder: Path) -> None:
-    """Copy a finished folder into a bucket, `prepare.json` last."""
-    stores = [prepared / split for split in SPLITS if (prepared / split).exists()]
-    for path in (file_in(prepared), *stores, prepared / "prepare.json"):
-        copy(path, folder / path.name)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -39,8 +39,8 @@ from experiment.run import RunDirectory
 from model.transformer import Params, abstract_params
 from utils.paths import in_bucket, raise_outages, remove
 
-# Orbax narrates every save at INFO and warns of settings that are its own business. What fails in
-# its threads it logs with a traceback and raises: it is said once, by whoever catches it.
+# Orbax logs every save, warns about its own settings, and logs the traceback of each error that it
+# raises. One message about an error is enough.
 _absl = logging.getLogger("absl")
 _absl.setLevel(logging.ERROR)
 _absl.addFilter(lambda record: "/orbax/" not in record.pathname)
@@ -48,13 +48,13 @@ _absl.addFilter(lambda record: "/orbax/" not in record.pathname)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataState:
-    """Which rows a run has consumed. Rows are pure functions of their number: nothing else counts.
+    """The rows that a run has consumed. Rows are pure functions of their number.
 
     Attributes:
-      fingerprint: of the tokenized data, the stage's own.
-      rows: consumed so far, in all stages.
-      digest: sum of the rows' hashes modulo 2^64: equal for runs that saw the same rows.
-      skipped_in_row: updates skipped since the last one that was made (`training.step`).
+      fingerprint: fingerprint of the tokenized data of the stage.
+      rows: number of rows consumed in all stages.
+      digest: sum of the hashes of the rows modulo 2^64, equal for runs that saw the same rows.
+      skipped_in_row: number of updates skipped in a row (`training.step`).
     """
 
     fingerprint: str
@@ -64,17 +64,17 @@ class DataState:
 
 
 def last_good(steps: Sequence[int], diverged: int) -> int | None:
-    """The newest of `steps` that an update was made from, where the `diverged`-th was skipped.
+    """Return the newest of `steps` before the first skipped update, number `diverged`; None: none.
 
-    None if there is none: `diverged - 1` itself is where the loss was first not finite.
+    The parameters of step `diverged - 1` already give a loss that is not finite.
     """
     return max((step for step in steps if step + 1 < diverged), default=None)
 
 
 class _LastGood(preservation_policy.PreservationPolicy):
-    """Keeps the last good checkpoint while updates are skipped: the newest ones are all alike."""
+    """Policy that keeps the last good checkpoint while updates are skipped."""
 
-    diverged: int | None = None  # the first of the updates that are skipped now
+    diverged: int | None = None  # the first update skipped in a row
 
     def should_preserve(self, checkpoints, *, context) -> list[bool]:
         steps = [checkpoint.step for checkpoint in checkpoints]
@@ -86,8 +86,8 @@ class Checkpoints:
     """Saves and restores the training state of one run. Saving is asynchronous and atomic."""
 
     def __init__(self, run: RunDirectory, *, keep: int, always: Sequence[int] = ()):
-        """Keeps the newest `keep` checkpoints, those of the steps `always`, and the last good one
-        where updates are skipped."""
+        """Keep the newest `keep` checkpoints, those of the steps `always`, and, while updates are
+        skipped, the last good one."""
         self._run, self._last_good = run, _LastGood()
         policies = [preservation_policy.LatestN(keep), preservation_policy.CustomSteps(always)]
         self._manager = ocp.CheckpointManager(
@@ -114,21 +114,18 @@ class Checkpoints:
         config: ExperimentConfig,
         metrics: dict[str, Any] | None = None,
     ) -> None:
-        """Starts saving `step`; returns once the arrays are copied out of the training state.
+        """Start saving `step`; return once the arrays are copied out of the training state.
 
         Args:
-          step: updates done.
-          params: of the model.
-          opt_state: of the optimizer.
+          step: number of updates done.
+          params: parameters of the model.
+          opt_state: state of the optimizer.
           data: rows consumed.
-          config: in force at `step`; saved with the positional settings of every stage so far.
+          config: config at `step`; saved with the positional settings of every stage so far.
           metrics: digest of the rows logged up to `step` (`MetricsDigest.record`).
         """
         arrays = {"params": params, "opt_state": opt_state}
-        items = {
-            "data": dataclasses.asdict(data),
-            "config": config_item(self._run, step, config),
-        }
+        items = {"data": dataclasses.asdict(data), "config": config_item(self._run, step, config)}
         skipped = data.skipped_in_row
         self._last_good.diverged = step - skipped + 1 if skipped else None
         # Made of what lies on the devices, before anything is written.
@@ -145,19 +142,19 @@ class Checkpoints:
             )
 
     def close(self) -> None:
-        """Waits until what was saved is on disk."""
+        """Wait until all saves are on disk."""
         with raise_outages(self._run.path):
             self._manager.wait_until_finished()
             self._manager.close()
 
 
 class Restored(NamedTuple):
-    """The part of a checkpoint that was read.
+    """The restored part of a checkpoint.
 
     Attributes:
-      arrays: item `params`, and `opt_state` if it was asked for.
-      data: which rows had been consumed.
-      digests: of each array as it was saved.
+      arrays: items by name, `params` and `opt_state`.
+      data: rows consumed.
+      digests: digest of each array as it was saved.
     """
 
     arrays: dict[str, Any]
@@ -166,18 +163,18 @@ class Restored(NamedTuple):
 
 
 def restore(run: RunDirectory, step: int, **arrays: Any) -> Restored:
-    """Reads the checkpoint of `step`; its arrays are as they lie on the disk until `verify`.
+    """Read the checkpoint of `step`; `verify` checks its arrays afterwards.
 
-    Several hosts read each their own part, and none waits for another.
+    Each host reads its own part and does not wait for others.
 
     Args:
       run: the run.
-      step: of the checkpoint.
-      arrays: items `params` and `opt_state`, either or both, as arrays or abstract ones with the
-        shapes and shardings wanted.
+      step: step of the checkpoint.
+      arrays: items `params` and `opt_state`, either or both: arrays with the required shapes, or
+        abstract arrays with shapes and shardings.
 
     Raises:
-      DamagedCheckpointError: if it cannot be read, or its JSON is not what was saved.
+      DamagedCheckpointError: if it cannot be read, or its JSON differs from what was saved.
     """
     items, recorded = read_items(run, step)
     try:
@@ -189,7 +186,7 @@ def restore(run: RunDirectory, step: int, **arrays: Any) -> Restored:
 
 
 def verify(run: RunDirectory, step: int, restored: Restored) -> None:
-    """Compares arrays with what was saved; several hosts must do so together.
+    """Compare arrays with the saved digests; all hosts must call this together.
 
     Raises:
       DamagedCheckpointError: naming the first array that differs.
@@ -255,7 +252,7 @@ def naming_intact_checkpoint(run: RunDirectory, step: int) -> Iterator[None]:
 
 
 def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
-    """The parameters of one run, rounded to bfloat16, as a checkpoint of another of its config.
+    """Save the parameters of a run, rounded to bfloat16, as a checkpoint of one with its config.
 
     Raises:
       ValueError: as `restore_params` does.
@@ -276,9 +273,9 @@ def keep_params(source: RunDirectory, step: int, target: RunDirectory) -> None:
 
 
 def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]) -> None:
-    """Removes what `Checkpoints` would have, had it not been stopped; the one of `step` is whole.
+    """Remove checkpoints up to `step`, an intact one, that `Checkpoints` would have removed.
 
-    Later ones are left: a run that goes on from `step` comes to them again.
+    Later ones stay: a run that resumes from `step` writes them again.
     """
     steps = [earlier for earlier in run.steps() if earlier <= step]
     skipped = data_state(run, step).get("skipped_in_row", 0)
@@ -288,7 +285,7 @@ def remove_old(run: RunDirectory, step: int, *, keep: int, always: Sequence[int]
 
 
 def set_aside(run: RunDirectory, step: int) -> Path:
-    """Takes the checkpoint of `step` out of the way of a new one; returns where it lies now."""
+    """Rename the checkpoint of `step` to make room for a new one; return its new path."""
     folder = folder_of(run, step)
     numbered = (folder.with_name(f"{step}.damaged{end}") for end in ("", *range(2, 100)))
     aside = next(path for path in numbered if not path.exists())
@@ -296,7 +293,7 @@ def set_aside(run: RunDirectory, step: int) -> Path:
 
 
 def shape_difference(params: Params, expected: Params) -> str:
-    """The first parameter of another shape, in words; empty if there is none."""
+    """Describe the first parameter of another shape; empty if there is none."""
     shapes, expected_shapes = (
         {name: tuple(leaf.shape) for name, leaf in named(tree).items()}
         for tree in (params, expected)
@@ -321,10 +318,10 @@ def _read_arrays(run: RunDirectory, step: int, item: str, target: Any) -> Any:
 
 @contextlib.contextmanager
 def _quiet_stragglers() -> Iterator[None]:
-    """Keeps TensorStore from printing a traceback for each read that outlives a failed one.
+    """Suppress the tracebacks of reads that end after another read failed.
 
-    Orbax reads all arrays at once in an event loop and closes it when one fails; what the others
-    have read finds it closed, at any time after.
+    Orbax reads all arrays in one event loop and closes it when one fails; the other reads find it
+    closed at any later time.
     """
     before = sys.unraisablehook
 
@@ -334,5 +331,5 @@ def _quiet_stragglers() -> Iterator[None]:
 
     sys.unraisablehook = quiet
     yield
-    # Not if it failed: stragglers are still to come.
+    # Not after an error: other reads are still to end.
     sys.unraisablehook = before

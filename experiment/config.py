@@ -1,4 +1,4 @@
-"""ExperimentConfig: all that defines a run, as JSON and back."""
+"""ExperimentConfig: the definition of a run, and its conversion to and from JSON."""
 
 import dataclasses
 import importlib
@@ -20,7 +20,7 @@ PACKAGES = ("model", "data", "experiment")
 _RENAMED = {"model.config.ModelConfig": {"blind": "masked_distances"}}
 REMOVED = {"data.config.DataConfig": {"documents": 2}}
 
-TRAINED = "trained"  # as a variant to evaluate with: the one that a run was trained with
+TRAINED = "trained"  # name of the variant that a run was trained with
 
 Steps = Annotated[int, Bounds(at_least=1, at_most=2**31 - 1)]  # counted in int32 on devices
 NumDocuments = Annotated[int, Bounds(at_least=1, at_most=1_000_000)]  # of a task and length
@@ -30,7 +30,7 @@ Momentum = Annotated[float, Bounds(at_least=0, at_most=0.999999)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """The optimization.
+    """Fields of the optimization.
 
     Attributes:
       num_steps: optimizer updates.
@@ -183,7 +183,7 @@ class ExperimentConfig:
 
 
 def chosen_rotary(text: str, config: ExperimentConfig) -> Pattern:
-    """The variant of `text`, completed by the trained one, which is "trained".
+    """Parse a variant; the trained one, also called "trained", gives missing parameters.
 
     Raises:
       ValueError: for an unknown variant or parameter, or one that the model's heads do not fit.
@@ -197,7 +197,7 @@ def chosen_rotary(text: str, config: ExperimentConfig) -> Pattern:
 
 
 def to_dict(value: Any) -> Any:
-    """A config as JSON values; every dataclass carries its import path under "class"."""
+    """Convert a config to JSON values; each dataclass states its import path as "class"."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         cls = type(value)
         fields = {f.name: to_dict(getattr(value, f.name)) for f in dataclasses.fields(value)}
@@ -225,18 +225,13 @@ def from_dict(value: Any) -> Any:
         raise ValueError(
             f"config names the class {quoted(path)}, which is not one of this repository's"
         )
-    file = f"{module_name.replace('.', '/')}.py"
     try:
         cls = getattr(importlib.import_module(module_name), class_name)
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
+        file = one_line(f"{module_name.replace('.', '/')}.py", 60)
         raise ValueError(
-            f"config names the class {quoted(path)}, and there is no {one_line(file, 60)} here; "
-            "put the file back, or use the version of ropewalk that the run was made with"
-        ) from error
-    except AttributeError as error:
-        raise ValueError(
-            f"config names the class {quoted(path)}, which {file} has not; put it back, or use the "
-            "version of ropewalk that the run was made with"
+            f"config names the class {quoted(path)}, and there is no {file} with it; put it back, "
+            "or use the version of ropewalk that the run was made with"
         ) from error
     if not dataclasses.is_dataclass(cls):
         raise ValueError(f"config names {quoted(path)}, which is not a config class")

@@ -1,6 +1,6 @@
 """Typed dotted overrides: `model.rotary.base=500` applied to a config.
 
-Apart from `experiment.overrides`, which knows where configs are too: reading a run needs only this.
+Reading a run needs only this module; `experiment.overrides` makes sweeps of overrides.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _LENGTHS = ("context_length", "lengths", "window")  # fields that also accept 4k
 
 
 def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfig:
-    """`config` with every `dotted.field=value` of `overrides` applied, in order.
+    """Apply every `dotted.field=value` of `overrides` to `config`, in order.
 
     Values are checked against each other once, at the end of each object's changes. `seed` is the
     data's seed too, unless `data.seed` is given.
@@ -41,12 +41,12 @@ def apply(config: ExperimentConfig, overrides: Sequence[str]) -> ExperimentConfi
         *parents, last = path.split(".")
         for parent in parents:
             child = node.setdefault(parent, {})
-            # A whole object given first (model.rotary=..) may be refined after (model.rotary.base).
+            # An object (model.rotary=..) may be refined afterwards (model.rotary.base).
             node = child if isinstance(child, dict) else node.setdefault(parent + ".", {})
         node[last] = text
     changed = _replace(config, tree, "", field_names(config))
     if "seed" in tree and "seed" not in tree.get("data", {}):
-        # Seeds that share their rows differ by less than two runs of anybody's do.
+        # Runs that share their rows differ less than independent runs.
         data = dataclasses.replace(changed.data, seed=changed.seed)
         changed = dataclasses.replace(changed, data=data)
     return changed
@@ -84,7 +84,7 @@ def _hint_elsewhere(name: str, all_names: Sequence[str]) -> str:
 
 
 def _parse(text: str, hint: Any, where: str) -> Any:
-    """`text` as a value of the type `hint`."""
+    """Parse `text` as a value of the type `hint`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if text.lower() == "none" and type(None) in arguments:
@@ -114,7 +114,7 @@ def _parse(text: str, hint: Any, where: str) -> Any:
         with contextlib.suppress(argparse.ArgumentTypeError):
             value = tokens(text)
     elif hint in (int, float, bool) or not all(isinstance(word, str) for word in arguments):
-        with contextlib.suppress(ValueError):  # a word is refused below
+        with contextlib.suppress(ValueError):  # the check below rejects words
             value = literal(text.title() if hint is bool else text)
     if wrong := problem(value, hint):
         _check_single(text, where)
@@ -123,10 +123,10 @@ def _parse(text: str, hint: Any, where: str) -> Any:
 
 
 def _check_single(text: str, where: str) -> None:
-    """Refuses what would be members of a sweep."""
+    """Raise ValueError for a list of values, which would make members of a sweep."""
     try:
         several = len(split_commas(text)) > 1
-    except ValueError:  # an open bracket, which is said better where it is read
+    except ValueError:  # an open bracket, which the parser of the value reports
         return
     if several:
         raise ValueError(

@@ -52,7 +52,7 @@ from utils.paths import as_path
 # Files and `--help` teach the same language: it is written down once, above.
 _, OVERRIDES_HELP, SWEEP_HELP = str(__doc__).split("\n\n")
 
-_MOST_MEMBERS = 1000  # of a sweep; a slip of the hand makes billions
+_MOST_MEMBERS = 1000  # of a sweep; a typing error may make billions
 
 
 # Fields that hold expressions; the text of any other, a path say, permits no code.
@@ -68,9 +68,9 @@ def typed(override: str) -> str:
 
 
 def member_name(varying: Sequence[str]) -> str:
-    """A member's directory: what varies, `base=10,seed=1`; safe as a file name.
+    """Return the directory name of a member: the varying values, `base=10,seed=1`.
 
-    A name too long for a file system ends in a hash of all of it.
+    A long name is cut and ends in a hash of the full name.
     """
     parts = []
     for override in varying:
@@ -86,12 +86,12 @@ def member_name(varying: Sequence[str]) -> str:
 
 
 def _unbracketed(value: str) -> str:
-    """A list within a list (heads of a layer) as `(a+b)`."""
+    """Write a list within a list (heads of a layer) as `(a+b)`."""
     return f"({'+'.join(split_commas(value[1:-1]))})" if value.startswith("[") else value
 
 
-def named(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
-    """Each member's overrides under a name made of those that not all members have."""
+def _name_members(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
+    """Return each member's overrides with a name made of those that not all members have."""
     return [
         (member_name([o for o in member if not all(o in other for other in members)]), member)
         for member in members
@@ -99,13 +99,13 @@ def named(members: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
 
 
 def grid(overrides: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The members of a sweep: every combination of the comma-separated values.
+    """Return the members of a sweep: every combination of the comma-separated values.
 
     Returns:
-      For each member its name, made of what varies, and its overrides.
+      Name and overrides of each member.
 
     Raises:
-      ValueError: for a bracket that is not closed, or more members than anybody trains.
+      ValueError: for a bracket that is not closed, or more than 1000 members.
     """
     choices = []
     for override in overrides:
@@ -133,7 +133,7 @@ class SweepMember(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What one command trains.
+    """Members that one command trains.
 
     Attributes:
       config: config of the experiment file.
@@ -149,7 +149,7 @@ class Job(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether no member of the sweep is left out."""
+        """True if all members of the sweep are trained."""
         return self.record is None or len(self.members) == len(self.record.members)
 
 
@@ -207,7 +207,7 @@ def make_members(
     choices = grid(overrides)
     if len(choices) == 1 and config.members:
         common = choices[0][1]
-        choices = [(name, [*member, *common]) for name, member in named(config.members)]
+        choices = [(name, [*member, *common]) for name, member in _name_members(config.members)]
     if len(choices) == 1:
         apply(config, choices[0][1])  # what is wrong with them says more than that they do not vary
         raise ValueError(

@@ -1,7 +1,7 @@
-"""The parameters of a checkpoint one array at a time: of models larger than memory is wide.
+"""The parameters of a checkpoint, read and written one array at a time, for large models.
 
-Orbax's own functions, so that such a checkpoint is as any other. Beside what orbax holds of the
-array that is read or written, no more than the caller's own array is in memory.
+Orbax does the reading and writing, so such a checkpoint is like any other. Memory holds one array,
+and orbax's copy of it.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from experiment.run import RunDirectory
 
 
 def nested(name: str, leaf: Any) -> dict[str, Any]:
-    """A tree of one leaf, from its name with dots between levels."""
+    """Return a tree of one leaf from its name, with dots between levels."""
     head, _, rest = name.partition(".")
     return {head: nested(rest, leaf) if rest else leaf}
 
@@ -47,7 +47,7 @@ class StoredParams:
 
     Attributes:
       run, step: which checkpoint.
-      known: shape and dtype of each array as it is stored, by its name.
+      known: stored shape and dtype of each array by name.
 
     Raises:
       ValueError: if there is no such checkpoint, or config.json is not what it was made with.
@@ -60,7 +60,7 @@ class StoredParams:
         self._digests = read_items(run, self.step)[1]
 
     def read(self, name: str) -> np.ndarray:
-        """One of them. Raises DamagedCheckpointError if it is not what was saved."""
+        """Read one array. Raises DamagedCheckpointError if it differs from what was saved."""
         known = self.known[name]
         target = nested(name, np.empty(known.shape, known.dtype))
         arguments = ocp.args.PyTreeRestore(
@@ -84,15 +84,15 @@ class StoredParams:
 def write_params(
     run: RunDirectory, step: int, arrays: Iterator[tuple[str, np.ndarray]], names: Sequence[str]
 ) -> None:
-    """A checkpoint without an optimizer, of arrays that keep their dtypes.
+    """Write a checkpoint without an optimizer; arrays keep their dtypes.
 
     Args:
-      run: whose config.json is there.
-      step: of the checkpoint.
-      arrays: by their names, each made when the one before it is written.
-      names: of all that the model has.
+      run: run with a config.json.
+      step: step of the checkpoint.
+      arrays: arrays by name; each is made after the one before it is written.
+      names: names of all parameters of the model.
     """
-    # Late, and here alone: the one part of orbax that adds to a checkpoint array by array.
+    # Imported here: only this part of orbax writes a checkpoint array by array.
     from orbax.checkpoint.experimental.v1 import partial
 
     path = folder_of(run, step).absolute() / "params"
@@ -106,7 +106,7 @@ def write_params(
         del array
     assert sorted(dtypes) == sorted(names)
     partial.finalize(str(path))
-    # Of its own format orbax adds a folder; what lies in it is the item as it writes it otherwise.
+    # This API of orbax adds a folder; its content is the item as orbax usually writes it.
     state = path.with_name("params.whole")
     os.rename(path / "state", state)
     shutil.rmtree(path)

@@ -156,8 +156,8 @@ def _check(
     shapes = abstract_params(configs[0].model)
     if num_devices is None:
         _check_memory(shapes, len(configs))
-    for stage, *others in stages:
-        members = [other.config for other in (stage, *others)]
+    for stage, *other_stages in stages:
+        members = [other.config for other in (stage, *other_stages)]
         if len({(member.data, member.model.architecture) for member in members}) > 1:
             raise ValueError(
                 f"stage {stage.number}: members that train together share their rows and one "
@@ -270,8 +270,8 @@ def write_records(plan: Plan, command: str) -> None:
             if tokenizer_path:
                 _copy(tokenizer_path, run.path / tokenizer_path.name)
             # With several texts, none of them is the held-out text of the run.
-            held_out, *others = {data.held_out for data in plan.data}
-            if held_out and not others:
+            held_out, *other_folders = {data.held_out for data in plan.data}
+            if held_out and not other_folders:
                 _copy(held_out, run.held_out_path)
     # All hosts write checkpoints into directories that only one of them creates.
     distributed.barrier("run directories are made")
