@@ -22,7 +22,7 @@ from benchmarks.suite import Setting
 from benchmarks.timing import alternate
 from inference.engine import Engine, Prompts
 from inference.options import Options
-from interop.architectures import Facts, choose, config_json
+from interop.architectures import choose_architecture, make_config
 from model import rotary, transformer
 from model.config import ModelConfig
 from model.transformer import Params
@@ -111,17 +111,16 @@ def transformers_generate(
     import transformers
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    architecture = choose(config)
-    facts = Facts(context=context, bos_id=None, eos_id=None)
-    hf_config = transformers.AutoConfig.for_model(**config_json(architecture, config, facts))
+    architecture = choose_architecture(config)
+    hf_config = transformers.AutoConfig.for_model(**make_config(architecture, config, context))
     model = transformers.AutoModelForCausalLM.from_config(hf_config, dtype=torch.float32).eval()
     tensors = {}
     for entry in architecture.entries(config):
         leaves = [_leaf(params, name) for name in entry.ours]
-        for layer in range(config.num_layers if entry.is_stacked else 1):
+        for layer, name in enumerate(entry.names(config.num_layers)):
             arrays = [leaf[layer] for leaf in leaves] if entry.is_stacked else leaves
             tensor = np.array(entry.to_hf(*arrays))  # a copy: torch needs writable memory
-            tensors[entry.theirs.format(layer=layer)] = torch.from_numpy(tensor)
+            tensors[name] = torch.from_numpy(tensor)
     keys = model.load_state_dict(tensors, strict=False)
     assert not keys.unexpected_keys and set(keys.missing_keys) <= {"lm_head.weight"}
     model.tie_weights()
