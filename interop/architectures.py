@@ -7,6 +7,7 @@ all of its features. A feature that no class supports is an error, never omitted
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
+from data.tokenizer import Tokenizer
 from interop.rotary_config import add_version_4_keys, make_rope_parameters
 from interop.weights import Entry, Layout, make_entries
 from model.config import ModelConfig
@@ -201,20 +202,16 @@ def make_config(
     architecture: Architecture,
     config: ModelConfig,
     context: int,
-    *,
-    dtype: str = "float32",
-    bos_id: int | None = None,
-    eos_id: int | None = None,
+    tokenizer: Tokenizer | None = None,
     rope_type: str | None = None,
 ) -> dict[str, Any]:
-    """Return the config.json of a model that fits the class.
+    """Return the config.json of a model in float32 that fits the class.
 
     Args:
       architecture: the class.
       config: the model.
       context: trained context, tokens.
-      dtype: numpy's name of the tensors' dtype.
-      bos_id, eos_id: token ids; None without a tokenizer.
+      tokenizer: its BOS and EOS are recorded.
       rope_type: the only type allowed; None: any that fits.
 
     Raises:
@@ -237,13 +234,13 @@ def make_config(
         "attention_bias": False,
         "attention_dropout": 0.0,
         "mlp_bias": False,
-        "bos_token_id": bos_id,
-        "eos_token_id": eos_id,
+        "bos_token_id": tokenizer and tokenizer.bos_id,
+        "eos_token_id": tokenizer and tokenizer.eos_id,
         "pad_token_id": None,
         "use_cache": True,
         # transformers 5 reads the first, version 4 the second.
-        "dtype": dtype,
-        "torch_dtype": dtype,
+        "dtype": "float32",
+        "torch_dtype": "float32",
         **_rope_keys(architecture, config, context, rope_type),
         **_window_keys(architecture, config),
     }

@@ -5,15 +5,16 @@ Each kind of error is tested where it is visible, at any depth and length:
 
 - `check_config` parses config.json. It compares sizes, windows and norm epsilon for equality, and
   the rotation as float64 frequencies and scales, to 1e-12.
-- `compare_logits` computes logits from the files, with transformers or with its functions restated
-  in numpy (`interop.reference`), at a short row, at the trained context and at four times that. A
-  row has at most 256 tokens, at positions spread over the whole context: rotation depends on the
-  distance between tokens and not on their number, so 30 layers at 32,768 tokens cost as much as at
-  256. The root mean square of the difference is compared with the rounding of float32, which is
-  measured: one function computes the same rows in float32 and in float64, so errors of the
-  conversion do not affect it. In SmolLM2-135M at 32,768 positions, a base off by 1% differs by
-  61,000 times the rounding, another order of pairs by 15,000 times, a temperature off by 1% by
-  16,000 times, and an epsilon of 1e-6 for 1e-5 by 1,600 times; 32 times is allowed.
+- `compare_logits` computes logits from the files, with our model, and with transformers or its
+  functions restated in numpy (`interop.reference`), at a short row, at the trained context and at
+  four times that. A row has at most 256 tokens, at positions spread over the whole context:
+  rotation depends on the distance between tokens and not on their number, so 30 layers at 32,768
+  tokens cost as much as at 256. The root mean square of the difference is compared with the
+  rounding of float32, which is measured: one function computes the same rows in float32 and in
+  float64, so errors of the conversion do not affect it. In SmolLM2-135M at 32,768 positions, a base
+  off by 1% differs by 61,000 times the rounding, another order of pairs by 15,000 times, a
+  temperature off by 1% by 16,000 times, and an epsilon of 1e-6 for 1e-5 by 1,600 times; 32 times is
+  allowed.
 - Logits do not show a window longer than such a row. In a trained model they hardly show one that
   is off by one token. `TransformersModel.check_windows` tests every layer's window instead.
 - transformers computes angles in float32, which drift over long rows, so logits are computed with
@@ -81,8 +82,7 @@ class Comparison(NamedTuple):
     spread: float
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FolderModel:
+class FolderModel(NamedTuple):
     """A folder and the model that it should contain.
 
     Attributes:
@@ -91,8 +91,6 @@ class FolderModel:
       config: the model.
       context: trained context, tokens.
       entries: entries of all tensors.
-      params: float32 parameters of the run by name, rounded as in the files; None: read them from
-        the files, one layer at a time.
     """
 
     tensors: Tensors
@@ -100,7 +98,6 @@ class FolderModel:
     config: ModelConfig
     context: int
     entries: Sequence[Entry]
-    params: Mapping[str, np.ndarray] | None = None
 
 
 def fits_in_memory(config: ModelConfig) -> bool:
@@ -267,19 +264,13 @@ def compute_our_logits(model: FolderModel, tokens_T, positions_T) -> np.ndarray:
 
 
 def _read_leaves(model: FolderModel, layer: int | None) -> dict[str, np.ndarray]:
-    """Return the float32 arrays of one layer, or those outside of blocks, by name."""
+    """Return our float32 arrays of one layer, or those outside of blocks, by name."""
     leaves = {}
     for entry in model.entries:
-        if entry.is_stacked == (layer is None):
-            continue
-        if model.params is None:
+        if entry.is_stacked == (layer is not None):
             arrays = entry.from_hf(model.tensors.read(entry.hf_name.format(layer=layer)))
-        else:
-            stacked = [model.params[name] for name in entry.ours]
-            arrays = stacked if layer is None else [array[layer] for array in stacked]
-        for name, array in zip(entry.ours, arrays, strict=True):
-            leaves[name] = np.asarray(array, np.float32)
-    return leaves
+            leaves |= zip(entry.ours, arrays, strict=True)
+    return {name: np.asarray(array, np.float32) for name, array in leaves.items()}
 
 
 @functools.partial(jax.jit, static_argnums=0)

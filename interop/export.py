@@ -9,9 +9,8 @@ docs/interop.md lists the classes of transformers and the features that none of 
 """
 
 import argparse
-import dataclasses
-import functools
 import json
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,10 +23,11 @@ from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, find_run
 from experiment.streamed import StoredParams
 from interop import card, check
-from interop.architectures import Architecture, choose_architecture, make_config
+from interop.architectures import choose_architecture, make_config
 from interop.check import Comparison, FolderModel
 from interop.folders import new_folder
 from interop.tensors import DTYPES, SHARD_BYTES, Tensors, digest_tensors, write_tensors
+from interop.weights import Entry
 from utils.messages import one_line
 
 _DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
@@ -65,33 +65,14 @@ def main(arguments: argparse.Namespace) -> int:
         arguments.run_path,
         arguments.folder,
         step=arguments.step,
-        options=Options(
-            dtype=arguments.dtype,
-            architecture=arguments.architecture,
-            rope_type=arguments.rope_type,
-            shard_bytes=max(1, int(arguments.shard_gib * 2**30)),
-        ),
+        dtype=arguments.dtype,
+        architecture=arguments.architecture,
+        rope_type=arguments.rope_type,
+        shard_bytes=max(1, int(arguments.shard_gib * 2**30)),
     )
     lines = [card.format_comparison(row) for row in comparisons] or [card.IDENTICAL]
     print("\n".join([*lines, f"exported: {arguments.folder}"]), file=sys.stderr)
     return 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options of an export.
-
-    Attributes:
-      dtype: dtype of the tensors; None: the checkpoint's.
-      architecture: model_type; None: that of the imported model, or else the first that fits.
-      rope_type: the only rope_type allowed; None: the variant's own, or else longrope.
-      shard_bytes: size of a file.
-    """
-
-    dtype: str | None = None
-    architecture: str | None = None
-    rope_type: str | None = None
-    shard_bytes: int = SHARD_BYTES
 
 
 def export(
@@ -99,7 +80,10 @@ def export(
     folder: str | Path,
     *,
     step: int | None = None,
-    options: Options | None = None,
+    dtype: str | None = None,
+    architecture: str | None = None,
+    rope_type: str | None = None,
+    shard_bytes: int = SHARD_BYTES,
 ) -> list[Comparison]:
     """Export a run as a Hugging Face folder, which appears only if its logits are the run's.
 
@@ -107,7 +91,10 @@ def export(
       run_path: run directory.
       folder: new folder.
       step: step of the checkpoint; None: the newest.
-      options: see `Options`.
+      dtype: dtype of the tensors; None: the checkpoint's.
+      architecture: model_type; None: that of the imported model, or else the first that fits.
+      rope_type: the only rope_type allowed; None: the variant's own, or else longrope.
+      shard_bytes: size of a file.
 
     Returns:
       The comparisons of logits. None are made for an imported run whose tensors are byte for byte
@@ -117,46 +104,26 @@ def export(
       ValueError: if the folder exists, no class of transformers has the model, or the logits
         differ.
     """
-    options = options or Options()
     with new_folder(folder) as part:
         run = find_run(run_path)
         step = run.find_step(step)
         config = run.config_at(step)
-        architecture = choose_architecture(
-            config.model, options.architecture or _imported_type(run, config)
-        )
+        model, context = config.model, config.data.context_length
+        chosen = choose_architecture(model, architecture or _imported_type(run, config))
         tokenizer = run.tokenizer if run.tokenizer_path.exists() else None
-        make_hf_config = functools.partial(
-            make_config,
-            architecture,
-            config.model,
-            config.data.context_length,
-            bos_id=tokenizer and tokenizer.bos_id,
-            eos_id=tokenizer and tokenizer.eos_id,
-            rope_type=options.rope_type,
-        )
-        make_hf_config()  # fail before anything is written
+        hf_config = make_config(chosen, model, context, tokenizer, rope_type)
         part.mkdir(parents=True)
-        stored = StoredParams(run, step)
-        params, dtype = _write_tensors(part, architecture, config, stored, options)
-        hf_config = make_hf_config(dtype=dtype)
+        entries = chosen.entries(model)
+        actual = _write_tensors(part, entries, StoredParams(run, step), dtype, shard_bytes)
+        hf_config |= {"dtype": actual, "torch_dtype": actual}
         _write_json(part / "config.json", hf_config)
         tokenizer_note = _write_tokenizer(tokenizer, part)
-        model = FolderModel(
-            tensors=Tensors(part),
-            hf_config=hf_config,
-            config=config.model,
-            context=config.data.context_length,
-            entries=architecture.entries(config.model),
-            params=params,
-        )
-        digest = digest_tensors(model.tensors, model.tensors.known)
-        comparisons = _compare(run, model, digest)
+        folder_model = FolderModel(Tensors(part), hf_config, model, context, entries)
+        digest = digest_tensors(folder_model.tensors, folder_model.tensors.known)
+        comparisons = _compare(run, folder_model, digest)
         rows = [row._asdict() for row in comparisons]
         _write_json(part / check.RECORD, {"tensors": digest, "config": hf_config, "rows": rows})
-        readme = card.make_readme(
-            run, stored.step, config, architecture.model_type, tokenizer_note, comparisons
-        )
+        readme = card.make_readme(run, step, config, chosen.model_type, tokenizer_note, comparisons)
         (part / "README.md").write_text(readme, encoding="utf-8")
     return comparisons
 
@@ -175,47 +142,32 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def _write_tensors(
-    folder: Path,
-    architecture: Architecture,
-    config: ExperimentConfig,
-    stored: StoredParams,
-    options: Options,
-) -> tuple[dict[str, np.ndarray] | None, str]:
-    """Write the safetensors files.
-
-    Returns:
-      The run's float32 parameters by name, rounded to the files' dtype, if they fit in memory; and
-      the name of that dtype.
-    """
-    entries = architecture.entries(config.model)
-    dtypes = {name: np.dtype(leaf.dtype) for name, leaf in stored.known.items()}
-    if options.dtype:
-        dtypes = dict.fromkeys(dtypes, DTYPES[_DTYPES[options.dtype]])
-    params = {} if check.fits_in_memory(config.model) else None
+    folder: Path, entries: list[Entry], stored: StoredParams, dtype: str | None, shard_bytes: int
+) -> str:
+    """Write the safetensors files; return the name of their dtype."""
+    num_layers = stored.run.config_at(stored.step).model.num_layers
+    wanted = dtype and DTYPES[_DTYPES[dtype]]
+    # A tensor of several arrays has the dtype of the first.
+    dtypes = {e.hf_name: wanted or np.dtype(stored.known[e.ours[0]].dtype) for e in entries}
 
     def tensors() -> Iterator[tuple[str, np.ndarray]]:
         for entry in entries:
-            # Tensors of several arrays have the dtype of the first.
-            dtype = dtypes[entry.ours[0]]
-            leaves = [stored.read(name).astype(dtype, copy=False) for name in entry.ours]
-            if params is not None:
-                params.update(
-                    (name, np.asarray(leaf, np.float32))
-                    for name, leaf in zip(entry.ours, leaves, strict=True)
-                )
+            leaves = [stored.read(x).astype(dtypes[entry.hf_name], copy=False) for x in entry.ours]
             layers = zip(*leaves, strict=True) if entry.is_stacked else [leaves]
-            names = entry.names(config.model.num_layers)
-            yield from ((name, entry.to_hf(*x)) for name, x in zip(names, layers, strict=True))
+            for name, arrays in zip(entry.names(num_layers), layers, strict=True):
+                tensor = entry.to_hf(*arrays)
+                # The comparison of logits reads our parameters from the files.
+                back = entry.from_hf(tensor)
+                assert [x.tobytes() for x in back] == [x.tobytes() for x in arrays], name
+                yield name, tensor
 
     sizes = {}
     for entry in entries:
-        count = sum(
-            np.prod(stored.known[x].shape[entry.is_stacked :], dtype=int) for x in entry.ours
-        )
-        names = entry.names(config.model.num_layers)
-        sizes |= dict.fromkeys(names, int(count) * dtypes[entry.ours[0]].itemsize)
-    write_tensors(folder, sizes, tensors(), options.shard_bytes)
-    return params, dtypes[entries[0].ours[0]].name
+        shapes = [stored.known[name].shape[entry.is_stacked :] for name in entry.ours]
+        size = sum(map(math.prod, shapes)) * dtypes[entry.hf_name].itemsize
+        sizes |= dict.fromkeys(entry.names(num_layers), size)
+    write_tensors(folder, sizes, tensors(), shard_bytes)
+    return dtypes[entries[0].hf_name].name
 
 
 def _compare(run: RunDirectory, model: FolderModel, digest: str) -> list[Comparison]:

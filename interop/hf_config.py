@@ -132,10 +132,10 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
         rotary=_read_rotary(reader, architecture, windows, variant),
         window=shortest_pattern(windows),
         mla=mla,
-        tie_embeddings=reader.flag("tie_word_embeddings", False),
+        tie_embeddings=reader.value("tie_word_embeddings", False, bool),
         qk_norm=architecture.qk_norm,
         qkv_bias=architecture.qkv_bias,
-        norm_epsilon=reader.number("rms_norm_eps", 1e-6),
+        norm_epsilon=float(reader.value("rms_norm_eps", 1e-6, float)),
     )
     if architecture.mla and model.norm_epsilon != LATENT_EPSILON:
         raise ValueError(
@@ -143,7 +143,7 @@ def parse_config(config: Mapping[str, Any], name: str, context: int | None = Non
             f"{LATENT_EPSILON:g} for norms of latents, and our models have one epsilon"
         )
     layout: Layout = architecture.layout
-    if architecture.mla and not reader.flag("rope_interleave", True):
+    if architecture.mla and not reader.value("rope_interleave", True, bool):
         layout = "half"
     texts = tuple(f"{key}={quoted(value, 40)}" for key, value in ignored.items())
     return HfModel(architecture, model, context or longest, layout, texts)
@@ -193,14 +193,6 @@ class _Reader:
     def count(self, name: str, default: int | None = None) -> int:
         """Return an integer of at least 1."""
         return self.value(name, default, Count)
-
-    def number(self, name: str, default: float | None = None) -> float:
-        """Return a finite number."""
-        return float(self.value(name, default, float))
-
-    def flag(self, name: str, default: bool) -> bool:
-        """Return True or False."""
-        return self.value(name, default, bool)
 
     def by_layer(self, name: str, num_layers: int) -> list[Any] | None:
         """Return a list of one value per layer; None if the key is missing."""
@@ -263,7 +255,7 @@ def _read_windows(
     kind, name = architecture.model_type, "sliding_window"
     has_window = reader.config.get(name, architecture.defaults.get(name)) is not None
     if kind in ("qwen2", "qwen3", "smollm3"):
-        has_window = has_window and reader.flag("use_sliding_window", False)
+        has_window = has_window and reader.value("use_sliding_window", False, bool)
     size = reader.count(name) if has_window else None
     types = reader.by_layer("layer_types", layers) if architecture.windows == "by layer" else None
     for layer_type in types or ():

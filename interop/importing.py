@@ -189,13 +189,8 @@ def _compare(
     source: HfModel, entries: list[Entry], tensors: Tensors, hf_config: Mapping[str, Any]
 ) -> None:
     """Raise ValueError if transformers computes other logits from the folder."""
-    model = FolderModel(
-        tensors=tensors,
-        hf_config=make_config(source.architecture, source.model, source.context),
-        config=source.model,
-        context=source.context,
-        entries=entries,
-    )
+    expected = make_config(source.architecture, source.model, source.context)
+    model = FolderModel(tensors, expected, source.model, source.context, entries)
     # Only lengths for which transformers uses the list of factors that was imported.
     factors = _selected_factors(source, hf_config, source.context)
     lengths = [

@@ -191,26 +191,17 @@ def _make_class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
             return context_ids, continuation_ids
 
         def _loglikelihood_tokens(self, requests, disable_tqdm: bool = False, **_):
-            scores = self.scorer.log_likelihoods([Pair(*ids) for _, *ids in requests])
-            for (texts, *_), answer in zip(requests, scores, strict=True):
-                self.cache_hook.add_partial("loglikelihood", texts, answer)
-            return scores
+            return self.scorer.log_likelihoods([Pair(*ids) for _, *ids in requests])
 
         def loglikelihood_rolling(self, requests, disable_tqdm: bool = False) -> list[float]:
             windows = [self.scorer.windows(request.args[0]) for request in requests]
             scores = iter(self.scorer.log_likelihoods([pair for text in windows for pair in text]))
-            totals = [float(sum(next(scores)[0] for _ in text)) for text in windows]
-            for request, total in zip(requests, totals, strict=True):
-                self.cache_hook.add_partial("loglikelihood_rolling", request.args, total)
-            return totals
+            return [float(sum(next(scores)[0] for _ in text)) for text in windows]
 
         def generate_until(self, requests, disable_tqdm: bool = False) -> list[str]:
             prompts = [request.args[0] for request in requests]
             settings = [_settings(normalize(request.args[1])) for request in requests]
-            texts = self.scorer.generate(prompts, settings)
-            for request, text in zip(requests, texts, strict=True):
-                self.cache_hook.add_partial("generate_until", request.args, text)
-            return texts
+            return self.scorer.generate(prompts, settings)
 
     return RunLM
 

@@ -99,19 +99,13 @@ class Yarn(NtkByParts):
         if not self.truncate or self.factor * self.original_context_length != head.context:
             return None
         unrotated = self.unrotated_logit_scale if head.mla else 1.0
-        rope = {
-            "rope_type": self.rope_type,
-            "rope_theta": self.base,
-            "factor": self.factor,
-            "original_max_position_embeddings": self.original_context_length,
-            "beta_fast": self.beta_fast,
-            "beta_slow": self.beta_slow,
-            "attention_factor": math.sqrt(self.logit_scale / unrotated),
-        }
-        if unrotated == 1:
-            return rope
-        mscale_all_dim = self.mscale if self.mscale_all_dim is None else self.mscale_all_dim
-        return rope | {"mscale": self.mscale, "mscale_all_dim": mscale_all_dim}
+        rope: dict[str, Any] = dict(super().to_hf(head) or {})
+        del rope["truncate"]
+        mscale, all_dim = rope.pop("mscale"), rope.pop("mscale_all_dim")
+        rope["attention_factor"] = math.sqrt(self.logit_scale / unrotated)
+        if unrotated != 1:
+            rope |= {"mscale": mscale, "mscale_all_dim": mscale if all_dim is None else all_dim}
+        return rope
 
     @classmethod
     def from_hf(cls, rope: Mapping[str, Any], head: HfHead, length: int) -> Rotary | None:
@@ -119,7 +113,7 @@ class Yarn(NtkByParts):
         factor, mscale, all_dim = rope["factor"], rope.get("mscale"), rope.get("mscale_all_dim")
         if factor <= 1:
             return None
-        # Cosines and sines are multiplied by this, and all logits of MLA by the other's square.
+        # Factor of cosines and sines. MLA also multiplies all logits by temperature(all_dim)^2.
         attention = temperature(1, factor)
         if mscale and all_dim:
             attention = temperature(mscale, factor) / temperature(all_dim, factor)
@@ -128,8 +122,6 @@ class Yarn(NtkByParts):
         excess = attention * temperature(all_dim, factor) - 1
         mscale = round(max(excess / (0.1 * math.log(factor)), 0.0), 12)  # without rounding errors
         fields = {
-            "beta_fast": rope.get("beta_fast") or 32.0,
-            "beta_slow": rope.get("beta_slow") or 1.0,
             "mscale": mscale,
             "mscale_all_dim": all_dim if head.mla and all_dim != mscale else None,
         }

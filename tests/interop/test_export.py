@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiment.digest import named
 from interop.architectures import ARCHITECTURES
 from interop.check import (
     RECORD,
@@ -22,7 +21,7 @@ from interop.check import (
     compute_our_logits,
     spread_positions,
 )
-from interop.export import Options, export
+from interop.export import export
 from interop.reference import compute_logits
 from interop.tensors import Tensors
 from tests.interop.weights_helpers import (
@@ -144,7 +143,7 @@ def test_the_check_stands_in_the_folder(folders):
 def test_shards_hold_the_same_tensors(tmp_path):
     run = make_run(tmp_path / "run", PLAIN)
     export(run.path, tmp_path / "one")
-    export(run.path, tmp_path / "many", options=Options(shard_bytes=20_000))
+    export(run.path, tmp_path / "many", shard_bytes=20_000)
     single, many = Tensors(tmp_path / "one"), Tensors(tmp_path / "many")
     assert len(list((tmp_path / "many").glob("*.safetensors"))) > 3
     assert single.known == many.known
@@ -156,7 +155,7 @@ def test_bfloat16_is_half_the_bytes_and_rounded_once(tmp_path):
     import ml_dtypes
 
     run = make_run(tmp_path / "run", PLAIN)
-    export(run.path, tmp_path / "out", options=Options(dtype="bfloat16"))
+    export(run.path, tmp_path / "out", dtype="bfloat16")
     config = read_config(tmp_path / "out")
     assert config["dtype"] == config["torch_dtype"] == "bfloat16"
     actual = Tensors(tmp_path / "out").read("model.norm.weight")
@@ -209,7 +208,6 @@ def test_transformers_reading_another_model_is_refused(error, deep, tmp_path):
         config=DEEP,
         context=8192,
         entries=ARCHITECTURES["mistral"].entries(DEEP),
-        params=named(noise(DEEP)),
     )
     with pytest.raises(ValueError, match=message) if message else contextlib.nullcontext():
         check_comparisons(compare_logits(model, [32_768]), "logits")

@@ -17,7 +17,7 @@ from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
 from interop.architectures import windows_by_layer
 from interop.check import RECORD, Comparison
-from interop.export import Options, export
+from interop.export import export
 from interop.importing import import_folder, looks_interleaved
 from interop.tensors import Tensors
 from model.rotary.longrope import Longrope
@@ -109,9 +109,7 @@ def test_training_starts_from_it_in_float32(tmp_path):
 
 def test_it_can_be_kept_and_copied(tmp_path):
     """Like any other run: rounded for a repository, or as the start of another's stages."""
-    export(
-        make_run(tmp_path / "run", PLAIN).path, tmp_path / "hf", options=Options(dtype="bfloat16")
-    )
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "hf", dtype="bfloat16")
     came = import_folder(tmp_path / "hf", tmp_path / "came")
     for name, make in (("kept", keep_params), ("copied", copy_checkpoint)):
         target = RunDirectory(tmp_path / name)
@@ -156,7 +154,7 @@ def test_identical_tensors_go_out_without_logits_if_the_model_is_the_imported_on
     run = import_folder(tmp_path / "out", tmp_path / "back")
     assert export(run.path, tmp_path / "same") == []
     assert "byte for byte" in (tmp_path / "same" / "README.md").read_text()
-    assert export(run.path, tmp_path / "rounded", options=Options(dtype="bfloat16")) != []
+    assert export(run.path, tmp_path / "rounded", dtype="bfloat16") != []
     for error, (keys, _) in PLANTED.items():
         if keys:
             plant(run.path, keys)  # in the record of what was imported
@@ -180,7 +178,7 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
 def test_the_chosen_list_of_factors_is_printed(tmp_path, capsys):
     model = changed(PLAIN, "rope(base=500,rotary_fraction=0.5)", head_dim=8)
     run = make_run(tmp_path / "run", model)
-    export(run.path, tmp_path / "out", options=Options(architecture="phi3", rope_type="longrope"))
+    export(run.path, tmp_path / "out", architecture="phi3", rope_type="longrope")
     (tmp_path / "out" / RECORD).unlink()
     keys = {"original_max_position_embeddings": 16, "long_factor": [1.0, 2.5]}
     plant(tmp_path / "out", keys)
