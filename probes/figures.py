@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from reporting.style import folded, handle, token_axis
+from reporting.style import folded, handle
 
 # Colors of heads, which color-blind readers can distinguish (Okabe and Ito).
 COLORS = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"
-DASHES = (0, (4, 3))
 
 _MAX_COLUMNS = 4
 
@@ -78,13 +76,6 @@ def head_handles(members: Iterable[np.ndarray]) -> list[Line2D]:
 def head_name(x_LN: np.ndarray, layer: int, head: int) -> str:
     """Return "layer.head", or "head" if there is a single layer."""
     return f"{layer}.{head}" if len(x_LN) > 1 else str(head)
-
-
-def log_axis(axis: Axis, **options: Any) -> None:
-    """Give an axis a log2 scale with token counts; `options` as of `token_axis`."""
-    set_scale = axis.axes.set_xscale if axis is axis.axes.xaxis else axis.axes.set_yscale
-    set_scale("log", base=2)
-    token_axis(axis, **options)
 
 
 def draw_band(ax: Axes, x: np.ndarray, y_3: np.ndarray, color: str, **style: Any) -> None:

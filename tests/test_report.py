@@ -14,8 +14,8 @@ import report
 from experiment.run import find_runs
 from model import rotary
 from model.config import MlaConfig
-from reporting import looks as looks_lib
 from reporting import members as members_lib
+from reporting import style as looks_lib
 from reporting.curves import format_count
 from reporting.effective_context import draw_effective_context
 from reporting.paths import page_of
@@ -197,14 +197,14 @@ def test_figures_use_the_colors_of_light_and_dark_pages(page, members):
     assert not re.findall(f"{looks_lib.INK}|{looks_lib.FAINT}|#ffffff", body)
     used = set(re.findall(r"var\((--[\w-]+)\)", body))
     assert {"--ink", "--grid", "--member-0", "--member-3"} <= used
-    assert all(f"{name}:" in style and style.count(f"{name}:") == 2 for name in used)
+    assert all(style.count(f"{name}: light-dark(") == 1 for name in used)
 
     def luminance(color):
         parts = np.array(to_rgb(color))
         linear = np.where(parts > 0.04045, ((parts + 0.055) / 1.055) ** 2.4, parts / 12.92)
         return linear @ (0.2126, 0.7152, 0.0722)
 
-    (paper,) = re.findall(r"--paper: (#\w{6});", style)  # the other is #fff
+    (paper,) = re.findall(r"--paper: light-dark\(#fff, (#\w{6})\);", style)
     for look in [member.look for member in members[:4]]:
         assert (luminance(look.dark) + 0.05) / (luminance(paper) + 0.05) > 3  # WCAG 1.4.11
 

@@ -19,11 +19,9 @@ from model.config import ModelConfig
 from model.positions import freeze_pairs
 from model.transformer import without_pairs
 from probes.effects import measure_effects
-from probes.figures import DASHES, log_axis
 from probes.probe import Number, Probe
 from probes.subject import Subject
-from reporting.looks import FAINT, INK
-from reporting.style import handle
+from reporting.style import DASHES, FAINT, INK, handle, token_axis
 from theory import capability
 
 METHODS = "zeroed", "frozen"
@@ -122,9 +120,9 @@ class BandAblation(Probe):
         l50_3WG = np.clip(self.l50_3WG, 1, top)
         self._draw_bands(above, self.intact_l50_3, l50_3WG, self.random_l50_WGC)
         self._draw_bands(below, self.intact_loss_3, self.loss_3WG, self.random_loss_WGC)
-        log_axis(above.yaxis)
+        token_axis(above.yaxis)
         above.set_ylim(0.9, top)
-        log_axis(below.xaxis, num_ticks=5)
+        token_axis(below.xaxis, num_ticks=5)
         if math.isinf(self.start_G[-1]):
             x, transform = self._x_of_bands()[-1] * 2**0.5, above.get_xaxis_transform()
             above.text(x, 0.5, "unrotated", rotation=90, va="center", fontsize=7,

@@ -17,13 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from probes.analyses.matching_keys import sum_by_document
-from probes.figures import DASHES, draw_band, head_colors, head_handles, head_name, log_axis
+from probes.figures import draw_band, head_colors, head_handles, head_name
 from probes.inside import Capture
 from probes.probe import INTERVAL, Number, Probe, complex_pairs, counts_with_original, list_heads
 from probes.questions import Questions
 from probes.subject import Subject
-from reporting.looks import FAINT, INK, PAPER
-from reporting.style import handle
+from reporting.style import DASHES, FAINT, INK, PAPER, handle, token_axis
 
 _MASSIVE = 5  # times the mean
 _MAX_HEADS = 8  # heads in the lower panel
@@ -156,7 +155,7 @@ class FrequencyUse(Probe):
         names = [prefix + head_name(amplitude_LN, *head) for head in drawn]
         ax.set_yticks(R * (np.arange(len(drawn)) + 0.5), names, fontsize=7)
         ax.invert_yaxis()
-        log_axis(ax.xaxis, num_ticks=8)
+        token_axis(ax.xaxis, num_ticks=8)
         ax.set_xlim(left=1)
         ax.set_xlabel("distance to the matching key (tokens)", fontsize=8)
 

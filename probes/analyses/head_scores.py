@@ -26,14 +26,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from data.tokenizer import Tokenizer
-from probes.figures import head_colors, head_handles, log_axis
+from probes.figures import head_colors, head_handles
 from probes.inside import Capture, capture
 from probes.page import format_number
 from probes.probe import Number, Probe, bootstrap_mean, list_heads
 from probes.questions import Questions
 from probes.subject import Subject, untrained
-from reporting.looks import FAINT, INK
-from reporting.style import handle
+from reporting.style import FAINT, INK, handle, token_axis
 
 _SINK = 0.3  # mean weight on the first token
 _REPEATED = 50  # distinct ids of a row of repeated ids
@@ -168,7 +167,7 @@ class HeadScores(Probe):
         ax.plot(distance, math.exp(entropy), "_", color=FAINT, ms=12, mew=1.5)
         ax.set_xlabel("mean distance (tokens)", fontsize=9)
         ax.set_xlim(0, 1.15 * max(distance, self.distance_3LN[0].max()))
-        log_axis(ax.yaxis)
+        token_axis(ax.yaxis)
 
 
 def _highest(score_3LN: np.ndarray) -> Number:

@@ -18,12 +18,11 @@ from evals.score import Candidate
 from model.transformer import without_heads
 from probes.analyses.head_scores import retrieval
 from probes.effects import measure_effects
-from probes.figures import DASHES, head_colors, head_handles, log_axis
+from probes.figures import head_colors, head_handles
 from probes.page import format_number
 from probes.probe import Number, Probe, format_runs, list_heads
 from probes.subject import Subject
-from reporting.looks import FAINT, INK
-from reporting.style import handle
+from reporting.style import DASHES, FAINT, INK, handle, token_axis
 from theory import capability
 
 _NUM_DRAWS = 4  # random orders of heads
@@ -146,7 +145,7 @@ class KnockOut(Probe):
         ax.plot(middle_X, self.right_X, ".", color=INK, ms=4, zorder=4)
         ax.axhline(0.5, color=FAINT, lw=0.8, ls=DASHES)
         ax.set_ylim(-0.03, 1.03)
-        log_axis(ax.xaxis, num_ticks=8)
+        token_axis(ax.xaxis, num_ticks=8)
         ax.set_xlabel("distance (tokens)", fontsize=8)
 
     def _draw_masked(self, ax: Axes) -> None:
@@ -164,7 +163,7 @@ class KnockOut(Probe):
             ax.plot(lost_x, np.full_like(lost_x, 0.03), "x", color=FAINT, ms=3, transform=bottom)
             if np.isnan(value):
                 ax.plot(masked, 0.03, "x", color=INK, transform=bottom)
-        log_axis(ax.yaxis)
+        token_axis(ax.yaxis)
         ax.set_ylim(0.9, top)
         ax.set_xticks(self.masked_C)
         ax.set_xlim(0.5, self.masked_C[-1] + 0.5)

@@ -18,12 +18,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from probes.figures import head_colors, head_handles, log_axis
+from probes.figures import head_colors, head_handles
 from probes.inside import Capture
 from probes.probe import INTERVAL, Number, Probe, bootstrap_counts, complex_pairs, list_heads
 from probes.subject import Subject
-from reporting.looks import FAINT, INK
-from reporting.style import handle
+from reporting.style import FAINT, INK, handle, token_axis
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -110,7 +109,7 @@ class LogitByDistance(Probe):
                 low_M, high_M = mean_M - spread_M, mean_M + spread_M
                 ax.fill_between(distances_M, low_M, high_M, color=color, alpha=0.12, lw=0)
         ax.axhline(0, color=FAINT, lw=0.8)
-        log_axis(ax.xaxis, num_ticks=8)
+        token_axis(ax.xaxis, num_ticks=8)
 
     @classmethod
     def legend(cls, members: Sequence["LogitByDistance"]) -> list[Line2D]:

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from evals.estimate.bins import fine_bin_number
-from probes.figures import DASHES, head_colors, head_handles, log_axis
+from probes.figures import head_colors, head_handles
 from probes.inside import Capture
 from probes.probe import (
     INTERVAL,
@@ -34,8 +34,7 @@ from probes.probe import (
 )
 from probes.questions import Questions
 from probes.subject import Subject
-from reporting.looks import FAINT, INK
-from reporting.style import handle
+from reporting.style import DASHES, FAINT, INK, handle, token_axis
 from theory import capability
 
 ZERO = "zero of the empirical B(m), largest over heads (tokens)"
@@ -184,7 +183,7 @@ class MatchingKeys(Probe):
         above.axhline(required, color=INK, lw=1, ls=DASHES)
         above.axhline(0, color=FAINT, lw=0.8)
         self._draw_model(below)
-        log_axis(below.xaxis, num_ticks=8)
+        token_axis(below.xaxis, num_ticks=8)
         below.set_ylim(-0.03, 1.03)
 
     def _draw_model(self, ax: Axes) -> None:

@@ -17,11 +17,10 @@ from data.pipeline import open_data
 from experiment import stages
 from experiment.items import read_items
 from experiment.loaded import LoadedRun
-from probes.figures import DASHES, draw_band, log_axis
+from probes.figures import draw_band
 from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
 from probes.subject import Subject
-from reporting.looks import INK
-from reporting.style import handle
+from reporting.style import DASHES, INK, handle, token_axis
 
 # Limits of the sample of training rows; it is large enough for an interval.
 _MAX_TOKENS = 2**21
@@ -97,7 +96,7 @@ class PositionsSeen(Probe):
         draw_band(ax, distances_M, self.seen_3M[:, 1:], color)
         if math.isfinite(self.l50_3[0]):
             ax.axvline(self.l50_3[0], color=color, lw=1, ls=DASHES)
-        log_axis(ax.xaxis, num_ticks=6)
+        token_axis(ax.xaxis, num_ticks=6)
         ax.set_ylim(0)
 
     @classmethod

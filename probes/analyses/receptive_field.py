@@ -22,13 +22,12 @@ from model import transformer
 from model.config import ModelConfig
 from model.positions import NO_WINDOW, PositionTable, position_table
 from model.transformer import Params
-from probes.figures import DASHES, draw_band, log_axis
+from probes.figures import draw_band
 from probes.inside import Capture
 from probes.probe import Number, Probe, bootstrap_mean, quantile_distances
 from probes.questions import Questions
 from probes.subject import Subject
-from reporting.looks import INK
-from reporting.style import handle
+from reporting.style import DASHES, INK, handle, token_axis
 
 # Maximal number of attention weights in memory: a quarter of a GiB in float32.
 _MAX_WEIGHTS = 2**26
@@ -100,8 +99,8 @@ class ReceptiveField(Probe):
         draw_band(below, self.context_K, self.kl_3K, color)
         if math.isfinite(self.limit):
             above.axvline(self.limit, color=INK, lw=1, ls=DASHES)
-        log_axis(above.yaxis, num_ticks=8)
-        log_axis(below.xaxis, num_ticks=5)
+        token_axis(above.yaxis, num_ticks=8)
+        token_axis(below.xaxis, num_ticks=5)
 
     @classmethod
     def legend(cls, members: Sequence["ReceptiveField"]) -> list[Line2D]:

@@ -15,11 +15,11 @@ from experiment import load
 from experiment.loaded import LoadedRun
 from probes import all_probes
 from probes.analyses import matching_keys
-from probes.figures import COLORS, draw_band, log_axis
+from probes.figures import COLORS, draw_band
 from probes.page import format_number
 from probes.probe import Number, Probe
 from probes.subject import Subject, untrained
-from reporting.style import handle
+from reporting.style import handle, token_axis
 
 _L50 = "L50 (tokens)"
 # The numbers that are drawn: shares in the upper panel, distances in the lower one.
@@ -105,7 +105,7 @@ class ThroughTraining(Probe):
             ax = above if name in _SHARES else below
             draw_band(ax, self.step_C, value_3C, color, marker=".")
         above.set_ylim(-0.03, 1.03)
-        log_axis(below.yaxis, num_ticks=8)
+        token_axis(below.yaxis, num_ticks=8)
 
     @classmethod
     def legend(cls, members: Sequence["ThroughTraining"]) -> list[Line2D]:

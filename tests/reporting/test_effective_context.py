@@ -9,7 +9,7 @@ from experiment.run import find_runs
 from model.config import MlaConfig
 from reporting import members as members_lib
 from reporting.effective_context import draw_effective_context
-from reporting.looks import INK
+from reporting.style import INK
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep
 
 # The unrotated fifth of a head moves the first violation.

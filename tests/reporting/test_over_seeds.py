@@ -14,7 +14,7 @@ from experiment.run import find_runs
 from reporting import members as members_lib
 from reporting import over_seeds, results
 from reporting.labels import describe_seeds, find_axes
-from reporting.sections import make_sections
+from reporting.writing import measured_items
 from tests.reporting.helpers import answers, experiment, make_run, make_sweep, row
 
 T_2 = 4.302652729911275  # of two degrees of freedom at 97.5%, from tables
@@ -87,7 +87,7 @@ def test_one_seed_shows_no_spread(tmp_path):
     run = make_run(tmp_path / "run", config, answers(config, 20))
     members = members_lib.read([run])
     assert over_seeds.list_measures(members) == []
-    titles = [section.title for section in make_sections(members, tmp_path / "report.html")]
+    titles = [title for title, *_ in measured_items(members)]
     assert "Accuracy by distance" in titles and "Over seeds" not in titles
 
 
