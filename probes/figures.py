@@ -1,6 +1,6 @@
 """Panels, colors, and legends of the probes' figures: one column per member, one color per head."""
 
-import itertools
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -50,32 +50,27 @@ def first_column(axes: np.ndarray) -> np.ndarray:
     return axes[:: -(-len(axes) // blocks)]
 
 
-def head_colors(x_LN: np.ndarray) -> list[tuple[tuple[int, int], str]]:
-    """Return ((layer, head), color) of all heads of an array with a number for each."""
-    return list(zip(np.ndindex(x_LN.shape), itertools.cycle(COLORS), strict=False))
-
-
-def head_handles(members: Iterable[np.ndarray]) -> list[Line2D]:
+def head_handles(shapes: Iterable[tuple[int, int]]) -> list[Line2D]:
     """Return legend entries of heads, named `layer.head` if there are several layers.
 
     Without any entry if there are more heads than colors. Members of different shapes have their
     heads in the same order.
 
     Args:
-      members: an array `[L, N]` with a number for each head, per member.
+      shapes: numbers of layers and heads of each member.
     """
-    largest_LN = max(members, key=np.size)
-    if largest_LN.size > len(COLORS):
+    largest = max(shapes, key=math.prod)
+    if math.prod(largest) > len(COLORS):
         return []
+    heads = zip(np.ndindex(largest), COLORS, strict=False)
     return [
-        handle(f"head {head_name(largest_LN, *head)}", color=color, lw=1.8)
-        for head, color in head_colors(largest_LN)
+        handle(f"head {head_name(largest, head)}", color=color, lw=1.8) for head, color in heads
     ]
 
 
-def head_name(x_LN: np.ndarray, layer: int, head: int) -> str:
+def head_name(shape: tuple[int, int], head: tuple[int, ...]) -> str:
     """Return "layer.head", or "head" if there is a single layer."""
-    return f"{layer}.{head}" if len(x_LN) > 1 else str(head)
+    return "{}.{}".format(*head) if shape[0] > 1 else str(head[1])
 
 
 def draw_band(ax: Axes, x: np.ndarray, y_3: np.ndarray, color: str, **style: Any) -> None:

@@ -1,13 +1,9 @@
 """The page of the probes' results: figures, numbers over seeds, and tables of heads."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from evals.estimate.summaries import over_seeds
-from probes.probe import Number, Probe
+from probes.probe import Number, Probe, format_number
 from reporting import overview, page
 from reporting.members import Member
 from reporting.page import Commands, Drawing, Folded, Item, Table
@@ -64,29 +60,3 @@ def _items(
 
 def _format_numbers(seeds: Sequence[Mapping[str, Number]]) -> dict[str, str]:
     return {name: format_number([numbers[name] for numbers in seeds]) for name in seeds[0]}
-
-
-def format_number(seeds: Sequence[Number]) -> str:
-    """Return a number of one or several seeds as text, with its 95% interval.
-
-    The interval of one seed is the one over documents; of several seeds, Student's over seeds.
-    """
-    values = [number.value for number in seeds]
-    if len(seeds) == 1:
-        ((value, low, high),) = seeds
-    elif np.isfinite(values).all():
-        value, low, high = over_seeds(np.array(values))
-    else:  # numbers and inf have no mean
-        return " / ".join(map(_format_value, values))
-    if math.isnan(low) or low == value == high:
-        return _format_value(value)
-    end = "∞" if math.isinf(high) else _format_value(high)
-    return f"{_format_value(value)} [{_format_value(low)}, {end}]"
-
-
-def _format_value(value: float) -> str:
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "none"
-    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"

@@ -9,17 +9,15 @@
   2-norm over all tokens exceeds 5 times the mean of the head's features.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from probes.analyses.matching_keys import sum_by_document
-from probes.figures import draw_band, head_colors, head_handles, head_name
+from probes.figures import draw_band, head_name
 from probes.inside import Capture
-from probes.probe import INTERVAL, Number, Probe, complex_pairs, counts_with_original, list_heads
+from probes.probe import INTERVAL, HeadProbe, Number, complex_pairs, counts_with_original
 from probes.questions import Questions
 from probes.subject import Subject
 from reporting.style import DASHES, FAINT, INK, PAPER, handle, token_axis
@@ -28,8 +26,7 @@ _MASSIVE = 5  # times the mean
 _MAX_HEADS = 8  # heads in the lower panel
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class FrequencyUse(Probe):
+class FrequencyUse(HeadProbe):
     """Norms of queries and keys in each pair, and each pair's share of the matching key's gap.
 
     For every layer and head; `_3LNR` are a value and the ends of its 95% interval over documents.
@@ -55,19 +52,13 @@ class FrequencyUse(Probe):
     than eight heads, those of the largest amplitudes."""
     by_default = True
     y_labels = "2-norm of a pair", "pairs of each head"
-
-    inv_freq_LNR: np.ndarray
-    query_3LNR: np.ndarray
-    key_3LNR: np.ndarray
-    cosine_LNR: np.ndarray
-    sine_LNR: np.ndarray
-    amplitude_3LNR: np.ndarray
-    massive_query_LNH: np.ndarray
-    massive_key_LNH: np.ndarray
-    distances_M: np.ndarray
-    visible_LM: np.ndarray
-    half_norm_3: np.ndarray
-    half_gain_3: np.ndarray
+    per_head = "inv_freq_LNR"
+    references = (
+        handle("queries", color=INK, lw=1.4),
+        handle("keys", color=INK, lw=1.4, ls=DASHES),
+        handle("positive", marker="s", color="#b2182b", ls="none"),
+        handle("negative", marker="s", color="#2166ac", ls="none"),
+    )
 
     @classmethod
     def measure(cls, subject: Subject) -> "FrequencyUse":
@@ -91,16 +82,11 @@ class FrequencyUse(Probe):
             "massive features of queries and keys": Number(float(massive)),
         }
 
-    def lines(self) -> list[dict[str, str]]:
-        """Return a line per head."""
-        return [self._line(head) for head in list_heads(self.inv_freq_LNR[..., 0])]
-
-    def _line(self, head: tuple[int, int]) -> dict[str, str]:
+    def line(self, head: tuple[int, int]) -> dict[str, str]:
+        """Return the pairs of largest norms and amplitude, and the massive features."""
         norms_R = self.query_3LNR[0][head] * self.key_3LNR[0][head]
         largest = self.amplitude_3LNR[0][head].argmax()
         return {
-            "layer": str(head[0]),
-            "head": str(head[1]),
             "pair of largest norms": _format_pair(norms_R.argmax(), self.inv_freq_LNR[head]),
             "pair of largest amplitude": _format_pair(largest, self.inv_freq_LNR[head]),
             "amplitude [95% CI]": "{:.3g} [{:.3g}, {:.3g}]".format(
@@ -115,22 +101,11 @@ class FrequencyUse(Probe):
         self._draw_norms(axes[0])
         self._draw_shares(axes[1])
 
-    @classmethod
-    def legend(cls, members: Sequence["FrequencyUse"]) -> list[Line2D]:
-        """Return entries of heads, line styles, and colors."""
-        return [
-            *head_handles(member.inv_freq_LNR[..., 0] for member in members),
-            handle("queries", color=INK, lw=1.4),
-            handle("keys", color=INK, lw=1.4, ls=DASHES),
-            handle("positive", marker="s", color="#b2182b", ls="none"),
-            handle("negative", marker="s", color="#2166ac", ls="none"),
-        ]
-
     def _draw_norms(self, ax: Axes) -> None:
         pairs_R = np.arange(self.inv_freq_LNR.shape[-1])
-        for (layer, head), color in head_colors(self.inv_freq_LNR[..., 0]):
+        for head, color in self.colors:
             for norms_3LNR, style in ((self.query_3LNR, "-"), (self.key_3LNR, DASHES)):
-                draw_band(ax, pairs_R, norms_3LNR[:, layer, head], color, lw=1.2, ls=style)
+                draw_band(ax, pairs_R, norms_3LNR[:, *head], color, lw=1.2, ls=style)
         ticks = np.unique(np.linspace(0, pairs_R[-1], 4).round().astype(int))
         labels = [f"{t}\n{_format_period(self.inv_freq_LNR[0, 0, t])}" for t in ticks]
         ax.set_xticks(ticks, labels, fontsize=7)
@@ -139,7 +114,7 @@ class FrequencyUse(Probe):
 
     def _draw_shares(self, ax: Axes) -> None:
         amplitude_LN = self.amplitude_3LNR[0].sum(axis=-1)
-        by_amplitude = sorted(list_heads(amplitude_LN), key=lambda head: -amplitude_LN[head])
+        by_amplitude = sorted(self.heads, key=lambda head: -amplitude_LN[head])
         drawn = sorted(by_amplitude[:_MAX_HEADS])
         R = self.inv_freq_LNR.shape[-1]
         shares = np.concatenate([self.share(head) for head in drawn])
@@ -152,7 +127,7 @@ class FrequencyUse(Probe):
             ax.axhline(line, color=PAPER, lw=1.5)
             ax.axhline(line, color=FAINT, lw=0.5)
         prefix = "head " if len(amplitude_LN) == 1 else ""
-        names = [prefix + head_name(amplitude_LN, *head) for head in drawn]
+        names = [prefix + head_name(self.shape, head) for head in drawn]
         ax.set_yticks(R * (np.arange(len(drawn)) + 0.5), names, fontsize=7)
         ax.invert_yaxis()
         token_axis(ax.xaxis, num_ticks=8)

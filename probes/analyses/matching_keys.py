@@ -10,7 +10,6 @@ the bound B(m) of Men et al. 2024 (arXiv 2405.14591) with the model's weights in
 ones. `theory.capability` gives the series that is positive up to the longest distance.
 """
 
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -18,19 +17,16 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from evals.estimate.bins import fine_bin_number
-from probes.figures import head_colors, head_handles
 from probes.inside import Capture
 from probes.probe import (
     INTERVAL,
+    HeadProbe,
     Number,
-    Probe,
     bootstrap_counts,
     complex_pairs,
     format_runs,
-    list_heads,
 )
 from probes.questions import Questions
 from probes.subject import Subject
@@ -41,8 +37,7 @@ ZERO = "zero of the empirical B(m), largest over heads (tokens)"
 _MIN_QUESTIONS = 30  # of a dot
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class MatchingKeys(Probe):
+class MatchingKeys(HeadProbe):
     """Logit gap of the matching key at every distance, and the distance at which it vanishes.
 
     For every layer and head; intervals are 95%, over documents.
@@ -73,24 +68,12 @@ class MatchingKeys(Probe):
     y_labels = "d′ of the matching key", "accuracy"
     x_label = "distance to the matching key (tokens, log scale)"
     sharex = True
-
-    inv_freq_LNR: np.ndarray
-    cosine_LNR: np.ndarray
-    sine_LNR: np.ndarray
-    distances_M: np.ndarray
-    gap_LNM: np.ndarray
-    gap_low_LNM: np.ndarray
-    gap_high_LNM: np.ndarray
-    visible_LM: np.ndarray
-    zero_LN: np.ndarray
-    zero_low_LN: np.ndarray
-    zero_high_LN: np.ndarray
-    match_LNM: np.ndarray
-    other_LN: np.ndarray
-    spread_LN: np.ndarray
-    num_others: float
-    distance_Q: np.ndarray
-    right_Q: np.ndarray
+    per_head = "zero_LN"
+    references = (
+        handle("d′ needed for\naccuracy .5", color=INK, lw=1, ls=DASHES),
+        handle("zero of B(m)", marker="o", mfc="white", mec=INK, ls="none"),
+        handle("model", marker=".", color=INK, ls="none"),
+    )
 
     @classmethod
     def measure(cls, subject: Subject) -> "MatchingKeys":
@@ -139,41 +122,24 @@ class MatchingKeys(Probe):
             "answered correctly": Number(float(self.right_Q.mean())),
         }
 
-    def lines(self) -> list[dict[str, str]]:
-        """Return a line per head."""
-        return [self._line(*head) for head in list_heads(self.zero_LN)]
-
-    def _line(self, layer: int, head: int) -> dict[str, str]:
-        zero, low, high = (
-            self._format_distance(x_LN[layer, head])
-            for x_LN in (self.zero_LN, self.zero_low_LN, self.zero_high_LN)
-        )
-        length, cosine = self.window(layer, head)
+    def line(self, head: tuple[int, int]) -> dict[str, str]:
+        """Return the zero, the most similar window, and the distances that the head answers."""
+        zeros = self.zero_LN[head], self.zero_low_LN[head], self.zero_high_LN[head]
+        zero, low, high = map(self._format_distance, zeros)
+        length, cosine = self.window(*head)
         return {
-            "layer": str(layer),
-            "head": str(head),
             "zero of B(m) [95% CI]": f"{zero} [{low}, {high}]",
             "most similar window": f"{length} (cosine {cosine:.2f})",
-            "alone answers": format_runs(self.alone(layer, head)),
+            "alone answers": format_runs(self.alone(*head)),
         }
 
     def _format_distance(self, distance: float) -> str:
         return f"> {self.distances_M[-1]}" if math.isinf(distance) else f"{distance:.3g}"
 
-    @classmethod
-    def legend(cls, members: Sequence["MatchingKeys"]) -> list[Line2D]:
-        """Return entries of heads and references."""
-        return [
-            *head_handles(member.zero_LN for member in members),
-            handle("d′ needed for\naccuracy .5", color=INK, lw=1, ls=DASHES),
-            handle("zero of B(m)", marker="o", mfc="white", mec=INK, ls="none"),
-            handle("model", marker=".", color=INK, ls="none"),
-        ]
-
     def draw(self, axes: Sequence[Axes], color: str) -> None:
         """Draw d′ above and accuracy below."""
         above, below = axes
-        for head, color in head_colors(self.zero_LN):
+        for head, color in self.colors:
             above.plot(self.distances_M, self.d_prime[head], color=color, lw=1.4)
             zero = self.zero_LN[head]
             if 0 < zero < math.inf:

@@ -5,13 +5,11 @@ distance m, so long distances are rare, and rarer if documents are short. The au
 this limits the effective context; this probe shows the counts and the effective context together.
 """
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
 from data.pipeline import open_data
 from experiment import stages
@@ -27,7 +25,6 @@ _MAX_TOKENS = 2**21
 _MAX_ROWS = 2**11
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class PositionsSeen(Probe):
     """Frequency of each distance inside a document of the training rows, and L50.
 
@@ -52,12 +49,7 @@ class PositionsSeen(Probe):
     sharex = True
     sharey = "row"
     draws_all_seeds = True
-
-    seen_3M: np.ndarray
-    half_3: np.ndarray
-    num_rows: int
-    counted_rows: int
-    l50_3: np.ndarray
+    references = (handle("L50", color=INK, lw=1, ls=DASHES),)
 
     @classmethod
     def measure(cls, subject: Subject) -> "PositionsSeen":
@@ -98,11 +90,6 @@ class PositionsSeen(Probe):
             ax.axvline(self.l50_3[0], color=color, lw=1, ls=DASHES)
         token_axis(ax.xaxis, num_ticks=6)
         ax.set_ylim(0)
-
-    @classmethod
-    def legend(cls, members: Sequence["PositionsSeen"]) -> list[Line2D]:
-        """Return the entry of L50."""
-        return [handle("L50", color=INK, lw=1, ls=DASHES)]
 
 
 def positions_seen(

@@ -35,7 +35,6 @@ _SHARES = 0.5, 0.9  # of the gradient
 _SMALL_KL = 0.1  # nats
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ReceptiveField(Probe):
     """Gradient of an answer by distance, and the divergence caused by a truncated context.
 
@@ -63,13 +62,6 @@ class ReceptiveField(Probe):
     sharex = True
     sharey = "row"
     draws_all_seeds = True
-
-    distance_X: np.ndarray
-    gradient_3X: np.ndarray
-    within_3P: np.ndarray
-    context_K: np.ndarray
-    kl_3K: np.ndarray
-    limit: float
 
     @classmethod
     def measure(cls, subject: Subject) -> "ReceptiveField":

@@ -5,8 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from probes.page import format_number
-from probes.probe import Number
+from probes.probe import Number, format_number
 
 
 @pytest.mark.parametrize(
