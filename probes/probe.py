@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,7 +19,6 @@ from probes.subject import Subject
 from utils.files import write_atomically
 from utils.plugins import name_of
 
-INTERVAL = 2.5, 97.5  # percent
 _NUM_RESAMPLES = 400
 
 P = TypeVar("P", bound="Probe")
@@ -209,14 +208,21 @@ def complex_pairs(x: np.ndarray) -> np.ndarray:
 
 
 def bootstrap_counts(num_documents: int) -> np.ndarray:
-    """Return how often each document is drawn in each resample, `[C, B]`; always the same."""
-    random = np.random.default_rng(0)
-    return random.multinomial(num_documents, [1 / num_documents] * num_documents, _NUM_RESAMPLES)
+    """Return how often each document counts in each of C samples, `[C, B]`; always the same.
+
+    The first sample is the original, in which each document counts once.
+    """
+    chances = [1 / num_documents] * num_documents
+    drawn_CB = np.random.default_rng(0).multinomial(num_documents, chances, _NUM_RESAMPLES)
+    return np.concatenate([np.ones((1, num_documents)), drawn_CB])
 
 
-def counts_with_original(num_documents: int) -> np.ndarray:
-    """Return `bootstrap_counts` after a first row of ones, which is the original sample."""
-    return np.concatenate([np.ones((1, num_documents)), bootstrap_counts(num_documents)])
+def with_interval(x_CX: np.ndarray, method: Literal["linear", "nearest"] = "linear") -> np.ndarray:
+    """Return `[3, ...]`: the value of the original sample, and its 95% interval over resamples.
+
+    "nearest" has no interpolation, which is undefined between a number and inf.
+    """
+    return np.stack([x_CX[0], *np.percentile(x_CX[1:], (2.5, 97.5), axis=0, method=method)])
 
 
 def bootstrap_mean(sum_BX: np.ndarray, count_BX: np.ndarray) -> np.ndarray:
@@ -230,11 +236,11 @@ def bootstrap_mean(sum_BX: np.ndarray, count_BX: np.ndarray) -> np.ndarray:
       `[3, ...]`: the mean and the two ends of its interval. NaN if there are no items, or if a
       resample has none.
     """
-    weights_CB = counts_with_original(len(sum_BX))
+    weights_CB = bootstrap_counts(len(sum_BX))
     sum_CX, count_CX = (np.tensordot(weights_CB, x_BX, 1) for x_BX in (sum_BX, count_BX))
     with np.errstate(invalid="ignore"):
         mean_CX = (sum_CX.T / count_CX.T).T  # transposed: `[B]` is broadcast from the front
-    return np.stack([mean_CX[0], *np.percentile(mean_CX[1:], INTERVAL, axis=0)])
+    return with_interval(mean_CX)
 
 
 def quantile_distances(x_BM: np.ndarray, shares: Sequence[float]) -> np.ndarray:
@@ -247,7 +253,6 @@ def quantile_distances(x_BM: np.ndarray, shares: Sequence[float]) -> np.ndarray:
     Returns:
       `[3, P]`: the distance and the two ends of its 95% interval over documents.
     """
-    sum_CM = np.cumsum(counts_with_original(len(x_BM)) @ x_BM, axis=1)
+    sum_CM = np.cumsum(bootstrap_counts(len(x_BM)) @ x_BM, axis=1)
     is_reached_PCM = sum_CM >= np.asarray(shares)[:, None, None] * sum_CM[:, -1:]
-    first_PC = is_reached_PCM.argmax(axis=2)
-    return np.stack([first_PC[:, 0], *np.percentile(first_PC[:, 1:], INTERVAL, axis=1)])
+    return with_interval(is_reached_PCM.argmax(axis=2).T)

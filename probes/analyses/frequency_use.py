@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from probes.analyses.matching_keys import sum_by_document
 from probes.figures import draw_band, head_name
 from probes.inside import Capture
-from probes.probe import INTERVAL, HeadProbe, Number, complex_pairs, counts_with_original
+from probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
 from probes.questions import Questions
 from probes.subject import Subject
 from reporting.style import DASHES, FAINT, INK, PAPER, handle, token_axis
@@ -157,7 +157,7 @@ def frequency_use(inside: Capture, questions: Questions) -> FrequencyUse:
     config = inside.config
     inv_freq_LNR = inside.inv_freq
     sums = [sum_by_document(inside, questions, *item) for item in enumerate(inv_freq_LNR)]
-    weights_CB = counts_with_original(len(inside.tokens_BT))
+    weights_CB = bootstrap_counts(len(inside.tokens_BT))
     group = config.num_heads // inside.activations.k_LBSKH.shape[3]
     query_CLNR, massive_query_LNH = _norms(inside.activations.q_LBTNH, weights_CB)
     key_CLKR, massive_key_LKH = _norms(inside.activations.k_LBSKH, weights_CB)
@@ -166,17 +166,17 @@ def frequency_use(inside: Capture, questions: Questions) -> FrequencyUse:
     amplitude_CLNR, distances_M = np.abs(gap_CLNR), np.arange(1, inside.length)
     return FrequencyUse(
         inv_freq_LNR=inv_freq_LNR,
-        query_3LNR=_with_interval(query_CLNR),
-        key_3LNR=_with_interval(key_CLNR),
+        query_3LNR=with_interval(query_CLNR, "nearest"),
+        key_3LNR=with_interval(key_CLNR, "nearest"),
         cosine_LNR=gap_CLNR[0].real,
         sine_LNR=-gap_CLNR[0].imag,
-        amplitude_3LNR=_with_interval(amplitude_CLNR),
+        amplitude_3LNR=with_interval(amplitude_CLNR, "nearest"),
         massive_query_LNH=massive_query_LNH,
         massive_key_LNH=np.repeat(massive_key_LKH, group, axis=1),
         distances_M=distances_M,
         visible_LM=np.stack([inside.is_visible(l, distances_M) for l in range(config.num_layers)]),
-        half_norm_3=_with_interval(_half_period(inv_freq_LNR, query_CLNR * key_CLNR)),
-        half_gain_3=_with_interval(_half_period(inv_freq_LNR, amplitude_CLNR)),
+        half_norm_3=with_interval(_half_period(inv_freq_LNR, query_CLNR * key_CLNR), "nearest"),
+        half_gain_3=with_interval(_half_period(inv_freq_LNR, amplitude_CLNR), "nearest"),
     )
 
 
@@ -191,11 +191,6 @@ def _norms(x_LBTNH, weights_CB: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mean_CLNR = np.einsum("cb,lbnr->clnr", weights_CB, norm_LBNR, optimize=True)
     mean_CLNR /= weights_CB.sum(axis=1)[:, None, None, None]
     return mean_CLNR, norm_LNH > _MASSIVE * norm_LNH.mean(axis=-1, keepdims=True)
-
-
-def _with_interval(x_CX: np.ndarray) -> np.ndarray:
-    """Return `[3, ...]`: the original sample, and the interval of the resamples after it."""
-    return np.stack([x_CX[0], *np.percentile(x_CX[1:], INTERVAL, axis=0, method="nearest")])
 
 
 def _half_period(inv_freq_LNR: np.ndarray, weights_CLNR: np.ndarray) -> np.ndarray:

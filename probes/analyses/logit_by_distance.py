@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from probes.inside import Capture
-from probes.probe import INTERVAL, HeadProbe, Number, bootstrap_counts, complex_pairs
+from probes.probe import HeadProbe, Number, bootstrap_counts, complex_pairs, with_interval
 from probes.subject import Subject
 from reporting.style import FAINT, INK, handle, token_axis
 
@@ -112,14 +112,13 @@ def _layer_fields(inside: Capture, layer: int, inv_freq_NR: np.ndarray) -> dict[
         for parts in zip(*sums, strict=True)
     )
     with np.errstate(invalid="ignore"):  # 0 / 0: all keys at this distance are masked
-        mean_NM = sum_BNM.sum(0) / count_BM.sum(0)
-        spread_NM = np.sqrt(np.maximum(square_BNM.sum(0) / count_BM.sum(0) - mean_NM**2, 0))
         weights_CB = bootstrap_counts(len(count_BM))
-        means_CNM = np.einsum("cb,bnm->cnm", weights_CB, sum_BNM, optimize=True)
-        means_CNM /= (weights_CB @ count_BM)[:, None]
+        mean_CNM = np.einsum("cb,bnm->cnm", weights_CB, sum_BNM, optimize=True)
+        mean_CNM /= (weights_CB @ count_BM)[:, None]
+        mean_NM, low_NM, high_NM = with_interval(mean_CNM)
+        spread_NM = np.sqrt(np.maximum(square_BNM.sum(0) / count_BM.sum(0) - mean_NM**2, 0))
     mean_NR, spread_NR = _mean_content(inside, layer, inv_freq_NR)
     phases_NRM = np.exp(1j * inv_freq_NR[..., None] * np.arange(inside.length))
-    low_NM, high_NM = np.percentile(means_CNM, INTERVAL, axis=0)
     return {
         "cosine_LNR": np.real(mean_NR),
         "sine_LNR": -np.imag(mean_NR),

@@ -21,12 +21,12 @@ from matplotlib.axes import Axes
 from evals.estimate.bins import fine_bin_number
 from probes.inside import Capture
 from probes.probe import (
-    INTERVAL,
     HeadProbe,
     Number,
     bootstrap_counts,
     complex_pairs,
     format_runs,
+    with_interval,
 )
 from probes.questions import Questions
 from probes.subject import Subject
@@ -266,32 +266,28 @@ def _layer_fields(
     sums: Sums, inv_freq_NR: np.ndarray, visible_M: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return the fields of `MatchingKeys` that differ by layer."""
-    num_documents = len(sums.num_match_B)
     phases_NRM = np.exp(1j * inv_freq_NR[..., None] * np.arange(1, len(visible_M) + 1))
 
     def series(z_CNR: np.ndarray) -> np.ndarray:
         return np.einsum("cnr,nrm->cnm", z_CNR, phases_NRM, optimize=True).real
 
-    match_1NR, gap_1NR = sums.means(np.ones((1, num_documents)))
-    gaps_CNM = series(sums.means(bootstrap_counts(num_documents))[1])
-    gap_NM = series(gap_1NR)[0]
-    low_NM, high_NM = np.percentile(gaps_CNM, INTERVAL, axis=0)
-    # "nearest", because interpolation between a distance and inf is undefined.
-    zeros_CN = _first_zero(gaps_CNM * visible_M)
-    low_N, high_N = np.percentile(zeros_CN, INTERVAL, axis=0, method="nearest")
+    match_CNR, gap_CNR = sums.means(bootstrap_counts(len(sums.num_match_B)))
+    gap_CNM = series(gap_CNR)
+    gap_NM, low_NM, high_NM = with_interval(gap_CNM)
+    zero_N, low_N, high_N = with_interval(_first_zero(gap_CNM * visible_M), "nearest")
     num_others = sums.num_other_B.sum()
     other_N = sums.logit_BN.sum(axis=0) / num_others
     return {
-        "cosine_LNR": gap_1NR[0].real,
-        "sine_LNR": -gap_1NR[0].imag,
+        "cosine_LNR": gap_CNR[0].real,
+        "sine_LNR": -gap_CNR[0].imag,
         "gap_LNM": gap_NM,
         "gap_low_LNM": low_NM,
         "gap_high_LNM": high_NM,
         "visible_LM": visible_M,
-        "zero_LN": _first_zero(gap_NM * visible_M),
+        "zero_LN": zero_N,
         "zero_low_LN": low_N,
         "zero_high_LN": high_N,
-        "match_LNM": series(match_1NR)[0],
+        "match_LNM": series(match_CNR[:1])[0],
         "other_LN": other_N,
         "spread_LN": np.sqrt(np.maximum(sums.square_BN.sum(axis=0) / num_others - other_N**2, 0)),
     }
