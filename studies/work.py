@@ -225,9 +225,7 @@ def _measure(run: Run, directory: RunDirectory) -> list[tuple[Answers, Rows]]:
         options = runner.Options(
             tasks=measurement.tasks or None, lengths=measurement.lengths or None
         )
-        group = runner.Group([loaded], options, lambda text: None)
-        for questions in group.questions:
-            (task_rows,) = group.ask(questions, lambda documents: None)
+        for questions, (task_rows,) in runner.ask([loaded], options):
             is_retrieval = questions.task.kind == "retrieval"
             answers = Answers(
                 measurement=measurement.name,
