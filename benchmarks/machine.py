@@ -1,4 +1,4 @@
-"""The machine: its device, versions and commit, and its fastest matrix products and copies.
+"""The machine: its device and versions, and its fastest matrix products and copies.
 
 `python -m benchmarks.machine CORE` prints the limits of one core as JSON.
 """
@@ -34,23 +34,6 @@ def versions() -> dict[str, str]:
     if tunables := os.environ.get("GLIBC_TUNABLES"):
         result["with"] = tunables
     return result
-
-
-def commit() -> str:
-    """Return the commit of this code, followed by "+" if files changed since; else "unknown"."""
-    # Changed results and documents do not change what is measured.
-    paths = [".", ":!benchmarks/results", ":!*.md"]
-
-    def git(*command: str) -> str:
-        process = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, check=True)
-        return process.stdout.decode().strip()
-
-    try:
-        revision = git("rev-parse", "--short=10", "HEAD")
-        changes = git("status", "--porcelain", "--", *paths)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return revision + "+" * bool(changes)
 
 
 def describe(*, accelerator: bool) -> dict[str, Any]:
