@@ -35,7 +35,7 @@ SIDES = ("ours", "transformers")
 Generate = Callable[[Sequence[int], int], list[int]]  # prompt, number of new tokens -> new tokens
 
 # A model of the demo's size, and two whose weights are read from memory for every token.
-SIZES: dict[str, dict[str, int]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "small": dict(vocab_size=512, embed_dim=128, num_layers=2, num_heads=2, mlp_dim=256),
     "10M": dict(vocab_size=8192, embed_dim=320, num_layers=6, num_heads=5, mlp_dim=896),
     "90M, GQA": dict(

@@ -11,11 +11,13 @@ import platform
 import re
 import subprocess
 import sys
-import threading
 import timeit
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from utils.threads import num_cpus
 
 ROOT = Path(__file__).parent.parent
 MATMUL_SIZES = (1024, 2048)  # the limit is the fastest of them
@@ -41,7 +43,7 @@ def describe(*, accelerator: bool) -> dict[str, Any]:
 
     Asking JAX for a device starts its backend, after which CPU devices cannot be set up.
     """
-    result = {"processor": processor(), "cores": num_cores()}
+    result = {"processor": processor(), "cores": num_cpus()}
     if not accelerator:
         return result
     import jax
@@ -61,11 +63,6 @@ def processor() -> str:
     except OSError:
         match = None
     return match.group(1).strip() if match else platform.processor() or platform.machine()
-
-
-def num_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def folder_name(device: dict[str, Any]) -> str:
@@ -93,19 +90,12 @@ def limits() -> dict[str, float]:
         left, xla = np.ones((size, size), np.float32), matmul(size)
         for product in (lambda xla=xla: xla().block_until_ready(), lambda left=left: left @ left):
             rates.append(2 * size**3 / _fastest(product))
-    blocks = [
-        np.ones((2, COPIED_BYTES // 8 // num_cores()), np.float32) for _ in range(num_cores())
-    ]
-
-    def copy():
-        threads = [threading.Thread(target=np.copyto, args=tuple(block)) for block in blocks]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    num_bytes = sum(block.nbytes for block in blocks)
-    return {"GFLOP/s": max(rates) / 1e9, "GB/s": num_bytes / _fastest(copy) / 1e9}
+    cores = num_cpus()
+    targets, sources = np.ones((2, cores, COPIED_BYTES // 8 // cores), np.float32)
+    with ThreadPoolExecutor(cores) as threads:
+        seconds = _fastest(lambda: list(threads.map(np.copyto, targets, sources)))
+    num_bytes = targets.nbytes + sources.nbytes
+    return {"GFLOP/s": max(rates) / 1e9, "GB/s": num_bytes / seconds / 1e9}
 
 
 def _fastest(function: Callable[[], Any], seconds: float = 1.0) -> float:

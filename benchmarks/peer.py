@@ -143,7 +143,7 @@ def make_llama(model: ModelConfig, context: int) -> Any:
 
     from interop.architectures import Facts, choose, config_json
 
-    settings = config_json(choose(model), model, Facts(context))
+    settings = config_json(choose(model), model, Facts(context=context))
     config = AutoConfig.for_model(**settings)
     return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
 

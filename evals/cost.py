@@ -78,8 +78,12 @@ class Needs(NamedTuple):
     host_bytes: int = 0
 
     def __add__(self, other: "Needs") -> "Needs":  # pyright: ignore[reportIncompatibleMethodOverride]
-        sums = (mine + others for mine, others in zip(self, other, strict=True))
-        return Needs(*sums)._replace(device_bytes=max(self.device_bytes, other.device_bytes))
+        return Needs(
+            self.documents + other.documents,
+            self.flops + other.flops,
+            max(self.device_bytes, other.device_bytes),
+            self.host_bytes + other.host_bytes,
+        )
 
     def describe(self, suffix: str) -> str:
         """Return one line: the number of documents, the estimated time and the memory."""
