@@ -64,8 +64,9 @@ class RunDirectory:
         Raises:
           ValueError: if config.json is missing, damaged, or not a config of this code.
         """
+        record = self.record
         try:
-            return from_dict(self.record["config"])
+            return from_dict(record["config"])
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.path / 'config.json'}: {error}") from error
 

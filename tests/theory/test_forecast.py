@@ -77,7 +77,6 @@ def test_a_config_is_refused_with_the_reason():
     for overrides, message in (
         (["data.retrieval_tasks=[lagcopy]"], "does not train on kv"),
         (["data.source=local", "data.retrieval_fraction=0"], "does not train on kv"),
-        (["data.documents=1"], "use data.documents=2"),
         (["stages=[[train.num_steps=9]]"], "has stages"),
     ):
         with pytest.raises(ValueError, match=message):
