@@ -64,9 +64,12 @@ class RunDirectory:
         Raises:
           ValueError: if config.json is missing, damaged, or not a config of this code.
         """
+        return self._read_config("config")
+
+    def _read_config(self, name: str) -> ExperimentConfig:
         try:
-            return from_dict(self.record["config"])
-        except (TypeError, ValueError) as error:
+            return from_dict(self.record[name])
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{self.path / 'config.json'}: {error}") from error
 
     def config_at(self, step: int) -> ExperimentConfig:
@@ -215,10 +218,7 @@ class RunDirectory:
         Raises:
           ValueError: if config.json has none.
         """
-        try:
-            return from_dict(self.record["parent"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{self.path / 'config.json'}: parent: {error}") from error
+        return self._read_config("parent")
 
     def check_resumable(self, config: ExperimentConfig) -> None:
         """Raise ValueError if the directory holds a sweep or, naming the field, another run."""
@@ -242,8 +242,8 @@ class RunDirectory:
         """Return the steps of the finished checkpoints, ascending."""
         if not self.checkpoints_path.is_dir():
             return []
-        # Orbax renames a finished checkpoint; names of unfinished ones are not numbers. A bucket has
-        # no rename: there orbax writes this file last.
+        # Orbax renames a finished checkpoint; names of unfinished ones are not numbers. In a bucket
+        # it writes this file last.
         last = "commit_success.txt" if in_bucket(self.path) else ""
         folders = [p for p in self.checkpoints_path.iterdir() if p.name.isdigit()]
         return sorted(int(p.name) for p in folders if not last or (p / last).exists())
