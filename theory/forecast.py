@@ -119,8 +119,6 @@ def _tasks(config: ExperimentConfig) -> tuple[Kv, Kv, float]:
     for field, default in (("start_from", None), ("stages", ())):
         if getattr(config, field) != default:
             raise ValueError(f"{config.name} has {field}: only runs from scratch can be forecast")
-    if config.data.documents == 1:
-        raise ValueError("data.documents=1 cannot be forecast; use data.documents=2")
     tasks = list(map(evals.parse, config.data.retrieval_tasks))
     trained = [task for task in tasks if isinstance(task, Kv)]
     tested = [task for task in map(evals.parse, config.evals.tasks) if isinstance(task, Kv)]
