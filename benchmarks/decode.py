@@ -24,7 +24,7 @@ from benchmarks.suite import Setting
 from benchmarks.timing import alternate
 from inference.engine import Engine, Prompts
 from inference.options import Options
-from interop.architectures import choose
+from interop.architectures import choose_architecture
 from model import rotary, transformer
 from model.config import ModelConfig
 from model.transformer import Params
@@ -102,7 +102,7 @@ def transformers_generate(
     import torch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    architecture = choose(config)
+    architecture = choose_architecture(config)
     model = make_llama(config, context).eval()
     tensors = {}
     for entry in architecture.entries(config):
@@ -110,10 +110,10 @@ def transformers_generate(
             np.asarray(functools.reduce(operator.getitem, name.split("."), params))
             for name in entry.ours
         ]
-        for layer in range(config.num_layers if entry.is_stacked else 1):
+        for layer, name in enumerate(entry.names(config.num_layers)):
             arrays = [leaf[layer] for leaf in leaves] if entry.is_stacked else leaves
             tensor = np.array(entry.to_hf(*arrays))  # a copy: torch needs writable memory
-            tensors[entry.theirs.format(layer=layer)] = torch.from_numpy(tensor)
+            tensors[name] = torch.from_numpy(tensor)
     keys = model.load_state_dict(tensors, strict=False)
     assert not keys.unexpected_keys and set(keys.missing_keys) <= {"lm_head.weight"}
     model.tie_weights()

@@ -141,9 +141,9 @@ def make_llama(model: ModelConfig, context: int) -> Any:
     """Return the class of transformers for such a model (Llama for plain ones), in float32."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from interop.architectures import Facts, choose, config_json
+    from interop.architectures import choose_architecture, make_config
 
-    settings = config_json(choose(model), model, Facts(context=context))
+    settings = make_config(choose_architecture(model), model, context)
     config = AutoConfig.for_model(**settings)
     return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
 

@@ -100,6 +100,14 @@ def text_problem(text: str) -> str | None:
     return None
 
 
+def lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a .jsonl, .jsonl.gz or .jsonl.zst file; raise ValueError for damage."""
+    try:
+        yield from _lines(_chunks(path, ignore_bytes))
+    except _DamagedError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 class _DamagedError(Exception):
     """Compressed data that cannot be read to its end."""
 

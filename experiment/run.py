@@ -242,8 +242,8 @@ class RunDirectory:
         """Return the steps of the finished checkpoints, ascending."""
         if not self.checkpoints_path.is_dir():
             return []
-        # Orbax renames a finished checkpoint; names of unfinished ones are not numbers. In a bucket
-        # it writes this file last.
+        # Orbax renames a finished checkpoint; names of unfinished ones are no numbers. In a bucket,
+        # which has no rename, orbax writes this file last.
         last = "commit_success.txt" if in_bucket(self.path) else ""
         folders = [p for p in self.checkpoints_path.iterdir() if p.name.isdigit()]
         return sorted(int(p.name) for p in folders if not last or (p / last).exists())

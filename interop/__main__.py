@@ -1,4 +1,4 @@
-"""Takes models out and in: python -m interop {export,import,lm_eval} ..."""
+"""Import, export and evaluate models: python -m interop {export,import,lm_eval} ..."""
 
 import utils.environment  # noqa: F401 - first: it checks that packages are installed
 
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 
 from utils.command_line import Parser
 
-# Imported only when asked for: each reads what it needs, and some of it is not in the lock.
+# Module and help text of each command. Only the module of the chosen one is imported.
 COMMANDS = {
-    "export": ("interop.export", "a run as a Hugging Face folder, proved by its logits"),
-    "import": ("interop.importing", "a Hugging Face folder as a run"),
-    "lm_eval": ("interop.lm_eval", "asks a run the tasks of lm-evaluation-harness"),
+    "export": ("interop.export", "export a run as a Hugging Face folder"),
+    "import": ("interop.importing", "import a Hugging Face folder as a run"),
+    "lm_eval": ("interop.lm_eval", "evaluate a run with lm-evaluation-harness"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """Run a command line and return the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     parser = Parser(prog="python -m interop", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command_module.add_arguments(subparser)
             subparser.set_defaults(run=command_module.main)
     options = parser.parse_args(arguments)
-    # After parsing: help needs none of JAX.
+    # After parsing, because help does not need JAX.
     from experiment.compiled import keep_programs
     from experiment.devices import check_platform
 

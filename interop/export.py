@@ -1,18 +1,16 @@
-"""Writes a run as a Hugging Face folder: python -m interop export RUN FOLDER
+"""Export a run as a Hugging Face folder: python -m interop export RUN FOLDER
 
-The folder holds safetensors, a config.json for transformers 5 and 4, the tokenizer's files, and a
-README.md that says what was trained and how. Before it has its name, its logits are compared with
-the run's (transformers' own where it is installed, else its functions restated in numpy), at a
-short row, at the trained context and at four times that.
+The folder has safetensors files, a config.json for transformers 5 and 4, tokenizer files, and a
+README.md about the training. It appears under its name only after its logits were compared with
+the run's, at a short row, at the trained context and at four times that. Logits of the folder are
+computed by transformers if it is installed, otherwise by its functions restated in numpy.
 
-Which class of transformers a model becomes, and what no class has: docs/interop.md.
+docs/interop.md lists the classes of transformers and the features that none of them has.
 """
 
 import argparse
-import dataclasses
 import json
-import os
-import shutil
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,26 +21,25 @@ import numpy as np
 from data.tokenizer import Tokenizer
 from experiment.config import ExperimentConfig
 from experiment.run import RunDirectory, find_run
-from experiment.streamed import StoredParams, put
+from experiment.streamed import StoredParams
 from interop import card, check
-from interop.architectures import Architecture, Facts, choose, config_json
-from interop.check import Compared, Subject
-from interop.tensors import DTYPES, SHARD_BYTES, Spec, Tensors, digest, write
+from interop.architectures import choose_architecture, make_config
+from interop.check import Comparison, FolderModel
+from interop.folders import new_folder
+from interop.tensors import DTYPES, SHARD_BYTES, Tensors, digest_tensors, write_tensors
 from interop.weights import Entry
-from model.transformer import Params
 from utils.messages import one_line
-from utils.paths import local
 
 _DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of the command line."""
-    parser.add_argument("run_path", metavar="RUN", help="a run directory")
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="what is written; new")
+    """Add the command's arguments to a parser."""
+    parser.add_argument("run_path", metavar="RUN", help="run directory")
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="new folder")
     parser.add_argument("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
     parser.add_argument(
-        "--dtype", choices=_DTYPES, help="of the tensors (default: as the checkpoint has them)"
+        "--dtype", choices=_DTYPES, help="dtype of the tensors (default: the checkpoint's)"
     )
     parser.add_argument(
         "--architecture", metavar="TYPE", help="model_type (default: the first that fits)"
@@ -50,49 +47,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rope-type",
         metavar="TYPE",
-        help="rope_type (default: the variant's own, else longrope; `proportional` only here)",
+        help="rope_type (default: the variant's own, or else longrope; `proportional` is written "
+        "on request only)",
     )
     parser.add_argument(
-        "--shard-gib", type=float, default=SHARD_BYTES / 2**30, metavar="GIB", help="of a file"
+        "--shard-gib",
+        type=float,
+        default=SHARD_BYTES / 2**30,
+        metavar="GIB",
+        help="size of a file (default: %(default)g)",
     )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run the command."""
     comparisons = export(
         arguments.run_path,
         arguments.folder,
         step=arguments.step,
-        options=Options(
-            dtype=arguments.dtype,
-            architecture=arguments.architecture,
-            rope_type=arguments.rope_type,
-            shard_bytes=max(1, int(arguments.shard_gib * 2**30)),
-        ),
+        dtype=arguments.dtype,
+        architecture=arguments.architecture,
+        rope_type=arguments.rope_type,
+        shard_bytes=max(1, int(arguments.shard_gib * 2**30)),
     )
-    for row in comparisons:
-        print(card.compared_line(row), file=sys.stderr)
-    if not comparisons:
-        print(card.IDENTICAL, file=sys.stderr)
-    print(f"{arguments.folder} is a Hugging Face folder; the logits are the run's", file=sys.stderr)
+    lines = [card.format_comparison(row) for row in comparisons] or [card.IDENTICAL]
+    print("\n".join([*lines, f"exported: {arguments.folder}"]), file=sys.stderr)
     return 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options of an export.
-
-    Attributes:
-      dtype: of the tensors; None: as the checkpoint has them.
-      architecture: model_type; None: what an imported run came as, or else the first that fits.
-      rope_type: the only one; None: the variant's own, else longrope.
-      shard_bytes: about as many in a file.
-    """
-
-    dtype: str | None = None
-    architecture: str | None = None
-    rope_type: str | None = None
-    shard_bytes: int = SHARD_BYTES
 
 
 def export(
@@ -100,173 +80,123 @@ def export(
     folder: str | Path,
     *,
     step: int | None = None,
-    options: Options | None = None,
-) -> list[Compared]:
-    """Writes a run as a Hugging Face folder, which has its name only once its logits are right.
+    dtype: str | None = None,
+    architecture: str | None = None,
+    rope_type: str | None = None,
+    shard_bytes: int = SHARD_BYTES,
+) -> list[Comparison]:
+    """Export a run as a Hugging Face folder, which appears only if its logits are the run's.
 
     Args:
-      run_path: a run directory.
-      folder: what is written; must not exist.
-      step: of the checkpoint; None: the newest.
-      options: see there.
+      run_path: run directory.
+      folder: new folder.
+      step: step of the checkpoint; None: the newest.
+      dtype: dtype of the tensors; None: the checkpoint's.
+      architecture: model_type; None: that of the imported model, or else the first that fits.
+      rope_type: the only rope_type allowed; None: the variant's own, or else longrope.
+      shard_bytes: size of a file.
 
     Returns:
-      The comparisons of logits; none for an imported run whose tensors are byte for byte those
-      that came in: then config.json is compared with the run and with the one that was imported.
+      The comparisons of logits. None are made for an imported run whose tensors are byte for byte
+      those that were imported: config.json is compared with the run and with the imported one.
 
     Raises:
-      ValueError: if the folder is there already, no class of transformers has the model, or the
-        folder's logits are others than the run's.
+      ValueError: if the folder exists, no class of transformers has the model, or the logits
+        differ.
     """
-    folder, options = local(folder), options or Options()
-    if folder.exists():
-        raise ValueError(f"{folder} is there already; delete it, or name another folder")
-    run = find_run(run_path)
-    step = run.find_step(step)
-    config = run.config_at(step)
-    wanted = options.architecture or _came_as(run, config)
-    architecture = choose(config.model, wanted)
-    tokenizer = run.tokenizer if run.tokenizer_path.exists() else None
-    facts = Facts(
-        context=config.data.context_length,
-        bos_id=tokenizer and tokenizer.bos_id,
-        eos_id=tokenizer and tokenizer.eos_id,
-        rope_type=options.rope_type,
-    )
-    config_json(architecture, config.model, facts)  # refused now, or not at all
-    stored = StoredParams(run, step)
-    part = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    try:
-        writer = _Writer(run, config, architecture, facts, stored)
-        comparisons = writer.write(part, options, tokenizer)
-        os.rename(part, folder)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+    with new_folder(folder) as part:
+        run = find_run(run_path)
+        step = run.find_step(step)
+        config = run.config_at(step)
+        model, context = config.model, config.data.context_length
+        chosen = choose_architecture(model, architecture or _imported_type(run, config))
+        tokenizer = run.tokenizer if run.tokenizer_path.exists() else None
+        hf_config = make_config(chosen, model, context, tokenizer, rope_type)
+        part.mkdir(parents=True)
+        entries = chosen.entries(model)
+        actual = _write_tensors(part, entries, StoredParams(run, step), dtype, shard_bytes)
+        hf_config |= {"dtype": actual, "torch_dtype": actual}
+        _write_json(part / "config.json", hf_config)
+        tokenizer_note = _write_tokenizer(tokenizer, part)
+        folder_model = FolderModel(Tensors(part), hf_config, model, context, entries)
+        digest = digest_tensors(folder_model.tensors, folder_model.tensors.known)
+        comparisons = _compare(run, folder_model, digest)
+        rows = [row._asdict() for row in comparisons]
+        _write_json(part / check.RECORD, {"tensors": digest, "config": hf_config, "rows": rows})
+        readme = card.make_readme(run, step, config, chosen.model_type, tokenizer_note, comparisons)
+        (part / "README.md").write_text(readme, encoding="utf-8")
     return comparisons
 
 
-def _came_as(run: RunDirectory, config: ExperimentConfig) -> str | None:
-    """The class that an imported run was of, if it still fits."""
-    came = run.record.get("imported", {}).get("model_type")
+def _imported_type(run: RunDirectory, config: ExperimentConfig) -> str | None:
+    """Return the model_type that a run was imported from, if the model still fits it."""
+    model_type = run.record.get("imported", {}).get("model_type")
     try:
-        return choose(config.model, came).model_type if came else None
+        return choose_architecture(config.model, model_type).model_type if model_type else None
     except ValueError:
         return None
 
 
-class _Writer:
-    """One export, into a folder that nobody looks for."""
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        config: ExperimentConfig,
-        architecture: Architecture,
-        facts: Facts,
-        stored: StoredParams,
-    ):
-        self.run, self.config, self.architecture = run, config, architecture
-        self.facts, self.stored = facts, stored
-        self.entries = architecture.entries(config.model)
-        self.params: Params | None = {} if check.fits_in_memory(config.model) else None
 
-    def write(self, folder: Path, options: Options, tokenizer: Tokenizer | None) -> list[Compared]:
-        """All files; what the comparison of logits showed."""
-        dtype = DTYPES[_DTYPES[options.dtype]] if options.dtype else None
-        specs = [
-            Spec(name, _size(self.stored, entry) * self._dtype(entry, dtype).itemsize)
-            for entry in self.entries
-            for name in _names(entry, self.config.model.num_layers)
-        ]
-        write(folder, specs, self._tensors(dtype), options.shard_bytes)
-        kind = self._dtype(self.entries[0], dtype).name
-        facts = dataclasses.replace(self.facts, dtype=kind)
-        hf_config = config_json(self.architecture, self.config.model, facts)
-        text = json.dumps(hf_config, indent=2) + "\n"
-        (folder / "config.json").write_text(text, encoding="utf-8")
-        tokenizer_text = _write_tokenizer(tokenizer, folder)
-        hf_config = json.loads(text)
-        tensors = digest(Tensors(folder), [spec.name for spec in specs])
-        comparisons = self._compare(folder, hf_config, tensors)
-        record = {
-            "tensors": tensors,
-            "config": hf_config,
-            "rows": [row._asdict() for row in comparisons],
-        }
-        (folder / check.RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        about = card.Described(self.run, self.stored.step, self.config, hf_config, tokenizer_text)
-        (folder / "README.md").write_text(card.readme(about, comparisons), encoding="utf-8")
+def _write_tensors(
+    folder: Path, entries: list[Entry], stored: StoredParams, dtype: str | None, shard_bytes: int
+) -> str:
+    """Write the safetensors files; return the name of their dtype."""
+    num_layers = stored.run.config_at(stored.step).model.num_layers
+    wanted = dtype and DTYPES[_DTYPES[dtype]]
+    # A tensor of several arrays has the dtype of the first.
+    dtypes = {e.hf_name: wanted or np.dtype(stored.known[e.ours[0]].dtype) for e in entries}
+
+    def tensors() -> Iterator[tuple[str, np.ndarray]]:
+        for entry in entries:
+            leaves = [stored.read(x).astype(dtypes[entry.hf_name], copy=False) for x in entry.ours]
+            layers = zip(*leaves, strict=True) if entry.is_stacked else [leaves]
+            for name, arrays in zip(entry.names(num_layers), layers, strict=True):
+                tensor = entry.to_hf(*arrays)
+                # The comparison of logits reads our parameters from the files.
+                back = entry.from_hf(tensor)
+                assert [x.tobytes() for x in back] == [x.tobytes() for x in arrays], name
+                yield name, tensor
+
+    sizes = {}
+    for entry in entries:
+        shapes = [stored.known[name].shape[entry.is_stacked :] for name in entry.ours]
+        size = sum(map(math.prod, shapes)) * dtypes[entry.hf_name].itemsize
+        sizes |= dict.fromkeys(entry.names(num_layers), size)
+    write_tensors(folder, sizes, tensors(), shard_bytes)
+    return dtypes[entries[0].hf_name].name
+
+
+def _compare(run: RunDirectory, model: FolderModel, digest: str) -> list[Comparison]:
+    """Return the comparisons that are needed; raise ValueError if the folder is not the run."""
+    imported = run.record.get("imported", {})
+    if digest != imported.get("tensors"):
+        comparisons = check.compare_logits(model)
+        check.check_comparisons(comparisons, "the folder's logits")
         return comparisons
-
-    def _compare(self, folder: Path, hf_config: dict[str, Any], tensors: str) -> list[Compared]:
-        """Return the comparisons that were needed; refuse a folder that is not the run."""
-        model, imported = self.config.model, self.run.record.get("imported", {})
-        if tensors == imported.get("tensors"):
-            check.check_config(hf_config, model, self.facts.context)
-            try:
-                check.check_config(imported["config"], model, imported["context"])
-            except ValueError as error:
-                raise ValueError(
-                    f"{self.run.path}: the tensors are those that were imported, and the model is "
-                    f"not: the imported {error}; nothing was written"
-                ) from error
-            return []
-        comparisons = check.compare(
-            Subject(
-                folder=folder,
-                hf_config=hf_config,
-                config=model,
-                context=self.facts.context,
-                entries=self.entries,
-                params=self.params,
-            )
-        )
-        check.refuse_different(comparisons, "the folder's logits")
-        return comparisons
-
-    def _dtype(self, entry: Entry, wanted: np.dtype | None) -> np.dtype:
-        return wanted or np.dtype(self.stored.known[entry.ours[0]].dtype)
-
-    def _tensors(self, wanted: np.dtype | None) -> Iterator[tuple[str, np.ndarray]]:
-        """Every tensor by its name, in the order of the table: of ours one leaf at a time."""
-        for entry in self.entries:
-            dtype = self._dtype(entry, wanted)
-            leaves = [self.stored.read(name).astype(dtype, copy=False) for name in entry.ours]
-            if self.params is not None:
-                for name, leaf in zip(entry.ours, leaves, strict=True):
-                    # Rounded alike on both sides: what is compared is how they are read.
-                    put(self.params, name, np.asarray(leaf, np.float32))
-            if not entry.is_stacked:
-                yield entry.theirs, entry.to_hf(*leaves)
-                continue
-            for layer in range(len(leaves[0])):
-                yield entry.theirs.format(layer=layer), entry.to_hf(*(x[layer] for x in leaves))
-
-
-def _names(entry: Entry, num_layers: int) -> list[str]:
-    if not entry.is_stacked:
-        return [entry.theirs]
-    return [entry.theirs.format(layer=layer) for layer in range(num_layers)]
-
-
-def _size(stored: StoredParams, entry: Entry) -> int:
-    """Numbers in one tensor."""
-    shapes = [stored.known[name].shape[entry.is_stacked :] for name in entry.ours]
-    return sum(int(np.prod(shape)) for shape in shapes)
+    check.check_config(model.hf_config, model.config, model.context)
+    try:
+        names = ("the imported config.json", "the run")
+        check.check_config(imported["config"], model.config, imported["context"], names)
+    except ValueError as error:
+        raise ValueError(
+            f"{run.path}: the tensors are those that were imported, but the model is another one: "
+            f"{error}; nothing was written"
+        ) from error
+    return []
 
 
 def _write_tokenizer(tokenizer: Tokenizer | None, folder: Path) -> str:
-    """The tokenizer's files, if there can be some; else why not, in words."""
-    # Late: what reads tokenizers of other kinds is an extra.
-    from interop import tokenizer_files
+    """Write the tokenizer's files. If that is not possible, return the reason as a sentence."""
+    from interop import tokenizer_files  # here, because it needs an extra
 
     if tokenizer is None:
-        return "The run was trained on ids without a text: there is no tokenizer."
+        return "This folder has no tokenizer: the run was trained on token ids."
     try:
         tokenizer_files.write_tokenizer(tokenizer, folder)
     except ValueError as error:
-        return f"Without tokenizer files: {one_line(str(error), 200)}."
+        return f"This folder has no tokenizer: {one_line(str(error), 200)}."
     return ""

@@ -1,8 +1,8 @@
-"""A run's answers to lm-evaluation-harness; the harness itself is not seen.
+"""Log likelihoods and continuations of a run for lm-evaluation-harness, which is not needed here.
 
-The rule of BOS: a text begins with one, whoever asks (a context, a document, a prompt), and what
-a text says is never one. Where a text is longer than `max_length`, later windows begin in its
-middle, as rows of training do; with `bos="every"` each window has a BOS in front.
+BOS: every text (a context, a document, a prompt) begins with BOS. `<s>` in a text is plain text.
+If a text is longer than `max_length`, later windows begin in its middle, as rows of training do;
+with `bos="every"` each window begins with BOS.
 """
 
 import dataclasses
@@ -21,39 +21,39 @@ from utils.messages import quoted
 
 Bos = Literal["first", "every"]
 TRAINED = "trained"
-_SHORTEST = 32  # tokens of the smallest program
+_MIN_LENGTH = 32  # tokens of the smallest compiled program
 
 _log = logging.getLogger(__name__)
 
 
 class Pair(NamedTuple):
-    """Ids that are given, at least one, and ids that are to be scored after them, at least one."""
+    """Token ids of a context and of the continuation to score; at least one each."""
 
     context: Sequence[int]
     continuation: Sequence[int]
 
 
-class Wish(NamedTuple):
-    """Settings for the text that follows a prompt.
+class Generation(NamedTuple):
+    """Settings of a generated text.
 
     Attributes:
-      until: strings before which the text ends.
-      max_new_tokens: at most, unless the prompt and these do not fit `max_length`: see `generate`.
-      drawn: temperature, top_k, top_p and seed, of `inference.generate`; empty: the likeliest.
+      until: strings that end the text.
+      max_new_tokens: largest number of tokens; `generate` may reduce it.
+      sampling: temperature, top_k, top_p and seed of `inference.generate`; empty: greedy.
     """
 
     until: tuple[str, ...] = ()
     max_new_tokens: int = 256
-    drawn: tuple[tuple[str, Any], ...] = ()
+    sampling: tuple[tuple[str, Any], ...] = ()
 
 
-class Asked:
-    """A run, perhaps under another rotary variant, ready to score ids and to go on from prompts.
+class Scorer:
+    """A run that scores and continues token ids, optionally with another rotary variant.
 
     Attributes:
-      run: under that variant.
-      tokenizer: the run's.
-      max_length: tokens that the model is given at most.
+      run: the run, with that variant.
+      tokenizer: its tokenizer.
+      max_length: largest number of input tokens.
       bos: "first" or "every"; see above.
     """
 
@@ -65,18 +65,18 @@ class Asked:
         max_length: int | None = None,
         bos: Bos = "first",
     ):
-        """From a loaded run.
+        """Prepare a loaded run.
 
         Args:
-          run: what is asked.
-          rotary: an expression, as of `evaluate.py --rotary`; what it leaves out is the trained
-            variant's.
-          max_length: None: the length the run was trained at.
+          run: the run.
+          rotary: expression of a variant, as in `evaluate.py --rotary`; omitted parameters are the
+            trained variant's.
+          max_length: largest number of input tokens; None: the trained context.
           bos: see above.
 
         Raises:
-          ValueError: for a variant that does not fit, a length below 2, another word for `bos`, or
-            a run without a tokenizer.
+          ValueError: if the variant does not fit, an argument is not allowed, or the run has no
+            tokenizer.
         """
         if bos not in get_args(Bos):
             raise ValueError(f"bos must be one of {', '.join(get_args(Bos))}, got {quoted(bos)}")
@@ -89,8 +89,8 @@ class Asked:
         self.run = dataclasses.replace(run, config=dataclasses.replace(config, model=model))
         self.tokenizer, self.bos = run.tokenizer, bos
         self.max_length = max_length or config.data.context_length
-        # Float32, because bfloat16 logits tie, and a tie is a greedy answer won or lost.
-        self._network = dataclasses.replace(model, compute_dtype="float32", remat="none")
+        # In float32, because ties of bfloat16 logits would decide greedy answers.
+        self._config = dataclasses.replace(model, compute_dtype="float32", remat="none")
 
         @functools.lru_cache(maxsize=1024)
         def table(length: int):
@@ -99,18 +99,17 @@ class Asked:
         self._candidate = score.Candidate(run.params, table)
 
     def encode(self, text: str, *, bos: bool = True) -> list[int]:
-        """Ids of a text from its start."""
+        """Return the ids of a text, with BOS in front."""
         return [self.tokenizer.bos_id] * bos + self.tokenizer.encode(text)
 
     def windows(self, text: str) -> list[Pair]:
-        """The text cut so that each of its ids is scored once, after as many others as fit.
+        """Return windows of a text that score each id once, after as many others as fit.
 
-        The first window is BOS and what fits; each of the others scores up to `max_length` new ids
-        (one less with a BOS of its own) after at least one that was scored before.
+        The first window is BOS and the ids that fit. Each later window scores up to `max_length`
+        new ids (one less with BOS in front) after at least one that was scored before.
         """
         ids = self.encode(text)
         every = self.bos == "every"
-        # Of the stretch `ids[start : end]` all but the last are given, and `scored` ... are asked.
         pairs, scored = [], 1
         while scored < len(ids):
             room = self.max_length + 1 if scored == 1 or not every else self.max_length
@@ -122,10 +121,10 @@ class Asked:
         return pairs
 
     def log_likelihoods(self, pairs: Sequence[Pair]) -> list[tuple[float, bool]]:
-        """Log likelihood of each continuation, in nats, and whether greedy decoding writes it.
+        """Return each continuation's log likelihood in nats, and whether greedy decoding yields it.
 
-        Contexts lose their oldest ids where they do not fit. Pairs of like lengths are scored side
-        by side, in programs of lengths that are powers of two.
+        A context that does not fit loses its oldest ids. Pairs of similar lengths share a batch;
+        lengths are rounded up to powers of two.
 
         Raises:
           ValueError: if a continuation alone is longer than `max_length`.
@@ -133,13 +132,13 @@ class Asked:
         documents = [self._document(pair) for pair in pairs]
         buckets = defaultdict(list)
         for number, document in enumerate(documents):
-            size = max(_SHORTEST, 1 << (len(document.tokens) - 2).bit_length())
+            size = max(_MIN_LENGTH, 1 << (len(document.tokens) - 2).bit_length())
             buckets[min(size, self.max_length)].append(number)
         results: list[tuple[float, bool]] = [(0.0, False)] * len(pairs)
-        # The longest first: what does not fit the memory says so at once.
+        # Longest first, so that insufficient memory shows at once.
         for length, numbers in sorted(buckets.items(), reverse=True):
             chosen = [documents[number] for number in numbers]
-            scores = score.score(self._network, [self._candidate], chosen, length)
+            scores = score.score(self._config, [self._candidate], chosen, length)
             for i, number in enumerate(numbers):
                 total = -float(scores.nll[0, i]) * len(pairs[number].continuation)
                 results[number] = total, bool(scores.exact_match[0, i])
@@ -150,59 +149,54 @@ class Asked:
         if count > self.max_length:
             raise ValueError(
                 f"a continuation of {count} tokens does not fit max_length={self.max_length}; "
-                "give a larger --max_length"
+                "use a larger --max_length"
             )
-        tokens = [*pair.context, *pair.continuation]
-        if len(tokens) > self.max_length + 1:
-            tokens = tokens[-(self.max_length + 1) :]
-            if self.bos == "every":
-                tokens[0] = self.tokenizer.bos_id
+        tokens = self._truncate([*pair.context, *pair.continuation], self.max_length + 1)
         return Document.from_lists(tokens, [[len(tokens) - count, count, 0]])
 
-    def generate(self, prompts: Sequence[str], wishes: Sequence[Wish]) -> list[str]:
-        """Return the text that the run writes after each prompt.
+    def generate(self, prompts: Sequence[str], settings: Sequence[Generation]) -> list[str]:
+        """Return the text that the run generates after each prompt.
 
-        A prompt that is too long loses its oldest ids; where more new tokens are asked for than
-        fit, the prompt keeps half of `max_length` and what is written is cut to the rest.
+        A prompt that is too long loses its oldest ids. If prompt and new tokens do not fit, the
+        prompt keeps at least half of `max_length`, and the text is cut to the rest.
         """
-        # Late: who asks for likelihoods needs none of it.
-        from inference import generate
+        from inference import generate  # here, because log likelihoods do not need it
 
         groups = defaultdict(list)
         rows = []
-        for number, (prompt, wish) in enumerate(zip(prompts, wishes, strict=True)):
+        for number, (prompt, setting) in enumerate(zip(prompts, settings, strict=True)):
             ids = self.encode(prompt)
             room = max(self.max_length - len(ids), self.max_length // 2)
-            new = min(wish.max_new_tokens, room)
-            rows.append(self._last(ids, self.max_length - new))
-            groups[wish._replace(max_new_tokens=new)].append(number)
-            if new < wish.max_new_tokens:
+            new = min(setting.max_new_tokens, room)
+            rows.append(self._truncate(ids, self.max_length - new))
+            groups[setting._replace(max_new_tokens=new)].append(number)
+            if new < setting.max_new_tokens:
                 _log.warning(
-                    "max_gen_toks=%d is cut to %d: the model is given %d tokens at most",
-                    *(wish.max_new_tokens, new, self.max_length),
+                    "max_gen_toks=%d is cut to %d, because max_length is %d tokens",
+                    *(setting.max_new_tokens, new, self.max_length),
                 )
         texts = [""] * len(rows)
-        for wish, numbers in groups.items():
-            written = generate(
+        for setting, numbers in groups.items():
+            outputs = generate(
                 self.run,
                 [rows[number] for number in numbers],
-                max_new_tokens=wish.max_new_tokens,
-                stop=wish.until,
-                **dict(wish.drawn),
+                max_new_tokens=setting.max_new_tokens,
+                stop=setting.until,
+                **dict(setting.sampling),
             )
-            for number, output in zip(numbers, written, strict=True):
+            for number, output in zip(numbers, outputs, strict=True):
                 texts[number] = output.text
         return texts
 
-    def _last(self, ids: list[int], count: int) -> list[int]:
+    def _truncate(self, ids: list[int], count: int) -> list[int]:
+        """Return the last `count` ids, the first replaced by BOS if each window has one."""
         if len(ids) <= count:
             return ids
-        if self.bos == "every":
-            return [self.tokenizer.bos_id, *ids[len(ids) - count + 1 :]]
-        return ids[-count:]
+        last = ids[len(ids) - count :]
+        return [self.tokenizer.bos_id, *last[1:]] if self.bos == "every" else last
 
-    def says(self) -> dict[str, Any]:
-        """Run, variant and settings of the results, for their file."""
+    def describe(self) -> dict[str, Any]:
+        """Return the run, the variant and the settings, for a file of results."""
         return {
             "run": str(self.run.directory.path),
             "step": self.run.step,

@@ -1,12 +1,11 @@
-"""Asks a run tasks of lm-evaluation-harness: python -m interop lm_eval RUN --tasks NAME[,NAME...]
+"""Evaluate a run with lm-evaluation-harness: python -m interop lm_eval RUN --tasks NAME[,NAME...]
 
-The harness has no way for others to bring a model but to call it: this does, with a class for runs
-(also registered there as `ropewalk`). Its own tasks, those of `--include_path`, and three that need
-no network: local_text (bits a byte of held-out text), local_next_line (which of four comes next)
-and local_passkey.
+Tasks are those of the harness, those in the folder of `--include_path`, and three that need no
+network: local_text (bits per byte of held-out text), local_next_line (which of four lines comes
+next) and local_passkey. The harness can load runs itself as the model `ropewalk`.
 
-A text begins with BOS, once; `--bos every` puts one before each window of a long text too. Results
-are written to lm_eval/ in the run's directory, or to --out.
+Every text begins with BOS. With `--bos every`, so does each window of a long text. Results are
+written to lm_eval/ in the run directory, or to --out.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import utils.files
-from interop.harness import TRAINED, Asked, Bos, Pair, Wish
+from interop.harness import TRAINED, Bos, Generation, Pair, Scorer
 from utils.command_line import expression, tokens
 from utils.messages import nearest
 from utils.paths import as_path
@@ -31,38 +30,38 @@ _SAMPLING = {"temperature": 1.0, "top_k": None, "top_p": None, "seed": 0}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of the command line."""
+    """Add the command's arguments to a parser."""
     add = parser.add_argument
-    add("run_path", metavar="RUN", help="a run directory")
+    add("run_path", metavar="RUN", help="run directory")
     add("--tasks", required=True, metavar="NAME[,NAME...]", help="tasks, groups or .yaml files")
-    add("--include_path", metavar="DIR", help="a folder of tasks of your own")
-    add("--limit", type=float, metavar="N", help="questions of each task; below 1, their share")
-    add("--num_fewshot", type=int, metavar="N", help="examples before each (default: the task's)")
-    add("--max_length", type=tokens, metavar="TOKENS", help="default: what it was trained at")
-    text = "another variant (see evaluate.py)"
+    add("--include_path", metavar="DIR", help="folder with your own tasks")
+    add("--limit", type=float, metavar="N", help="documents per task; below 1, their share")
+    add("--num_fewshot", type=int, metavar="N", help="examples per prompt (default: the task's)")
+    add("--max_length", type=tokens, metavar="TOKENS", help="default: the trained context")
+    text = "another rotary variant (see evaluate.py)"
     add("--rotary", default=TRAINED, type=expression, metavar="EXPR", help=text)
-    add("--bos", choices=get_args(Bos), default="first", help="where a BOS is put")
+    add("--bos", choices=get_args(Bos), default="first", help="windows that begin with BOS")
     add("--step", type=int, metavar="N", help="checkpoint (default: the newest)")
-    add("--metadata", type=json.loads, metavar="JSON", help="for tasks that take it")
-    add("--out", type=Path, metavar="FILE", help="default: RUN/lm_eval/TASKS.json")
+    add("--metadata", type=json.loads, metavar="JSON", help="arguments of the tasks")
+    add("--out", type=Path, metavar="FILE", help="default: RUN/lm_eval/TASKS,step=N.json")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """The command."""
+    """Run the command."""
     include = [str(TASKS), *([arguments.include_path] if arguments.include_path else [])]
     for folder in include:
         if not Path(folder).is_dir():
-            raise ValueError(f"--include_path {folder}: no such folder")
+            raise ValueError(f"--include_path {folder}: the folder does not exist")
     language_model = register()
-    os.environ.setdefault("DISABLE_MULTIPROC", "1")  # standard errors without forks of this process
-    # It warns of what is as it should be; a task that cannot be read, or no answer, is an error.
+    os.environ.setdefault("DISABLE_MULTIPROC", "1")  # compute standard errors in this process
+    # Its warnings do not apply here; problems with tasks are errors.
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     from lm_eval.evaluator import simple_evaluate  # pyright: ignore[reportMissingImports]
     from lm_eval.tasks import TaskManager  # pyright: ignore[reportMissingImports]
     from lm_eval.utils import make_table  # pyright: ignore[reportMissingImports]
 
     names = arguments.tasks.split(",")
-    for defaults in (False, True):  # the harness's own are thousands of files: only if asked for
+    for defaults in (False, True):  # the harness's own tasks are thousands of files
         manager = TaskManager(
             include_path=include, include_defaults=defaults, metadata=arguments.metadata or {}
         )
@@ -70,8 +69,9 @@ def main(arguments: argparse.Namespace) -> int:
         if not unknown:
             break
     else:
-        wrong = unknown[0]
-        raise ValueError(f"unknown task {wrong!r}; {nearest(wrong, manager.all_tasks)}")
+        raise ValueError(
+            f"--tasks: unknown task {unknown[0]!r}; {nearest(unknown[0], manager.all_tasks)}"
+        )
     model = language_model(
         arguments.run_path,
         rotary=arguments.rotary,
@@ -89,39 +89,31 @@ def main(arguments: argparse.Namespace) -> int:
         bootstrap_iters=1000,
         torch_random_seed=None,  # pyright: ignore[reportArgumentType]
     )
-    assert results is not None  # as it is in processes of a larger job that do not write
-    out = arguments.out or default_out(model.asked, names)
-    write(out, results, model.asked)
+    assert results is not None  # None in a job's other processes, which do not occur here
+    out = as_path(arguments.out or _default_out(model.scorer, names))
+    contents = ("results", "groups", "n-samples", "n-shot", "versions", "higher_is_better")
+    content = {"model": model.scorer.describe()}
+    content |= {name: value for name, value in results.items() if name in contents}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    utils.files.write_atomically(out, json.dumps(content, indent=2, default=str) + "\n")
     print(make_table(results))
     print(f"results: {out}", file=sys.stderr)
     return 0
 
 
-def default_out(asked: Asked, names: Sequence[str]) -> Path:
-    """The path of results: in the run's directory, by task, step and, if not trained, variant."""
-    says = asked.says()
-    trained = asked.run.directory.config_at(asked.run.step).model.rotary
-    rotary = [] if asked.run.config.model.rotary == trained else [says["rotary"]]
-    name = ",".join([*names, f"step={says['step']}", *rotary])
+def _default_out(scorer: Scorer, names: Sequence[str]) -> Path:
+    """Return a path in the run directory, named by task, step and untrained variant."""
+    run, description = scorer.run, scorer.describe()
+    trained = run.directory.config_at(run.step).model.rotary
+    rotary = [] if run.config.model.rotary == trained else [description["rotary"]]
+    name = ",".join([*names, f"step={description['step']}", *rotary])
     short = re.sub(r"[^\w=,.()+-]", "_", name)[:200]
-    return asked.run.directory.path / "lm_eval" / f"{short}.json"
-
-
-def write(path: Path, results: Mapping[str, Any], asked: Asked) -> None:
-    """Results as the harness has them, and what they are of, as JSON."""
-    content = {"model": asked.says()} | {
-        name: results[name]
-        for name in ("results", "groups", "n-samples", "n-shot", "versions", "higher_is_better")
-        if name in results
-    }
-    path = as_path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    utils.files.write_atomically(path, json.dumps(content, indent=2, default=str) + "\n")
+    return run.directory.path / "lm_eval" / f"{short}.json"
 
 
 @functools.cache
 def register() -> type:
-    """The harness's class for runs, known to it as `ropewalk`.
+    """Return the harness's class for runs, and register it as `ropewalk`.
 
     Raises:
       ValueError: if lm-evaluation-harness is not installed.
@@ -137,19 +129,24 @@ def register() -> type:
             "lm_eval needs lm-evaluation-harness: run `make test-hf` once, or pip install lm-eval"
         ) from None
 
-    model_class = _class(TemplateLM, normalize_gen_kwargs)
+    model_class = _make_class(TemplateLM, normalize_gen_kwargs)
     register_model("ropewalk")(model_class)
     return model_class
 
 
-def _class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
-    """The class, below the harness's `TemplateLM`; `normalize` reads what it says of a text."""
+def _make_class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
+    """Return the class; see `register`.
+
+    Args:
+      template: the harness's `TemplateLM`.
+      normalize: its function that completes settings of generation.
+    """
 
     class RunLM(template):
-        """A run, as the harness asks it.
+        """A run in the harness's interface.
 
         Attributes:
-          asked: what answers.
+          scorer: the run.
         """
 
         def __init__(
@@ -160,74 +157,60 @@ def _class(template: Any, normalize: Callable[[dict], Mapping]) -> type:
             max_length: int | None = None,
             bos: Bos = "first",
             step: int | None = None,
-            **_: Any,  # batch_size, device and the like, which are the library's own business here
+            **_: Any,  # batch_size, device and others, which JAX decides
         ):
             from experiment import load
 
             super().__init__()
-            self.asked = Asked(load(run, step), rotary=rotary, max_length=max_length, bos=bos)
+            self.scorer = Scorer(load(run, step), rotary=rotary, max_length=max_length, bos=bos)
 
         @property
         def eot_token_id(self) -> int:
-            return self.asked.tokenizer.eos_id
+            return self.scorer.tokenizer.eos_id
 
         @property
         def prefix_token_id(self) -> int:
-            return self.asked.tokenizer.bos_id
+            return self.scorer.tokenizer.bos_id
 
         @property
         def max_length(self) -> int:
-            return self.asked.max_length
+            return self.scorer.max_length
 
         @property
         def tokenizer_name(self) -> str:
-            return self.asked.tokenizer.fingerprint
+            return self.scorer.tokenizer.fingerprint
 
         def tok_encode(self, string, add_special_tokens=None, **_) -> list[int]:
-            return self.asked.encode(string, bos=add_special_tokens is not False)
+            return self.scorer.encode(string, bos=add_special_tokens is not False)
 
         def _encode_pair(self, context, continuation):
             context_ids, continuation_ids = super()._encode_pair(context, continuation)
-            if (
-                not continuation_ids
-            ):  # the context's last characters and all that follows share one piece
+            if not continuation_ids:  # one piece covers the cut and the whole continuation
                 ids = self.tok_encode(context + continuation)
                 context_ids, continuation_ids = ids[:-1], ids[-1:]
             return context_ids, continuation_ids
 
         def _loglikelihood_tokens(self, requests, disable_tqdm: bool = False, **_):
-            scores = self.asked.log_likelihoods([Pair(*ids) for _, *ids in requests])
-            for (texts, *_), answer in zip(requests, scores, strict=True):
-                self.cache_hook.add_partial("loglikelihood", texts, answer)
-            return scores
+            return self.scorer.log_likelihoods([Pair(*ids) for _, *ids in requests])
 
         def loglikelihood_rolling(self, requests, disable_tqdm: bool = False) -> list[float]:
-            windows = [self.asked.windows(request.args[0]) for request in requests]
-            scores = iter(self.asked.log_likelihoods([pair for text in windows for pair in text]))
-            totals = [float(sum(next(scores)[0] for _ in text)) for text in windows]
-            for request, total in zip(requests, totals, strict=True):
-                self.cache_hook.add_partial("loglikelihood_rolling", request.args, total)
-            return totals
+            windows = [self.scorer.windows(request.args[0]) for request in requests]
+            scores = iter(self.scorer.log_likelihoods([pair for text in windows for pair in text]))
+            return [float(sum(next(scores)[0] for _ in text)) for text in windows]
 
         def generate_until(self, requests, disable_tqdm: bool = False) -> list[str]:
-            prompts, wishes = [], []
-            for request in requests:
-                prompt, arguments = request.args
-                prompts.append(prompt)
-                wishes.append(_wish(normalize(arguments)))
-            texts = self.asked.generate(prompts, wishes)
-            for request, text in zip(requests, texts, strict=True):
-                self.cache_hook.add_partial("generate_until", request.args, text)
-            return texts
+            prompts = [request.args[0] for request in requests]
+            settings = [_settings(normalize(request.args[1])) for request in requests]
+            return self.scorer.generate(prompts, settings)
 
     return RunLM
 
 
-def _wish(arguments: Mapping[str, Any]) -> Wish:
-    """From what the harness says of a text that is to be written."""
+def _settings(arguments: Mapping[str, Any]) -> Generation:
+    """Convert the harness's settings of generation."""
     until = arguments.get("until") or []
     until = (until,) if isinstance(until, str) else tuple(until)
-    drawn = ()
+    sampling = ()
     if arguments.get("do_sample"):
-        drawn = tuple((name, arguments.get(name, value)) for name, value in _SAMPLING.items())
-    return Wish(tuple(string for string in until if string), arguments["max_gen_toks"], drawn)
+        sampling = tuple((name, arguments.get(name, value)) for name, value in _SAMPLING.items())
+    return Generation(tuple(filter(None, until)), arguments["max_gen_toks"], sampling)

@@ -1,57 +1,245 @@
-"""transformers' functions restated in numpy: the logits that a folder's files and config.json give.
+"""Independent reference: transformers' functions restated in numpy.
 
-What a class computes is read from config.json and the tensors' own names and shapes, and from
-nothing of ours: it is what our logits are compared with where transformers is not installed.
-Float32 as there, but for the rotation, whose angles are float64: transformers' own are 0.06 rad off
-at a million tokens. The same functions in float64 show how much of a difference is rounding. One
-layer's tensors are in memory at a time.
+Frequencies come from rope parameters, in float64, and logits from a folder's tensors and its
+config.json. Nothing here reads our model or our variants. Our logits are compared with these where
+transformers is not installed. Logits are computed in float32 as in transformers, except for the
+angles, which are float64: those of transformers are 0.06 rad off at a million tokens. The same
+functions in float64 measure the rounding of float32. One layer's tensors are in memory at a time.
 """
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from interop import rotary_config
-from interop.rotary_config import Head
 from interop.tensors import Tensors
+from model.rotary.base import HfHead, geometric_inv_freq
+from utils.messages import nearest, quoted
 
-_QUERIES = 256  # at a time: as many rows of attention weights exist at once
-_VOCABULARY = 2**14  # rows of the output matrix that are converted at once
+_QUERIES = 256  # rows of attention weights in memory at once
+_VOCABULARY = 2**14  # rows of the output matrix converted at once
+_DEFAULT_THETA = {"smollm3": 2_000_000.0}  # where config.json has none; 10,000 for other types
 
 
-def logits(
-    folder_tensors: Tensors,
+class Scales(NamedTuple):
+    """Factors of q·k besides 1 / sqrt(head size).
+
+    Attributes:
+      rotated: of features that pass through the rotation, even with frequency 0.
+      unrotated: of features outside of it, in MLA and behind a partial rotation (Phi-3); 1 if there
+        are none.
+    """
+
+    rotated: float
+    unrotated: float
+
+
+def read_rope(config: Mapping[str, Any], layer_type: str | None = None) -> dict[str, Any]:
+    """Return the rope parameters of one type of layer from a config.json of version 5 or 4.
+
+    Raises:
+      ValueError: if the two styles disagree, or a value has the wrong type.
+    """
+    parameters, scaling = config.get("rope_parameters"), config.get("rope_scaling")
+    if isinstance(parameters, dict) and layer_type in parameters:
+        parameters = parameters[layer_type]
+    for name, value in (("rope_parameters", parameters), ("rope_scaling", scaling)):
+        if not isinstance(value, dict | None):
+            raise ValueError(f"config.json: {name} must be an object, got {quoted(value)}")
+    parameters, scaling = dict(parameters or {}), dict(scaling or {})
+    if any(isinstance(value, dict) for value in parameters.values()):
+        raise ValueError(
+            "config.json: rope_parameters differ between types of layers, which this class does "
+            "not have"
+        )
+    for mapping in (parameters, scaling):
+        if kind := mapping.pop("type", None):
+            mapping.setdefault("rope_type", kind)
+    names = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
+    rope = {name: config[name] for name in names if config.get(name) is not None} | scaling
+    for name, value in parameters.items():
+        if rope.get(name, value) != value:
+            raise ValueError(
+                f"config.json: {name} is {quoted(rope[name], 30)}, and in rope_parameters "
+                f"{quoted(value, 30)}; make them agree"
+            )
+    theta = _DEFAULT_THETA.get(str(config.get("model_type")), 10_000.0)
+    rope = {"rope_type": "default", "rope_theta": theta} | rope | parameters
+    if rope["rope_type"] == "su":  # its name in Phi-3's first files
+        rope["rope_type"] = "longrope"
+    return {name: value for name, value in rope.items() if value is not None}
+
+
+def compute_frequencies(
+    rope: Mapping[str, Any], head: HfHead, length: int = 0
+) -> tuple[np.ndarray, Scales]:
+    """Compute in float64 what transformers reads from rope parameters.
+
+    Args:
+      rope: rope parameters, from `read_rope`.
+      head: other entries of the config.json.
+      length: tokens of the row, which `longrope` and `dynamic` depend on.
+
+    Returns:
+      Radians per token of each pair that the class rotates, and the scales.
+
+    Raises:
+      ValueError: if the type is unknown, or a parameter is missing or not allowed.
+    """
+    kind = rope["rope_type"]
+    function = _FUNCTIONS.get(str(kind))
+    if function is None:
+        raise ValueError(
+            f"config.json: rope_type {quoted(kind)} is not supported; "
+            f"{nearest(str(kind), _FUNCTIONS)}"
+        )
+    try:
+        inv_freq, factor = function(rope, head, length)
+        mscale = head.mla and rope.get("mscale_all_dim")
+        all_logits = _temperature(mscale or 0, rope.get("factor") or 1) ** 2
+    except KeyError as error:
+        raise ValueError(f"config.json: rope_type {kind} lacks {error.args[0]!r}") from None
+    except (TypeError, ArithmeticError) as error:
+        raise ValueError(
+            f"config.json: parameters of rope_type {kind} are invalid: {quoted(error)}"
+        ) from error
+    return inv_freq, Scales(rotated=all_logits * factor**2, unrotated=all_logits)
+
+
+def _temperature(mscale: float, factor: float) -> float:
+    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1
+
+
+def _series(rope: Mapping[str, Any], head: HfHead, stretch: float = 1.0) -> np.ndarray:
+    """Return the geometric series of the base times stretch ** (d / (d - 2))."""
+    dim = int(head.head_dim * rope.get("partial_rotary_factor", 1.0))
+    base = rope["rope_theta"]
+    if stretch != 1:
+        base *= stretch ** (dim / (dim - 2))
+    return geometric_inv_freq(base, dim)
+
+
+def _default(rope, head, length):
+    return _series(rope, head), 1.0
+
+
+def _linear(rope, head, length):
+    return _series(rope, head) / rope["factor"], 1.0
+
+
+def _dynamic(rope, head, length):
+    excess = max(length, head.context) / head.context - 1
+    return _series(rope, head, 1 + rope["factor"] * excess), 1.0
+
+
+def _proportional(rope, head, length):
+    pairs = int(rope.get("partial_rotary_factor", 1.0) * head.head_dim // 2)
+    inv_freq = geometric_inv_freq(rope["rope_theta"], head.head_dim) / rope.get("factor", 1.0)
+    return np.where(np.arange(head.head_dim // 2) < pairs, inv_freq, 0.0), 1.0
+
+
+def _yarn(rope, head, length):
+    inv_freq, factor, original = _series(rope, head), rope["factor"], _original(rope, head)
+    dim, log_base = 2 * len(inv_freq), math.log(rope["rope_theta"])
+
+    def pair_of(cycles: float) -> float:
+        return dim * math.log(original / (cycles * 2 * math.pi)) / (2 * log_base)
+
+    low, high = pair_of(rope.get("beta_fast") or 32), pair_of(rope.get("beta_slow") or 1)
+    if rope.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dim - 1)
+    span = (high - low) or 0.001
+    slowed = np.clip((np.arange(dim // 2) - low) / span, 0, 1)
+    mscale, mscale_all_dim = rope.get("mscale"), rope.get("mscale_all_dim")
+    attention_factor = _temperature(1, factor)
+    if mscale and mscale_all_dim:
+        attention_factor = _temperature(mscale, factor) / _temperature(mscale_all_dim, factor)
+    inv_freq = inv_freq * (slowed / factor + 1 - slowed)
+    return inv_freq, float(rope.get("attention_factor", attention_factor))
+
+
+def _longrope(rope, head, length):
+    original = _original(rope, head)
+    factors = np.array(rope["long_factor" if length > original else "short_factor"], np.float64)
+    series = _series(rope, head)
+    if factors.shape != series.shape:
+        raise ValueError(
+            f"config.json: longrope has lists of {factors.size} factors, and a head has "
+            f"{series.size} pairs"
+        )
+    stretch = rope.get("factor") or head.context / original
+    attention_factor = rope.get("attention_factor")
+    if attention_factor is None:
+        attention_factor = 1.0
+        if stretch > 1:
+            attention_factor = math.sqrt(1 + math.log(stretch) / math.log(original))
+    return series / factors, float(attention_factor)
+
+
+def _llama3(rope, head, length):
+    inv_freq, factor, original = _series(rope, head), rope["factor"], _original(rope, head)
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    share = np.clip((original * inv_freq / (2 * np.pi) - low) / (high - low), 0, 1)
+    return inv_freq * (share + (1 - share) / factor), 1.0
+
+
+def _original(rope: Mapping[str, Any], head: HfHead) -> int:
+    return rope.get("original_max_position_embeddings") or head.context
+
+
+_FUNCTIONS = {
+    "default": _default,
+    "linear": _linear,
+    "dynamic": _dynamic,
+    "proportional": _proportional,
+    "yarn": _yarn,
+    "longrope": _longrope,
+    "llama3": _llama3,
+}
+
+
+def selected_factors(rope: Mapping[str, Any], head: HfHead, length: int) -> str | None:
+    """Return the name of the list of factors that `longrope` uses for rows of `length` tokens.
+
+    None for other types, and where both lists are equal.
+    """
+    if rope.get("rope_type") != "longrope" or rope.get("short_factor") == rope.get("long_factor"):
+        return None
+    return "long_factor" if length > _original(rope, head) else "short_factor"
+
+
+def compute_logits(
+    tensors: Tensors,
     config: Mapping[str, Any],
     tokens_T,
     positions_T,
     dtype: DTypeLike = np.float32,
 ) -> np.ndarray:
-    """Return the logits `[T, V]` of one row, computed in `dtype`.
+    """Return the logits `[T, V]` of one row.
 
     Args:
-      folder_tensors: of the folder.
+      tensors: tensors of the folder.
       config: its config.json.
-      tokens_T: ids.
-      positions_T: where each stands; a token sees those before it in the row.
-      dtype: float32, or float64 to measure the rounding of float32.
+      tokens_T: token ids.
+      positions_T: position of each token; a token attends to those before it in the row.
+      dtype: dtype of the computation: float32, or float64 to measure the rounding of float32.
     """
 
     def read(name: str) -> np.ndarray:
-        return folder_tensors.read(name).astype(dtype)
+        return tensors.read(name).astype(dtype)
 
-    embedding = folder_tensors.read("model.embed_tokens.weight")
+    embedding = tensors.read("model.embed_tokens.weight")
     x_TD = embedding[tokens_T].astype(dtype)
     for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
-        names = [name for name in folder_tensors.known if name.startswith(prefix)]
+        names = [name for name in tensors.known if name.startswith(prefix)]
         weights = {name.removeprefix(prefix).removesuffix(".weight"): read(name) for name in names}
         x_TD = _layer(_Layer(config, layer, weights), x_TD, positions_T)
     final = _rms_norm(x_TD, read("model.norm.weight"), config["rms_norm_eps"])
-    tied = config["tie_word_embeddings"]
-    output = embedding if tied else folder_tensors.read("lm_head.weight")
+    output = embedding if config["tie_word_embeddings"] else tensors.read("lm_head.weight")
     logits_TV = np.empty((len(final), len(output)), dtype)
     for start in range(0, len(output), _VOCABULARY):
         rows = slice(start, start + _VOCABULARY)
@@ -60,7 +248,7 @@ def logits(
 
 
 class _Layer:
-    """The config and the tensors of one layer."""
+    """Config and tensors of one layer."""
 
     def __init__(self, config: Mapping[str, Any], number: int, tensors: Mapping[str, Any]):
         self.config, self.tensors = config, tensors
@@ -75,30 +263,25 @@ class _Layer:
         )
 
     def linear(self, name: str, x: np.ndarray) -> np.ndarray:
-        """x times a weight `[out, in]`, with its bias if it has one."""
+        """Return x times a weight `[out, in]`, plus the bias if there is one."""
         out = x @ self.tensors[name].T
         bias = self.tensors.get(f"{name}.bias")
         return out if bias is None else out + bias
 
+    def frequencies(self, length: int = 0) -> tuple[np.ndarray, Scales]:
+        """Return frequencies and scales for rows of `length` tokens."""
+        mla = "kv_lora_rank" in self.config
+        head_dim = self.config["qk_rope_head_dim" if mla else "head_dim"]
+        head = HfHead(head_dim, self.config["max_position_embeddings"], mla)
+        return compute_frequencies(read_rope(self.config, self.kind), head, length)
+
     def cos_sin(self, positions_T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Float64 `[T, 1, R]`, the attention factor in them."""
-        latent = "kv_lora_rank" in self.config
-        head_dim = self.config["qk_rope_head_dim" if latent else "head_dim"]
-        rope = rotary_config.of_config(self.config, self.kind)
-        head = Head(head_dim, self.config["max_position_embeddings"], latent)
-        length = int(positions_T.max()) + 1
-        inv_freq_R, scales = rotary_config.frequencies(rope, head, length)
+        """Return cosines and sines, float64 `[T, 1, R]`, multiplied by the attention factor."""
+        inv_freq_R, scales = self.frequencies(int(positions_T.max()) + 1)
         angles_TR = positions_T[:, None].astype(np.float64) * inv_freq_R
-        factor = math.sqrt(scales.rotated / scales.rest)
+        factor = math.sqrt(scales.rotated / scales.unrotated)
         cos, sin = (factor * f(angles_TR)[:, None] for f in (np.cos, np.sin))
         return cos, sin
-
-    def everywhere(self) -> float:
-        """DeepSeek's factor on all logits, besides 1 / sqrt(head size)."""
-        rope = rotary_config.of_config(self.config)
-        context = self.config["max_position_embeddings"]
-        head = Head(self.config["qk_rope_head_dim"], context, True)
-        return rotary_config.frequencies(rope, head)[1].rest
 
 
 def _rms_norm(x, weight, epsilon: float) -> np.ndarray:
@@ -115,13 +298,13 @@ def _layer(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) -> np.ndarr
         gate, up = np.split(layer.linear("mlp.gate_up_proj", normed), 2, axis=-1)
     else:
         gate, up = (layer.linear(f"mlp.{name}_proj", normed) for name in ("gate", "up"))
-    with np.errstate(over="ignore"):  # exp of a gate far below 0: the share is 0
+    with np.errstate(over="ignore"):  # exp overflows for a very negative gate; the result is 0
         silu = gate / (1 + np.exp(-gate))
     return x_TD + layer.linear("mlp.down_proj", silu * up)
 
 
 def _rotate_half(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
-    """The first 2 R features, i with i + R; those behind them stay."""
+    """Rotate pairs (i, i + R) of the first 2 R features."""
     R = cos.shape[-1]
     cos, sin = cos.astype(x.dtype), sin.astype(x.dtype)
     first, second, rest = x[..., :R], x[..., R : 2 * R], x[..., 2 * R :]
@@ -132,8 +315,8 @@ def _attention(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) -> np.n
     config, H = layer.config, layer.config["head_dim"]
     if "self_attn.qkv_proj" in layer.tensors:
         query_size = config["num_attention_heads"] * H
-        places = [query_size, query_size + config["num_key_value_heads"] * H]
-        q_k_v = np.split(layer.linear("self_attn.qkv_proj", x_TD), places, axis=-1)
+        ends = [query_size, query_size + config["num_key_value_heads"] * H]
+        q_k_v = np.split(layer.linear("self_attn.qkv_proj", x_TD), ends, axis=-1)
     else:
         q_k_v = [layer.linear(f"self_attn.{name}_proj", x_TD) for name in "qkv"]
     q_TNH, k_SKH, v_SKH = (x.reshape(len(x_TD), -1, H) for x in q_k_v)
@@ -164,7 +347,7 @@ def _latent_attention(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) 
     cos, sin = layer.cos_sin(positions_T)
 
     def rotate(x: np.ndarray) -> np.ndarray:
-        """Rotate pairs of features 2i and 2i + 1."""
+        """Rotate pairs (2 i, 2 i + 1), unless the file has them as (i, i + R)."""
         if not config.get("rope_interleave", True):
             return _rotate_half(x, cos, sin)
         even, odd = x[..., 0::2], x[..., 1::2]
@@ -173,12 +356,12 @@ def _latent_attention(layer: _Layer, x_TD: np.ndarray, positions_T: np.ndarray) 
     q_TNX = np.concatenate([q_TNX[..., :H], rotate(q_TNX[..., H:])], axis=-1)
     k_rope = np.broadcast_to(rotate(k_rope[:, None]), (T, k_v.shape[1], P))
     k_SNX = np.concatenate([k_v[..., :H], k_rope], axis=-1)
-    scale = x_TD.dtype.type(layer.everywhere() / math.sqrt(H + P))
+    scale = x_TD.dtype.type(layer.frequencies()[1].unrotated / math.sqrt(H + P))
     return layer.linear("self_attn.o_proj", _attend(q_TNX * scale, k_SNX, k_v[..., H:], None))
 
 
 def _attend(q_TNH, k_SKH, v_SKU, window: int | None) -> np.ndarray:
-    """softmax(q k) v over what comes no later and, of a window, is not too far back."""
+    """Return softmax(q k) v, `[T, N U]`: causal, within `window` tokens if there is a window."""
     T, N, _ = q_TNH.shape
     k_NHS = np.repeat(k_SKH, N // k_SKH.shape[1], axis=1).transpose(1, 2, 0)
     v_NSU = np.repeat(v_SKU, N // v_SKU.shape[1], axis=1).transpose(1, 0, 2)
@@ -187,8 +370,8 @@ def _attend(q_TNH, k_SKH, v_SKU, window: int | None) -> np.ndarray:
         end = min(start + _QUERIES, T)
         weights_NTS = q_TNH[start:end].transpose(1, 0, 2) @ k_NHS[..., :end]
         distance_TS = np.arange(start, end)[:, None] - np.arange(end)
-        seen_TS = (distance_TS >= 0) & (distance_TS < (window or T))
-        weights_NTS = np.where(seen_TS, weights_NTS, -np.inf)
+        visible_TS = (distance_TS >= 0) & (distance_TS < (window or T))
+        weights_NTS = np.where(visible_TS, weights_NTS, -np.inf)
         weights_NTS = np.exp(weights_NTS - weights_NTS.max(axis=-1, keepdims=True))
         weights_NTS /= weights_NTS.sum(axis=-1, keepdims=True)
         out_TNU[start:end] = (weights_NTS @ v_NSU[:, :end]).transpose(1, 0, 2)

@@ -1,12 +1,13 @@
-"""The safetensors files of a folder: written a shard at a time, read a tensor at a time.
+"""Write safetensors files, one shard at a time, and read them, one tensor at a time.
 
-A pickle (`pytorch_model.bin`, `*.pt`, `*.pth`) can run code when it is loaded, and never is.
+Pickles (`pytorch_model.bin`, `*.pt`, `*.pth`) are never loaded, because that can run code.
 """
 
 import contextlib
 import hashlib
+import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from utils.messages import one_line, quoted
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 SHARD_BYTES = 2**30
-# By their names in a file's header. Others are quantized, and are no numbers by themselves.
+# By name in a file's header. Other dtypes are quantized.
 DTYPES: dict[str, np.dtype] = {
     "F32": np.dtype(np.float32),
     "F16": np.dtype(np.float16),
@@ -30,178 +31,167 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 class Tensor(NamedTuple):
-    """Shape and dtype of a tensor, known before it is read."""
+    """Shape and dtype of a tensor in a file's header."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
 
 
-class Spec(NamedTuple):
-    """Name and size of a tensor, known before it is written."""
-
-    name: str
-    num_bytes: int
-
-
-def write(
+def write_tensors(
     folder: Path,
-    specs: Iterable[Spec],
+    sizes: Mapping[str, int],
     tensors: Iterator[tuple[str, np.ndarray]],
     shard_bytes: int = SHARD_BYTES,
 ) -> None:
-    """Writes tensors, in the order of `specs`, into files of about `shard_bytes` each.
+    """Write safetensors files of about `shard_bytes` each.
 
-    No more than one file's tensors are in memory at once, beside what `tensors` holds.
+    One file's tensors are in memory at a time.
+
+    Args:
+      folder: folder of the files.
+      sizes: bytes of each tensor, in the order of `tensors`.
+      tensors: names and tensors.
+      shard_bytes: size of a file. A larger tensor has its own file.
     """
-    shards: list[list[Spec]] = [[]]
-    for spec in specs:
-        if shards[-1] and sum(s.num_bytes for s in shards[-1]) + spec.num_bytes > shard_bytes:
-            shards.append([])
-        shards[-1].append(spec)
-    where: dict[str, str] = {}
+    shards: list[dict[str, int]] = [{}]
+    for name, size in sizes.items():
+        if shards[-1] and sum(shards[-1].values()) + size > shard_bytes:
+            shards.append({})
+        shards[-1][name] = size
+    weight_map: dict[str, str] = {}
     for number, shard in enumerate(shards, start=1):
         file = SINGLE if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
-        shard_tensors = {}
-        for spec in shard:
-            name, tensor = next(tensors)
-            assert (name, tensor.nbytes) == tuple(spec)
-            shard_tensors[name] = np.ascontiguousarray(tensor)
-        save_file(shard_tensors, folder / file, metadata={"format": "pt"})
-        where |= dict.fromkeys(shard_tensors, file)
-        del shard_tensors
+        contents = {
+            name: np.ascontiguousarray(tensor)
+            for name, tensor in itertools.islice(tensors, len(shard))
+        }
+        assert {name: tensor.nbytes for name, tensor in contents.items()} == shard
+        save_file(contents, folder / file, metadata={"format": "pt"})
+        weight_map |= dict.fromkeys(contents, file)
+        del contents
     if len(shards) > 1:
-        total = sum(spec.num_bytes for shard in shards for spec in shard)
-        index = {"metadata": {"total_size": total}, "weight_map": where}
+        index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": weight_map}
         (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 class Tensors:
-    """The tensors of a folder; files are memory-mapped, and nothing is read before it is asked for.
+    """The safetensors files of a folder, memory-mapped; tensors are read on request.
 
     Attributes:
-      known: what is there, by name.
+      folder: the folder.
+      known: shape and dtype of each tensor.
 
     Raises:
-      ValueError: naming the file that is missing, pickled or not what it should be.
+      ValueError: naming a file that is missing, a pickle, or damaged.
     """
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         if not self.folder.is_dir():
-            raise ValueError(f"{folder} is no folder; give one with config.json and *.safetensors")
-        self._where = self._find()
-        headers = {file: _look_into(file) for file in sorted(set(self._where.values()))}
-        self.known = {name: headers[file][name] for name, file in self._where.items()}
+            raise ValueError(
+                f"{folder} is not a folder; give one with config.json and *.safetensors"
+            )
+        self._files: dict[str, Path] = {}
+        self.known: dict[str, Tensor] = {}
+        index = self._read_index()
+        for file in sorted({self.folder / name for name in index.values()}) or [self._find_file()]:
+            header = _read_header(file)
+            names = [n for n in index if self.folder / index[n] == file] or list(header)
+            for name in names:
+                if name not in header:
+                    raise ValueError(f"{file} lacks {quoted(name)}, which {INDEX} lists")
+                self._files[name], self.known[name] = file, header[name]
 
     def read(self, name: str) -> np.ndarray:
-        """One tensor, copied out of its file."""
-        # Opened anew: what stays mapped stays in memory once it has been read.
-        with _one_line(self._where[name]), _opened(self._where[name]) as file:
+        """Return a copy of one tensor."""
+        # The file is opened for each tensor: mapped pages that were read stay in memory.
+        with _open(self._files[name]) as file:
             return file.get_tensor(name)
 
-    def _find(self) -> dict[str, Path]:
-        """The file of each tensor."""
-        if (self.folder / INDEX).exists():
-            index = self._read_index()
-            missing = [
-                file_name
-                for file_name in set(index.values())
-                if not (self.folder / file_name).exists()
-            ]
-            if missing:
-                raise ValueError(
-                    f"{self.folder}: {min(missing)} is missing, which {INDEX} names; the download "
-                    "is not whole"
-                )
-            files = sorted({self.folder / file for file in index.values()})
-            names_by_file = {file: set(_keys(file)) for file in files}
-            for name, file in index.items():
-                if name not in names_by_file[self.folder / file]:
-                    raise ValueError(
-                        f"{self.folder / file} lacks {quoted(name)}, which {INDEX} names"
-                    )
-            return {name: self.folder / file for name, file in index.items()}
+    def _find_file(self) -> Path:
+        """Return the only file of a folder without an index."""
         files = sorted(self.folder.glob("*.safetensors"))
         if (self.folder / SINGLE).exists():
             files = [self.folder / SINGLE]
-        if not files:
-            pickles = sorted(file for kind in _PICKLES for file in self.folder.glob(kind))
-            if pickles:
-                raise ValueError(
-                    f"{pickles[0]} is a pickle, which can run code and is never loaded; take the "
-                    "model's safetensors files, or convert it where you trust it"
-                )
-            raise ValueError(f"{self.folder} has no *.safetensors")
-        if len(files) > 1:
+        if len(files) == 1:
+            return files[0]
+        if files:
             raise ValueError(f"{self.folder} has {len(files)} *.safetensors and no {INDEX}")
-        return {name: file for file in files for name in _keys(file)}
+        pickles = sorted(file for pattern in _PICKLES for file in self.folder.glob(pattern))
+        if pickles:
+            raise ValueError(
+                f"{pickles[0]} is a pickle, which can run code and is never loaded; use the "
+                "model's safetensors files, or convert the pickle in an environment you trust"
+            )
+        raise ValueError(f"{self.folder} has no *.safetensors")
 
     def _read_index(self) -> dict[str, str]:
+        """Return the file name of each tensor; empty without an index."""
+        path = self.folder / INDEX
+        if not path.exists():
+            return {}
         try:
-            where = parse_json((self.folder / INDEX).read_bytes())["weight_map"]
-            assert isinstance(where, dict)
-            # A file that came with somebody's model must not lead out of its folder.
-            assert all(isinstance(file, str) and Path(file).name == file for file in where.values())
-            return where
-        except (AssertionError, KeyError, TypeError, ValueError) as error:
+            index = parse_json(path.read_bytes())["weight_map"]
+            # A file that came with a model must not lead out of its folder.
+            assert index and all(Path(file).name == file for file in index.values())
+        except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
-                f"{self.folder / INDEX} is damaged (no weight_map of names to files beside it)"
+                f"{path} is damaged (its weight_map must map names to files in the same folder)"
             ) from error
+        missing = [file for file in index.values() if not (self.folder / file).exists()]
+        if missing:
+            raise ValueError(
+                f"{self.folder}: {min(missing)} is missing, which {INDEX} lists; complete the "
+                "download"
+            )
+        return index
 
 
-def digest(tensors: Tensors, names: Iterable[str]) -> str:
-    """Return the SHA-256 of some tensors: of their names, shapes, dtypes and bytes.
+def digest_tensors(tensors: Tensors, names: Iterable[str]) -> str:
+    """Return the SHA-256 of the names, shapes, dtypes and bytes of some tensors.
 
     One tensor is in memory at a time.
 
     Raises:
-      ValueError: naming a tensor that holds NaN or infinity.
+      ValueError: naming a tensor that has NaN or infinite values.
     """
-    total = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for name in sorted(names):
         tensor = tensors.read(name)
         if bad := tensor.size - np.count_nonzero(np.isfinite(tensor)):
             raise ValueError(
                 f"{tensors.folder}: {quoted(name)} has {bad:,} values that are NaN or infinite; "
-                "fetch the file again, or convert it anew"
+                "download or convert the file again"
             )
-        total.update(json.dumps([name, tensor.shape, tensor.dtype.name]).encode())
-        total.update(np.ascontiguousarray(tensor).view(np.uint8).data)
-    return total.hexdigest()
+        sha256.update(json.dumps([name, tensor.shape, tensor.dtype.name]).encode())
+        sha256.update(np.ascontiguousarray(tensor).view(np.uint8).data)
+    return sha256.hexdigest()
 
 
-def _keys(file: Path) -> list[str]:
-    with _one_line(file), _opened(file) as opened:
-        return list(opened.keys())
-
-
-def _look_into(file: Path) -> dict[str, Tensor]:
-    """Return the shapes and dtypes that a file's header gives."""
-    with _one_line(file), _opened(file) as opened:
-        names = list(opened.keys())
-        slices = {name: opened.get_slice(name) for name in names}
-        headers = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
-    for name, (_, kind) in headers.items():
-        if kind not in DTYPES:
-            raise ValueError(
-                f"{file}: {quoted(name)} is {kind}; tensors must be {', '.join(DTYPES)}: "
-                "dequantize the model first"
-            )
-    return {name: Tensor(shape, DTYPES[kind]) for name, (shape, kind) in headers.items()}
-
-
-def _opened(file: Path) -> Any:
-    return safe_open(str(file), framework="np")
+def _read_header(file: Path) -> dict[str, Tensor]:
+    """Return the shape and dtype of each tensor of a file."""
+    header = {}
+    with _open(file) as stream:
+        for name in stream.keys():  # noqa: SIM118 - not a mapping
+            entry = stream.get_slice(name)
+            if entry.get_dtype() not in DTYPES:
+                raise ValueError(
+                    f"{file}: {quoted(name)} has dtype {entry.get_dtype()} (allowed: "
+                    f"{', '.join(DTYPES)}); dequantize the model first"
+                )
+            header[name] = Tensor(tuple(entry.get_shape()), DTYPES[entry.get_dtype()])
+    return header
 
 
 @contextlib.contextmanager
-def _one_line(file: Path) -> Iterator[None]:
-    """Raise a ValueError for a file that is damaged, and another for one that cannot be read."""
+def _open(file: Path) -> Iterator[Any]:
+    """Open a file; raise ValueError if it is damaged or cannot be read."""
     try:
-        yield
+        with safe_open(str(file), framework="np") as stream:
+            yield stream
     except OSError as error:
-        raise ValueError(f"{file} could not be read ({one_line(str(error), 80)})") from error
+        raise ValueError(f"{file} cannot be read ({one_line(str(error), 80)})") from error
     except SafetensorError as error:
         raise ValueError(
-            f"{file} is damaged or cut short ({one_line(str(error), 80)}); fetch it again"
+            f"{file} is damaged or cut short ({one_line(str(error), 80)}); download it again"
         ) from error

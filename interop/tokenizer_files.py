@@ -1,8 +1,8 @@
-"""Tokenizer files that transformers loads, with the ids of ours.
+"""Write tokenizer files for transformers that give the same ids as ours.
 
-transformers would make its own of a `tokenizer.model`, and not quite: it takes a real U+2581 for a
-space, leaves `<s>` in a text as BOS, and forgets that our texts begin without a space. So a
-`tokenizer.json` is written that says what ours does, and a class that takes it as it is.
+transformers would convert a `tokenizer.model` itself, with differences: it converts U+2581 in a
+text to a space, reads `<s>` in a text as BOS, and ignores that our texts begin without a space. So
+we write a `tokenizer.json`, and name a class that uses it unchanged.
 """
 
 import json
@@ -14,29 +14,27 @@ from data.tokenizer import FILE_NAMES, Tokenizer
 from data.tokenizer_json import template, vocabulary_of
 from utils.files import write_atomically
 
-_SPACE = "\u2581"  # what SentencePiece writes for a space inside pieces
-# transformers 5 loads its own class for these, whatever tokenizer_config.json says
-# (MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS), and that splits texts as those models' own does.
-# Each with what tells a file of theirs.
+_SPACE = "\u2581"  # SentencePiece's character for a space
+# Types of models for which transformers 5 loads a tokenizer class of its own, whatever
+# tokenizer_config.json names (MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS), and a text of the files
+# that fit that class.
 _OWN_CLASS = {"qwen2": json.dumps(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+")[1:-1]}
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
-def read_tokenizer(folder: str | Path) -> Path:
-    """The file of a published folder that `data.tokenizer.Tokenizer` reads.
-
-    A run keeps it by `(run.path / tokenizer.file_name).write_bytes(tokenizer.model)`.
+def find_tokenizer(folder: str | Path) -> Path:
+    """Return the file of a published folder that `data.tokenizer.Tokenizer` should read.
 
     Returns:
-      `tokenizer.model`, but `tokenizer.json` if there is no other, if the other is no SentencePiece
-      model (Llama 3's is not), or if it has fewer ids: pieces added since are in the JSON only.
+      `tokenizer.model`. But `tokenizer.json` if it is the only one, if the other is not a
+      SentencePiece model (Llama 3), or if it has more ids (of pieces that were added later).
 
     Raises:
       ValueError: if there is neither.
     """
     model, json_file = (Path(folder) / name for name in FILE_NAMES)
     if not model.exists() and not json_file.exists():
-        raise ValueError(f"{folder}: no tokenizer there (neither {' nor '.join(FILE_NAMES)})")
+        raise ValueError(f"{folder}: no tokenizer (neither {' nor '.join(FILE_NAMES)})")
     if not json_file.exists():
         return model
     try:
@@ -44,23 +42,23 @@ def read_tokenizer(folder: str | Path) -> Path:
         if Tokenizer(model).vocab_size > max(vocabulary_of(file).values()):
             return model
     except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # what is wrong with the one that is returned, its reader says
+        pass  # `Tokenizer` reports what is wrong with the JSON file
     return json_file
 
 
 def write_tokenizer(tokenizer: Tokenizer, folder: str | Path) -> None:
-    """Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json.
+    """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json.
 
-    And `tokenizer.model`, of a SentencePiece model. transformers' AutoTokenizer then gives the ids
-    of `tokenizer.encode`, after a BOS: documents of training begin with one, and end with an EOS
-    that it does not add.
+    A SentencePiece model is also written as `tokenizer.model`. transformers' AutoTokenizer returns
+    BOS and the ids of `tokenizer.encode`: documents of training begin with BOS, and the EOS at
+    their end is not added.
 
     Args:
-      tokenizer: a run's.
-      folder: where the model's `config.json` lies, or will: if it is there, it is looked at.
+      tokenizer: tokenizer of a run.
+      folder: folder of the model. Its config.json is read if it exists.
 
     Raises:
-      ValueError: if no tokenizer.json can say what this SentencePiece model does, or transformers
+      ValueError: if a tokenizer.json cannot represent this SentencePiece model, or transformers
         would load another tokenizer for this type of model.
     """
     folder = Path(folder)
@@ -69,7 +67,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: str | Path) -> None:
         file = json.loads(tokenizer.model)
         vocabulary = vocabulary_of(file)
     else:
-        proto = _read(tokenizer)
+        proto = _read_model(tokenizer)
         file = _tokenizer_json(proto)
         vocabulary = {piece.piece: i for i, piece in enumerate(proto.pieces)}
     _check_class(folder, file)
@@ -78,8 +76,17 @@ def write_tokenizer(tokenizer: Tokenizer, folder: str | Path) -> None:
     if unknown := file["model"].get("unk_token"):
         special["unk_token"] = unknown
     file["post_processor"] = template([special["bos_token"]], [], vocabulary)
-    # Written in one line each: a list of merges with one a line is three times as long.
-    for name, content in zip(_FILES, (file, _tokenizer_config(special), special), strict=True):
+    tokenizer_config = {
+        # Uses tokenizer.json unchanged; LlamaTokenizer would add its own normalizer.
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **special,
+        "add_bos_token": True,
+        "add_eos_token": False,
+        # `</s>` in a text is four characters, as in training.
+        "split_special_tokens": True,
+        "clean_up_tokenization_spaces": False,
+    }
+    for name, content in zip(_FILES, (file, tokenizer_config, special), strict=True):
         write_atomically(folder / name, json.dumps(content, ensure_ascii=False) + "\n")
     if tokenizer.file_name == "tokenizer.model":
         write_atomically(folder / "tokenizer.model", tokenizer.model)
@@ -91,68 +98,56 @@ def _check_class(folder: Path, file: dict[str, Any]) -> None:
         kind = config.get("model_type")
         if kind in _OWN_CLASS and _OWN_CLASS[kind] not in json.dumps(file["pre_tokenizer"]):
             raise ValueError(
-                f"{folder}: transformers 5 loads no tokenizer but {kind}'s own beside a {kind} "
-                "model; export the model as another type, or without its tokenizer"
+                f"{folder}: transformers 5 loads only {kind}'s own tokenizer for a {kind} model; "
+                "export the model as another type, or without its tokenizer"
             )
 
 
-def _tokenizer_config(special: dict[str, str]) -> dict[str, Any]:
-    return {
-        # Takes tokenizer.json as it is. LlamaTokenizer would put its own normalizer in.
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        **special,
-        "add_bos_token": True,
-        "add_eos_token": False,
-        # `</s>` written in a text is four characters, as it was in training.
-        "split_special_tokens": True,
-        "clean_up_tokenization_spaces": False,
-    }
-
-
-def _read(tokenizer: Tokenizer) -> Any:
-    """The model's protocol buffer, if a tokenizer.json can say what it does."""
+def _read_model(tokenizer: Tokenizer) -> Any:
+    """Return the model's protocol buffer, if a tokenizer.json can represent it."""
     from sentencepiece import sentencepiece_model_pb2
 
     proto = sentencepiece_model_pb2.ModelProto.FromString(  # pyright: ignore[reportAttributeAccessIssue]
         tokenizer.model
     )
-    if why := _why_not(proto):
-        raise ValueError(f"this tokenizer cannot be written as a tokenizer.json: {why}")
+    if problem := _problem(proto):
+        raise ValueError(f"this tokenizer cannot be written as a tokenizer.json: {problem}")
     return proto
 
 
-def _why_not(proto: Any) -> str | None:
+def _problem(proto: Any) -> str | None:
+    """Return why a tokenizer.json cannot represent a model; None if it can."""
     trainer, normalizer, pieces = proto.trainer_spec, proto.normalizer_spec, proto.pieces
     if trainer.model_type != trainer.BPE:
         return "it is not a BPE model"
     if normalizer.precompiled_charsmap or normalizer.remove_extra_whitespaces:
         return "it changes texts (its normalizer is not the identity)"
     if trainer.treat_whitespace_as_suffix or not normalizer.escape_whitespaces:
-        return "it puts spaces after words, or leaves them as they are"
+        return "it puts spaces after words, or does not replace them"
     if sum(piece.type == piece.BYTE for piece in pieces) != 256:
         return "it has no pieces for bytes"
     if any(piece.type == piece.UNUSED for piece in pieces):
-        return "it has pieces that are never used"
+        return "it has unused pieces"
     if normalizer.add_dummy_prefix and any(p.type == p.USER_DEFINED for p in pieces):
-        # The `tokenizers` library would put the space after each of these pieces too.
-        return "it puts a space before a text and has pieces of a user's"
+        # The `tokenizers` library would also put a space after each of these pieces.
+        return "it puts a space before a text and has user-defined pieces"
     normal = {piece.piece for piece in pieces if piece.type == piece.NORMAL}
     if set("".join(normal)) - normal:
-        return "it has pieces of characters that are no piece"
+        return "it has pieces with characters that are not pieces"
     scores = [piece.score for piece in _merged(proto)]
     if len(set(scores)) != len(scores):
-        return "two of its pieces have one score, so what is merged first is not said"
+        return "two of its pieces have the same score, so the order of merges is undefined"
     return None
 
 
 def _merged(proto: Any) -> Iterator[Any]:
-    """Pieces that merges make."""
+    """Yield the pieces that result from merges."""
     return (p for p in proto.pieces if p.type == p.NORMAL and len(p.piece) > 1)
 
 
 def _tokenizer_json(proto: Any) -> dict[str, Any]:
-    """All of the file but its post-processor."""
-    # With spaces for U+2581 in all pieces a real U+2581 is in none, and so is coded as bytes.
+    """Return the content of the file without a post-processor."""
+    # With U+2581 replaced in all pieces, a U+2581 in a text is encoded as bytes.
     names = [piece.piece.replace(_SPACE, " ") for piece in proto.pieces]
     adds_space = proto.normalizer_spec.add_dummy_prefix
     last = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if adds_space else []
@@ -161,7 +156,7 @@ def _tokenizer_json(proto: Any) -> dict[str, Any]:
         "truncation": None,
         "padding": None,
         "added_tokens": list(_added_tokens(proto, names)),
-        # As `encode`: none before an empty text, nor before a U+2581, which it codes by itself.
+        # As in `encode`, no space before an empty text or before U+2581.
         "normalizer": {
             "type": "Replace",
             "pattern": {"Regex": rf"\A(?=[^{_SPACE}])"},
@@ -191,7 +186,7 @@ def _tokenizer_json(proto: Any) -> dict[str, Any]:
 
 
 def _added_tokens(proto: Any, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Special pieces, which no text has, and those of a user's, which are found before merging."""
+    """Yield special pieces, which no text has, and user-defined ones, which are never merged."""
     for i, piece in enumerate(proto.pieces):
         if piece.type in (piece.CONTROL, piece.UNKNOWN, piece.USER_DEFINED):
             yield {
@@ -206,7 +201,7 @@ def _added_tokens(proto: Any, names: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def _merges(proto: Any) -> list[tuple[str, str]]:
-    """Pairs of pieces, what is merged first first: SentencePiece merges to the highest score."""
+    """Return pairs of pieces in the order of merges, highest score first as in SentencePiece."""
     normal = {p.piece for p in proto.pieces if p.type == p.NORMAL}
     pairs = []
     for piece in sorted(_merged(proto), key=lambda p: -p.score):

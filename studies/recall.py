@@ -52,7 +52,7 @@ def write(study: str, cards: Sequence[Card], num_workers: int | None = None) -> 
     """Compute and store missing forecasts; yield a line for each.
 
     A stored forecast of the same inputs stays as it is. Members that the minimal head cannot
-    forecast have none. Equal members of several cards are simulated once.
+    forecast have none. Equal members of several cards are simulated once, short budgets first.
     """
     stored, wanted = read(study), []
     for card in cards:
@@ -61,6 +61,7 @@ def write(study: str, cards: Sequence[Card], num_workers: int | None = None) -> 
                 key, inputs = (card.name, member, str(_tokens(budget))), _inputs(budget)
                 if stored.get(key[0], {}).get(key[1], {}).get(key[2], {}).get("inputs") != inputs:
                     wanted.append((key, inputs, budget))
+    wanted.sort(key=lambda item: item[2].train.num_steps)
     unique = {json.dumps(inputs): budget for _, inputs, budget in wanted}
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(num_workers, context) as pool:

@@ -5,6 +5,7 @@ import collections
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -13,7 +14,7 @@ from evals.estimate.effective_context import Estimate
 from reporting.looks import STYLE
 from reporting.page import NONE, Commands, Section, Table, format_captions, render
 from reporting.pictures import Drawing, save
-from studies import figures, folder, forecasts, load_cards, rows
+from studies import figures, folder, forecasts, load_cards, recall, rows
 from studies.jobs import Job
 from studies.results import CardResults
 from studies.verdicts import FAILED, HELD, LABELS, Verdict, judge_claim, judge_forecast
@@ -33,7 +34,7 @@ def write(job: Job, out: Path) -> None:
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; write --out {out / 'report.html'}")
     cards_by_name, all_rows = load_cards(job.study), rows.read_all(job.rows)
-    stored_forecasts = forecasts.read(job.study)
+    stored_forecasts, recalls = forecasts.read(job.study), recall.read(job.study)
     cards = [CardResults(cards_by_name[name], all_rows, stored_forecasts) for name in job.cards]
     matplotlib.use("Agg")  # a page needs no display
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ def write(job: Job, out: Path) -> None:
         figure = figures.draw_forecasts(cards)
         captions = format_captions("study_forecasts")
         lead = save(Drawing("forecasts", figure, captions), out, ())
-        sections = [_card_section(card, out) for card in cards]
+        sections = [_card_section(card, out, recalls.get(card.card.name, {})) for card in cards]
     missing = [card.card.name for card in cards if not card.rows]
     command = f"python -m studies run {job.study} --only {','.join(missing)}"
     overview = Section(title="All cards", parts=[_card_table(cards), *_rival_tables(cards)])
@@ -68,11 +69,11 @@ def _question(study: Path) -> str:
     return docstring.splitlines()[0] if docstring else study.name
 
 
-def _card_section(card: CardResults, out: Path) -> Section:
+def _card_section(card: CardResults, out: Path, recalls: Mapping[str, Any]) -> Section:
     parts = []
     if card.trials:
         captions = format_captions("study_curves", card=card.card.name)
-        drawing = Drawing(f"curves {card.card.name}", figures.draw_curves(card), captions)
+        drawing = Drawing(f"curves {card.card.name}", figures.draw_curves(card, recalls), captions)
         parts.append(save(drawing, out, ()))
     parts.append(_member_table(card))
     claims = [(None, (claim.text, str(judge_claim(card, claim)))) for claim in card.card.claims]

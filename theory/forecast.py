@@ -181,7 +181,7 @@ def _count(accuracy: Accuracy, seeds: Sequence[int]) -> Trials:
         "right": accuracy.is_correct_SA.ravel().astype(float),
     }
     ends = int(accuracy.distance_A.min()), int(accuracy.distance_A.max())
-    return Trials.of_counts(counts, distances=ends, chance=1 / NUM_VALUES)
+    return Trials.from_counts(counts, distances=ends, chance=1 / NUM_VALUES)
 
 
 def _notes(config: ExperimentConfig) -> tuple[str, ...]:

@@ -1,1 +1,1 @@
-"""Tasks of lm-evaluation-harness that need no network: YAML beside what makes questions."""
+"""Tasks of lm-evaluation-harness that need no network: YAML files, and their documents."""

@@ -1,6 +1,6 @@
-"""Questions from text that is on every machine: the library of this Python, or files of one's own.
+"""Documents from text that every machine has: this Python's standard library, or your own files.
 
-The texts are those that source "local" holds out of training, so a run on it has not seen them.
+Source "local" holds these texts out of training, so runs on it were not trained on them.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from typing import Any
 
 from data.sources import source_class
 
-_LINES = 8  # before the one that is asked for
+_LINES = 8  # lines of context
 _WORDS = ("apple", "bread", "chair", "doors", "earth", "frame", "grape", "house", "lemon")
 
 
@@ -23,7 +23,7 @@ def _texts(path: str | None, documents: int) -> list[str]:
 
 
 def _digest(text: str) -> int:
-    """The digest of `data.prepare`, which holds documents out by it."""
+    """Return the digest by which `data.prepare` holds documents out."""
     return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16)
 
 
@@ -34,17 +34,17 @@ def _dataset(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def texts(path: str | None = None, documents: int = 50, **_: Any) -> dict[str, Any]:
-    """Whole texts.
+    """Return whole texts.
 
     Args:
-      path: JSONL files to read instead, as `data.path`.
-      documents: how many, at most.
+      path: JSONL files to use instead, as in `data.path`.
+      documents: largest number of texts.
     """
     return _dataset({"text": text} for text in _texts(path, documents))
 
 
 def lines(path: str | None = None, documents: int = 200, **_: Any) -> dict[str, Any]:
-    """Some lines of a text, and four that may come next: the right one and others of that text."""
+    """Return lines of a text and four candidates for the next one, all from that text."""
     draw, rows = random.Random(0), []
     for text in _texts(path, documents):
         text_lines = [line for line in text.split("\n") if line.strip()]
@@ -62,7 +62,7 @@ def lines(path: str | None = None, documents: int = 200, **_: Any) -> dict[str, 
 
 
 def passkeys(documents: int = 50, words: int = 40, **_: Any) -> dict[str, Any]:
-    """A number to be said again, `words` words after it was said, at most."""
+    """Return prompts that ask for a number, which is up to `words` words before the end."""
     draw, rows = random.Random(0), []
     for _each in range(documents):
         key = str(draw.randrange(10_000, 100_000))

@@ -38,6 +38,7 @@ __all__ = [
     "repeat_pattern",
     "table",
     "unique_variants",
+    "variant_of_rope_type",
     "variants",
 ]
 
@@ -50,6 +51,13 @@ Pattern = Rotary | tuple[Rotary | tuple[Rotary, ...], ...]
 def variants() -> dict[str, type[Rotary]]:
     """Return every variant by its expression name (the name of its file)."""
     return classes_in(sys.modules[__name__], Rotary)
+
+
+def variant_of_rope_type(rope_type: str) -> type[Rotary] | None:
+    """Return the variant that transformers calls `rope_type`; None if there is none."""
+    # An inherited type does not count: `method1` is a `default`, but `rope` is its namesake.
+    named = (cls for cls in variants().values() if vars(cls).get("rope_type") == rope_type)
+    return next(named, None)
 
 
 def expression(rotary: Pattern, defaults: Mapping[str, Any] | None = None) -> str:

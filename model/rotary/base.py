@@ -7,7 +7,8 @@ token; `model.positions` rotates and never reads the variant's name.
 import abc
 import dataclasses
 import numbers
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,12 @@ from utils.checks import Bounds, Count, check
 
 Base = Annotated[float, Bounds(above=1)]
 Factor = Annotated[float, Bounds(at_least=1)]  # stretches only
+# Names of fields in transformers' rope parameters, where they differ.
+_HF_NAMES = {
+    "base": "rope_theta",
+    "rotary_fraction": "partial_rotary_factor",
+    "original_context_length": "original_max_position_embeddings",
+}
 
 
 def geometric_inv_freq(base: float, rotary_dim: int) -> np.ndarray:
@@ -24,6 +31,20 @@ def geometric_inv_freq(base: float, rotary_dim: int) -> np.ndarray:
       float64 `[rotary_dim // 2]`, radians per token.
     """
     return float(base) ** (-np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim)
+
+
+class HfHead(NamedTuple):
+    """Entries of a Hugging Face config.json that its rope parameters depend on.
+
+    Attributes:
+      head_dim: features of a head that may rotate.
+      context: max_position_embeddings, tokens.
+      mla: whether attention is MLA, whose classes also multiply all logits by a temperature.
+    """
+
+    head_dim: int
+    context: int
+    mla: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,6 +61,8 @@ class Rotary(abc.ABC):
         log(p + 1) / log(trained context) so that the entropy of attention does not grow with
         length. "train" applies it at every position, "extrapolate" where it exceeds 1, "off" never.
     """
+
+    rope_type: ClassVar[str | None] = None  # transformers' name, if it has the variant
 
     rotary_fraction: Annotated[float, Bounds(above=0, at_most=1)] = 1.0
     log_n: Literal["off", "train", "extrapolate"] = "off"
@@ -98,6 +121,46 @@ class Rotary(abc.ABC):
                 f"{rotary_dim // 2}, one per pair"
             )
         return np.concatenate([rotated, np.zeros(head_dim // 2 - len(rotated))])
+
+    def to_hf(self, head: HfHead) -> dict[str, Any] | None:
+        """Return transformers' rope parameters of this `rope_type`.
+
+        The default has all fields. `interop` accepts parameters only if transformers computes this
+        variant's frequencies and scales from them; it writes other variants as vectors.
+
+        Returns:
+          None if there is no such type, or not for these values.
+        """
+        if self.rope_type is None:
+            return None
+        shared = {field.name for field in dataclasses.fields(Rotary)}
+        own = {name: value for name, value in vars(self).items() if name not in shared}
+        rope: dict[str, Any] = {"rope_type": self.rope_type}
+        rope |= {_HF_NAMES.get(name, name): value for name, value in own.items()}
+        if self.rotary_fraction < 1:
+            rope["partial_rotary_factor"] = self.rotary_dim(head.head_dim) / head.head_dim
+        return rope
+
+    @classmethod
+    def from_hf(cls, rope: Mapping[str, Any], head: HfHead, length: int) -> "Rotary | None":
+        """Return the variant of transformers' rope parameters; the inverse of `to_hf`.
+
+        Args:
+          rope: parameters of this `rope_type`, without null values.
+          head: other entries of the config.json.
+          length: trained context of the imported model, tokens.
+
+        Returns:
+          None if this class has no such variant. `interop` then imports the vector.
+
+        Raises:
+          ValueError: if a value is not allowed.
+        """
+        values = {"original_max_position_embeddings": head.context, **rope}
+        keys = {
+            field.name: _HF_NAMES.get(field.name, field.name) for field in dataclasses.fields(cls)
+        }
+        return cls(**{name: values[key] for name, key in keys.items() if key in values})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,10 @@
 """Dynamic NTK-aware scaling: a factor for each row (YaRN, 2309.00071, Section 3.3)."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
-from model.rotary.base import Dynamic, Rotary
+from model.rotary.base import Dynamic, HfHead, Rotary
 from model.rotary.ntk_aware import NtkAware
 
 
@@ -18,6 +20,22 @@ class DynamicNtkAware(Dynamic):
       write: `dynamic_ntk_aware(base=1e4,original_context_length=256)`
     """
 
+    rope_type = "dynamic"
+
     def at_length(self, length: int) -> Rotary:
         """Return the variant for rows of this length; see `Rotary.at_length`."""
         return self.stretch(NtkAware, length)
+
+    def to_hf(self, head: HfHead) -> None:
+        """Return None: transformers has one factor for all rows of a batch."""
+
+    @classmethod
+    def from_hf(cls, rope: Mapping[str, Any], head: HfHead, length: int) -> Rotary | None:
+        """Return the variant of rope parameters with factor 1; see `Rotary.from_hf`."""
+        if rope.get("factor") != 1:
+            raise ValueError(
+                f"rope_type dynamic with factor={rope.get('factor')!r} is not imported; only "
+                "factor=1 is (as dynamic_ntk_aware)"
+            )
+        rope = {**rope, "original_max_position_embeddings": head.context}
+        return super().from_hf(rope, head, length)

@@ -29,6 +29,8 @@ class Llama3(Stretched):
       write: `llama3(base=5e5,factor=8,original_context_length=8192)`
     """
 
+    rope_type = "llama3"
+
     original_context_length: Count
     low_freq_factor: Positive = 1.0
     high_freq_factor: Positive = 4.0

@@ -2,11 +2,20 @@
 
 import dataclasses
 import math
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import numpy as np
 
-from model.rotary.base import Base, Factor, Rotary, as_floats, check_target, geometric_inv_freq
+from model.rotary.base import (
+    Base,
+    Factor,
+    HfHead,
+    Rotary,
+    as_floats,
+    check_target,
+    geometric_inv_freq,
+)
 from utils.checks import Bounds, Count
 
 
@@ -35,6 +44,8 @@ class Longrope(Rotary):
         `longrope(base=1e4,pair_factors=(1.0,...),original_context_length=4096,
         target_context_length=131072)`
     """
+
+    rope_type = "longrope"
 
     base: Base
     pair_factors: tuple[Factor, ...]
@@ -66,3 +77,24 @@ class Longrope(Rotary):
                 f"{rotary_dim // 2}, one per pair"
             )
         return geometric_inv_freq(self.base, rotary_dim) / np.array(self.pair_factors)
+
+    def to_hf(self, head: HfHead) -> None:
+        """Return None: `interop` writes any vector as `longrope`, with one list for all lengths."""
+
+    @classmethod
+    def from_hf(cls, rope: Mapping[str, Any], head: HfHead, length: int) -> Rotary | None:
+        """Return the variant for rows of `length` tokens; see `Rotary.from_hf`.
+
+        None if a factor is below 1, or so large (1e25) that the pair does not rotate.
+        """
+        original = rope.get("original_max_position_embeddings") or head.context
+        factors = rope["long_factor" if length > original else "short_factor"]
+        if min(factors) < 1 or max(factors) >= 1e25:
+            return None
+        fields = {
+            "pair_factors": tuple(factors),
+            "original_max_position_embeddings": original,
+            "target_context_length": max(head.context, original),
+            "cool_rest": rope.get("partial_rotary_factor", 1.0) < 1,
+        }
+        return super().from_hf({**rope, **fields}, head, length)

@@ -26,6 +26,8 @@ class PRope(Rope):
       write: `p_rope(base=1e4,rotary_fraction=0.75)`
     """
 
+    rope_type = "proportional"
+
     def inv_freq(self, head_dim: int) -> np.ndarray:
         """Return the series over all features, its tail set to zero; see `Rotary.inv_freq`."""
         num_rotated = self.rotary_dim(head_dim) // 2

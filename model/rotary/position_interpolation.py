@@ -19,6 +19,8 @@ class PositionInterpolation(Stretched):
       write: `position_interpolation(base=1e4,factor=8)`
     """
 
+    rope_type = "linear"
+
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """Return the frequencies; see `Rotary.frequencies`."""
         return geometric_inv_freq(self.base, rotary_dim) / self.factor

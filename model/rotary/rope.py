@@ -22,6 +22,8 @@ class Rope(Rotary):
       write: `rope(base=1e4)`
     """
 
+    rope_type = "default"
+
     base: Base
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:

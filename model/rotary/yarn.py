@@ -2,12 +2,19 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from model.rotary.base import geometric_inv_freq
+from model.rotary.base import HfHead, Rotary, geometric_inv_freq
 from model.rotary.ntk_by_parts import NtkByParts
 from utils.checks import NonNegative
+
+
+def temperature(mscale: float, factor: float) -> float:
+    """Return 0.1 mscale ln(factor) + 1, which multiplies q and k each (Eq. 22)."""
+    return 0.1 * mscale * math.log(factor) + 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,6 +40,8 @@ class Yarn(NtkByParts):
       write: `yarn(base=1e4,factor=8,original_context_length=256)`
     """
 
+    rope_type = "yarn"
+
     truncate: bool = True
     mscale: NonNegative = 1.0
     mscale_all_dim: NonNegative | None = None
@@ -47,14 +56,14 @@ class Yarn(NtkByParts):
 
     @property
     def logit_scale(self) -> float:
-        """(0.1 ln s + 1)^2: the attention factor multiplies both q and k (Eq. 22)."""
-        return (0.1 * self.mscale * math.log(self.factor) + 1) ** 2
+        """Square of the temperature, which multiplies both q and k."""
+        return temperature(self.mscale, self.factor) ** 2
 
     @property
     def unrotated_logit_scale(self) -> float:
         """Scale of unrotated features; see `Rotary.unrotated_logit_scale`."""
         mscale = self.mscale if self.mscale_all_dim is None else self.mscale_all_dim
-        return (0.1 * mscale * math.log(self.factor) + 1) ** 2
+        return temperature(mscale, self.factor) ** 2
 
     def frequencies(self, rotary_dim: int) -> np.ndarray:
         """Return the frequencies; see `Rotary.frequencies`."""
@@ -81,6 +90,42 @@ class Yarn(NtkByParts):
         low, high = max(low, 0), min(high, rotary_dim - 1)
         span = max(high - low, 1e-3)
         return np.clip((np.arange(rotary_dim // 2) - low) / span, 0, 1)
+
+    def to_hf(self, head: HfHead) -> dict[str, Any] | None:
+        """Return the rope parameters, or None if version 4 of transformers reads others.
+
+        That version takes `context / original_context_length` as the factor and has no `truncate`.
+        """
+        if not self.truncate or self.factor * self.original_context_length != head.context:
+            return None
+        unrotated = self.unrotated_logit_scale if head.mla else 1.0
+        rope: dict[str, Any] = dict(super().to_hf(head) or {})
+        del rope["truncate"]
+        mscale, all_dim = rope.pop("mscale"), rope.pop("mscale_all_dim")
+        rope["attention_factor"] = math.sqrt(self.logit_scale / unrotated)
+        if unrotated != 1:
+            rope |= {"mscale": mscale, "mscale_all_dim": mscale if all_dim is None else all_dim}
+        return rope
+
+    @classmethod
+    def from_hf(cls, rope: Mapping[str, Any], head: HfHead, length: int) -> Rotary | None:
+        """Return the variant; see `Rotary.from_hf`. None if the factor is at most 1."""
+        factor, mscale, all_dim = rope["factor"], rope.get("mscale"), rope.get("mscale_all_dim")
+        if factor <= 1:
+            return None
+        # Factor of cosines and sines. MLA also multiplies all logits by temperature(all_dim)^2.
+        attention = temperature(1, factor)
+        if mscale and all_dim:
+            attention = temperature(mscale, factor) / temperature(all_dim, factor)
+        attention = rope.get("attention_factor", attention)
+        all_dim = (all_dim or 0.0) if head.mla else 0.0
+        excess = attention * temperature(all_dim, factor) - 1
+        mscale = round(max(excess / (0.1 * math.log(factor)), 0.0), 12)  # without rounding errors
+        fields = {
+            "mscale": mscale,
+            "mscale_all_dim": all_dim if head.mla and all_dim != mscale else None,
+        }
+        return super().from_hf({**rope, **fields}, head, length)
 
     def jumps(self, rotary_dim: int) -> list[float]:
         """Return the values of ln(base) at which an end of the truncated ramp moves, ascending."""

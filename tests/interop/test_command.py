@@ -14,7 +14,7 @@ from experiment import load, overrides
 from experiment.digest import named
 from experiment.run import RunDirectory
 from interop.__main__ import main
-from interop.export import Options, export
+from interop.export import export
 from interop.importing import import_folder
 from tests.interop.weights_helpers import PLAIN, changed, make_run
 from training.loop import train
@@ -55,7 +55,7 @@ def test_what_came_in_is_trained_on(tmp_path, tiny_data):
     config = overrides.apply(find_config("tiny"), arguments)
     run = RunDirectory(tmp_path / "run")
     assert train(make_plan([config], [run]))
-    export(run.path, tmp_path / "hf", options=Options(dtype="bfloat16"))
+    export(run.path, tmp_path / "hf", dtype="bfloat16")
     came = import_folder(tmp_path / "hf", tmp_path / "came")
     assert came.tokenizer == run.tokenizer
     more = [

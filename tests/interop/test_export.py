@@ -15,14 +15,14 @@ import pytest
 from interop.architectures import ARCHITECTURES
 from interop.check import (
     RECORD,
-    Subject,
-    _by_layers,
-    compare,
-    refuse_different,
+    FolderModel,
+    check_comparisons,
+    compare_logits,
+    compute_our_logits,
     spread_positions,
 )
-from interop.export import Options, export
-from interop.reference import logits as reference_logits
+from interop.export import export
+from interop.reference import compute_logits
 from interop.tensors import Tensors
 from tests.interop.weights_helpers import (
     CASES,
@@ -84,7 +84,7 @@ def test_the_functions_in_numpy_give_the_same_logits(name, folders):
     tensors, config = Tensors(folder), read_config(folder)
     ours_BTV = our_logits(model, noise(model), tokens(4 * CONTEXT))
     for row, ours_TV in zip(tokens(4 * CONTEXT), ours_BTV, strict=True):
-        theirs_TV = reference_logits(tensors, config, row, np.arange(len(row)))
+        theirs_TV = compute_logits(tensors, config, row, np.arange(len(row)))
         np.testing.assert_allclose(theirs_TV, ours_TV, atol=1e-4)
     assert ours_BTV.std() > 0.5  # else everything is close to everything
 
@@ -120,17 +120,16 @@ def test_transformers_gives_the_same_logits(name, length, folders):
 def test_layer_by_layer_is_the_whole_model(name, folders):
     """Models too large for memory are compared this way."""
     model, folder = CASES[name][2], folders(name)
-    subject = Subject(
-        folder=folder,
+    folder_model = FolderModel(
+        tensors=Tensors(folder),
         hf_config=read_config(folder),
         config=model,
         context=CONTEXT,
         entries=ARCHITECTURES[CASES[name][0]].entries(model),
-        params=None,
     )
     row = tokens(CONTEXT)[:1]
-    logits_BTV = _by_layers(subject, model, row, np.arange(CONTEXT)[None])
-    np.testing.assert_allclose(logits_BTV, our_logits(model, noise(model), row), atol=2e-5)
+    logits_TV = compute_our_logits(folder_model, row[0], np.arange(CONTEXT))
+    np.testing.assert_allclose(logits_TV, our_logits(model, noise(model), row)[0], atol=2e-5)
 
 
 def test_the_check_stands_in_the_folder(folders):
@@ -144,7 +143,7 @@ def test_the_check_stands_in_the_folder(folders):
 def test_shards_hold_the_same_tensors(tmp_path):
     run = make_run(tmp_path / "run", PLAIN)
     export(run.path, tmp_path / "one")
-    export(run.path, tmp_path / "many", options=Options(shard_bytes=20_000))
+    export(run.path, tmp_path / "many", shard_bytes=20_000)
     single, many = Tensors(tmp_path / "one"), Tensors(tmp_path / "many")
     assert len(list((tmp_path / "many").glob("*.safetensors"))) > 3
     assert single.known == many.known
@@ -156,7 +155,7 @@ def test_bfloat16_is_half_the_bytes_and_rounded_once(tmp_path):
     import ml_dtypes
 
     run = make_run(tmp_path / "run", PLAIN)
-    export(run.path, tmp_path / "out", options=Options(dtype="bfloat16"))
+    export(run.path, tmp_path / "out", dtype="bfloat16")
     config = read_config(tmp_path / "out")
     assert config["dtype"] == config["torch_dtype"] == "bfloat16"
     actual = Tensors(tmp_path / "out").read("model.norm.weight")
@@ -166,7 +165,7 @@ def test_bfloat16_is_half_the_bytes_and_rounded_once(tmp_path):
 
 def test_nothing_half_written_is_left(tmp_path, monkeypatch):
     run = make_run(tmp_path / "run", changed(PLAIN, num_layers=1))
-    monkeypatch.setattr("interop.check.our_logits", lambda *arguments: np.zeros(1))
+    monkeypatch.setattr("interop.check.compute_our_logits", lambda *arguments: np.zeros(1))
     with pytest.raises(ValueError, match="nothing was written"):
         export(run.path, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -179,7 +178,7 @@ PLANTED = {
     "pairs": ({}, "differ from the run's by"),
     "base": ({"rope_theta": 505.0}, "other angles"),
     "temperature": ({"attention_factor": 1.1386 * 1.005}, "another temperature"),
-    "window": ({"sliding_window": 4097}, "shows a query 4097 tokens"),
+    "window": ({"sliding_window": 4097}, "attends to 4097 tokens"),
     "epsilon": ({"rms_norm_eps": 1e-6}, "differ from the run's by"),
 }
 
@@ -203,17 +202,15 @@ def test_transformers_reading_another_model_is_refused(error, deep, tmp_path):
     plant(folder, keys)
     if error == "pairs":
         interleave(folder, DEEP.head_dim)
-    subject = Subject(
-        folder=folder,
+    model = FolderModel(
+        tensors=Tensors(folder),
         hf_config=config,
         config=DEEP,
         context=8192,
         entries=ARCHITECTURES["mistral"].entries(DEEP),
-        params=noise(DEEP),
-        lengths=[32_768],
     )
     with pytest.raises(ValueError, match=message) if message else contextlib.nullcontext():
-        refuse_different(compare(subject), "logits")
+        check_comparisons(compare_logits(model, [32_768]), "logits")
 
 
 def test_positions_of_long_rows_reach_from_end_to_end():

@@ -11,7 +11,7 @@ from configs.changes import change
 from data import tokenizer as tokenizer_lib
 from experiment.loaded import LoadedRun
 from experiment.run import RunDirectory
-from interop.harness import Asked, Pair
+from interop.harness import Pair, Scorer
 from model import transformer
 from tests.data.helpers import plain_text
 
@@ -55,7 +55,7 @@ def by_hand(run: LoadedRun, pair: Pair) -> tuple[float, bool]:
 
 def test_scores_are_those_of_each_row_alone(run):
     """Rows of many lengths in one call: padding and neighbours change nothing."""
-    model, random = Asked(run), np.random.default_rng(0)
+    model, random = Scorer(run), np.random.default_rng(0)
     pairs = []
     for size in (2, 3, 31, 33, 34, 48, 49):
         ids = [model.tokenizer.bos_id, *random.integers(3, 600, size - 1).tolist()]
@@ -75,7 +75,7 @@ def test_scores_are_those_of_each_row_alone(run):
 @pytest.mark.parametrize("bos", ["first", "every"])
 @pytest.mark.parametrize("count", [0, 1, 47, 48, 49, 95, 96, 97, 200])
 def test_every_id_of_a_text_is_scored_once(run, bos, count, monkeypatch):
-    model = Asked(run, bos=bos)
+    model = Scorer(run, bos=bos)
     ids = np.random.default_rng(count).integers(3, 600, count).tolist()
     monkeypatch.setattr(tokenizer_lib.Tokenizer, "encode", lambda *_, **__: ids)
     windows = model.windows("text")
@@ -92,7 +92,7 @@ def test_every_id_of_a_text_is_scored_once(run, bos, count, monkeypatch):
 
 
 def test_rolling_is_the_sum_over_tokens(run):
-    model = Asked(run)
+    model = Scorer(run)
     text = " ".join(plain_text(number) for number in range(3))
     windows = model.windows(text)
     assert len(windows) > 2
@@ -110,7 +110,7 @@ def test_a_model_of_equal_logits_scores_log_v(run):
     params = jax.tree.map(np.asarray, run.params)
     # Tied, it is the output matrix too.
     params["embedding"] = np.zeros_like(params["embedding"])
-    model = Asked(dataclasses.replace(run, params=params))
+    model = Scorer(dataclasses.replace(run, params=params))
     text = plain_text(3)
     actual = sum(total for total, _ in model.log_likelihoods(model.windows(text)))
     count, vocab_size = len(model.encode(text)) - 1, run.config.model.vocab_size
@@ -119,10 +119,10 @@ def test_a_model_of_equal_logits_scores_log_v(run):
 
 def test_what_is_too_long_loses_its_oldest_ids(run):
     ids = np.random.default_rng(1).integers(3, 600, 80).tolist()
-    [result] = Asked(run).log_likelihoods([Pair(ids[:70], ids[70:])])
+    [result] = Scorer(run).log_likelihoods([Pair(ids[:70], ids[70:])])
     expected = by_hand(run, Pair(ids[80 - LENGTH - 1 : 70], ids[70:]))
     assert result[0] == pytest.approx(expected[0], abs=2e-4)
-    model = Asked(run, bos="every")
+    model = Scorer(run, bos="every")
     [result] = model.log_likelihoods([Pair(ids[:70], ids[70:])])
     short = [model.tokenizer.bos_id, *ids[80 - LENGTH : 70]]
     assert result[0] == pytest.approx(by_hand(run, Pair(short, ids[70:]))[0], abs=2e-4)
@@ -130,7 +130,7 @@ def test_what_is_too_long_loses_its_oldest_ids(run):
 
 def test_a_variant_of_a_rows_own_length_is_each_rows_own(run):
     """Beyond the trained length, side by side, as each alone."""
-    model = Asked(run, rotary="dynamic_ntk_aware", max_length=3 * LENGTH)
+    model = Scorer(run, rotary="dynamic_ntk_aware", max_length=3 * LENGTH)
     random = np.random.default_rng(2)
     pairs = [
         Pair([1, *random.integers(3, 600, size).tolist()], random.integers(3, 600, 4).tolist())

@@ -16,8 +16,8 @@ from experiment.items import copy_checkpoint
 from experiment.mesh import make_mesh
 from experiment.run import RunDirectory
 from interop.architectures import windows_by_layer
-from interop.check import RECORD, Compared
-from interop.export import Options, export
+from interop.check import RECORD, Comparison
+from interop.export import export
 from interop.importing import import_folder, looks_interleaved
 from interop.tensors import Tensors
 from model.rotary.longrope import Longrope
@@ -52,8 +52,8 @@ def no_check(monkeypatch, request):
     """Export's own check is in its tests; here it would cost time, but for transformers' models."""
     if "hf" in request.keywords:
         return
-    compared = Compared(1, 1, 0.0, None, 0.0, 1.0, 1.0)
-    monkeypatch.setattr("interop.check.compare", lambda subject: [compared])
+    row = Comparison(1, 1, 0.0, None, 0.0, 1.0, 1.0)
+    monkeypatch.setattr("interop.check.compare_logits", lambda *arguments: [row])
 
 
 @pytest.mark.parametrize("name", EACH_CASE)
@@ -109,9 +109,7 @@ def test_training_starts_from_it_in_float32(tmp_path):
 
 def test_it_can_be_kept_and_copied(tmp_path):
     """Like any other run: rounded for a repository, or as the start of another's stages."""
-    export(
-        make_run(tmp_path / "run", PLAIN).path, tmp_path / "hf", options=Options(dtype="bfloat16")
-    )
+    export(make_run(tmp_path / "run", PLAIN).path, tmp_path / "hf", dtype="bfloat16")
     came = import_folder(tmp_path / "hf", tmp_path / "came")
     for name, make in (("kept", keep_params), ("copied", copy_checkpoint)):
         target = RunDirectory(tmp_path / name)
@@ -131,11 +129,11 @@ def test_the_base_stands_in_the_runs_config(tmp_path):
 
 SCALED = changed(PLAIN, SLOWED.format(12, ""), window=7)
 PLANTED = {
-    "pairs": ({}, "a tensor is not what"),
-    "base": ({"rope_theta": 505.0}, "records the rotation"),
-    "temperature": ({"attention_factor": 1.1386 * 1.005}, "records the rotation"),
-    "window": ({"sliding_window": 8}, "records window=7"),
-    "epsilon": ({"rms_norm_eps": 1e-6}, "records norm_epsilon=1e-05"),
+    "pairs": ({}, "tensors have changed"),
+    "base": ({"rope_theta": 505.0}, "logit_check.json has rotary"),
+    "temperature": ({"attention_factor": 1.1386 * 1.005}, "logit_check.json has rotary"),
+    "window": ({"sliding_window": 8}, "logit_check.json has window=7"),
+    "epsilon": ({"rms_norm_eps": 1e-6}, "logit_check.json has norm_epsilon=1e-05"),
 }
 
 
@@ -156,11 +154,11 @@ def test_identical_tensors_go_out_without_logits_if_the_model_is_the_imported_on
     run = import_folder(tmp_path / "out", tmp_path / "back")
     assert export(run.path, tmp_path / "same") == []
     assert "byte for byte" in (tmp_path / "same" / "README.md").read_text()
-    assert export(run.path, tmp_path / "rounded", options=Options(dtype="bfloat16")) != []
+    assert export(run.path, tmp_path / "rounded", dtype="bfloat16") != []
     for error, (keys, _) in PLANTED.items():
         if keys:
             plant(run.path, keys)  # in the record of what was imported
-            with pytest.raises(ValueError, match="the model is not"):
+            with pytest.raises(ValueError, match="the model is another"):
                 export(RunDirectory(run.path).path, tmp_path / error)
             record = json.loads((run.path / "config.json").read_text())
             record["imported"]["config"] = json.loads((tmp_path / "out/config.json").read_text())
@@ -180,13 +178,13 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
 def test_the_chosen_list_of_factors_is_printed(tmp_path, capsys):
     model = changed(PLAIN, "rope(base=500,rotary_fraction=0.5)", head_dim=8)
     run = make_run(tmp_path / "run", model)
-    export(run.path, tmp_path / "out", options=Options(architecture="phi3", rope_type="longrope"))
+    export(run.path, tmp_path / "out", architecture="phi3", rope_type="longrope")
     (tmp_path / "out" / RECORD).unlink()
     keys = {"original_max_position_embeddings": 16, "long_factor": [1.0, 2.5]}
     plant(tmp_path / "out", keys)
     for context, chosen in ((16, "short_factor"), (CONTEXT, "long_factor")):
         import_folder(tmp_path / "out", tmp_path / chosen, context_length=context)
-        assert f"{chosen} was chosen" in capsys.readouterr().err
+        assert f"{chosen} is used" in capsys.readouterr().err
 
 
 def test_interleaved_pairs_are_put_in_order_where_they_are_said_to_be(tmp_path):

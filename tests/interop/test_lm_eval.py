@@ -12,7 +12,7 @@ from experiment import load, overrides
 from experiment.run import RunDirectory
 from interop.__main__ import main
 from interop.export import export
-from interop.harness import Asked
+from interop.harness import Scorer
 from interop.lm_eval import register
 from training.loop import train
 from training.plan import make_plan
@@ -139,7 +139,7 @@ def test_each_answers_log_likelihood_is_theirs(run, exported):
 def test_windows_are_the_harnesss(run, count, monkeypatch):
     from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
-    model, ids = Asked(load(run.path)), list(range(5, 5 + count))
+    model, ids = Scorer(load(run.path)), list(range(5, 5 + count))
     monkeypatch.setattr(type(model.tokenizer), "encode", lambda *_, **__: ids)
     theirs = get_rolling_token_windows(
         ids, prefix_token=model.tokenizer.bos_id, max_seq_len=LENGTH, context_len=1
@@ -149,7 +149,7 @@ def test_windows_are_the_harnesss(run, count, monkeypatch):
 
 def test_a_cut_inside_a_piece_leaves_something_to_score(run):
     model = register()(str(run.path))
-    tokenizer = model.asked.tokenizer
+    tokenizer = model.scorer.tokenizer
     piece = next(p.decode() for p in tokenizer.piece_bytes if len(p) > 3 and p.isalpha())
     context, continuation = model._encode_pair(piece[:-1], piece[-1])
     assert continuation and context[0] == tokenizer.bos_id
@@ -206,5 +206,5 @@ def test_more_new_tokens_than_fit_are_cut(run, caplog):
     model = register()(str(run.path))
     wish = ("a long prompt " * 50, {"until": [], "max_gen_toks": 1000})
     [text] = model.generate_until([Instance("generate_until", {}, wish, 0)])
-    assert 0 < len(model.asked.tokenizer.encode(text, inside=True)) <= LENGTH // 2
+    assert 0 < len(model.scorer.tokenizer.encode(text, inside=True)) <= LENGTH // 2
     assert f"cut to {LENGTH // 2}" in caplog.text

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interop.architectures import ARCHITECTURES, Facts, choose, config_json
-from interop.rotary_config import Head, frequencies, of_config, rope_parameters, variant
+from interop.architectures import ARCHITECTURES, choose_architecture, make_config
+from interop.reference import compute_frequencies, read_rope
+from interop.rotary_config import make_rope_parameters, read_variant
 from model.rotary import parse
+from model.rotary.base import HfHead
 from model.rotary.recorded import Recorded
 from tests.interop.weights_helpers import CASES, CONTEXT, PLAIN, changed
 
@@ -82,7 +84,7 @@ MORE = {
 @pytest.mark.parametrize("name", [*OLD, *MORE])
 def test_readers_of_version_4_have_the_same_vector(name):
     model = MORE[name] if name in MORE else CASES[name][2]
-    config = config_json(choose(model), model, Facts(context=CONTEXT))
+    config = make_config(choose_architecture(model), model, CONTEXT)
     inv_freq, attention, everywhere = version_4(config)
     table = model.rotary_table(CONTEXT)
     expected = table.inv_freq[0, 0, : len(inv_freq)]  # of smollm3 the first layer rotates
@@ -96,7 +98,7 @@ def test_readers_of_version_4_have_the_same_vector(name):
 @pytest.mark.parametrize("name", CASES)
 def test_both_styles_say_the_same(name):
     model = CASES[name][2]
-    config = config_json(choose(model), model, Facts(context=CONTEXT))
+    config = make_config(choose_architecture(model), model, CONTEXT)
     if CASES[name][0] == "mellum":
         assert set(config["rope_parameters"]) == {"full_attention", "sliding_attention"}
         assert config["rope_parameters"]["full_attention"]["rope_theta"] == 5000
@@ -108,24 +110,24 @@ def test_both_styles_say_the_same(name):
     for key, value in new.items():
         assert {**old, "rope_theta": config["rope_theta"]}[key] == value
     one_style = {**config, "rope_parameters": None}
-    assert of_config(one_style) == {**of_config(config)}
+    assert read_rope(one_style) == {**read_rope(config)}
 
 
 def test_what_vllm_reads_of_longrope():
     """No attention_factor, but these; and no length at which to change lists."""
     model = CASES["yarn of another length"][2]
-    scaling = config_json(ARCHITECTURES["llama"], model, Facts(context=CONTEXT))["rope_scaling"]
+    scaling = make_config(ARCHITECTURES["llama"], model, CONTEXT)["rope_scaling"]
     factor = math.sqrt(model.rotary.logit_scale)
     assert scaling["short_mscale"] == scaling["long_mscale"] == pytest.approx(factor)
     assert scaling["original_max_position_embeddings"] == CONTEXT
 
 
 def test_proportional_only_where_it_is_asked_for():
-    rotary, head = parse("rope(base=500,rotary_fraction=0.5)"), Head(16, CONTEXT)
-    assert rope_parameters(rotary, head)["rope_type"] == "longrope"
-    rope = rope_parameters(rotary, head, rope_type="proportional")
+    rotary, head = parse("rope(base=500,rotary_fraction=0.5)"), HfHead(16, CONTEXT)
+    assert make_rope_parameters(rotary, head)["rope_type"] == "longrope"
+    rope = make_rope_parameters(rotary, head, rope_type="proportional")
     assert rope["partial_rotary_factor"] == 0.5
-    inv_freq, _ = frequencies(rope, head)
+    inv_freq, _ = compute_frequencies(rope, head)
     np.testing.assert_allclose(inv_freq, rotary.inv_freq(16), rtol=1e-12)
 
 
@@ -140,23 +142,24 @@ def test_proportional_only_where_it_is_asked_for():
     ],
 )
 def test_a_variant_comes_back_by_its_own_name(written):
-    rotary, head = parse(written), Head(16, CONTEXT)
-    rope = rope_parameters(rotary, head)
+    rotary, head = parse(written), HfHead(16, CONTEXT)
+    rope = make_rope_parameters(rotary, head)
     if "mscale" in written:  # its temperature is none of the default's
         assert rope["attention_factor"] == 1.0
-    assert variant(rope, head, CONTEXT, "x") == rotary
+    assert read_variant(rope, head, CONTEXT, "x") == rotary
 
 
 def test_what_is_no_variant_of_ours_comes_back_as_its_vector():
-    rotary, head = parse("explicit(values=(1.5,0.5,0.1,0.0))"), Head(8, CONTEXT)
-    result = variant(rope_parameters(rotary, head), head, CONTEXT, "a model's config.json")
+    rotary, head = parse("explicit(values=(1.5,0.5,0.1,0.0))"), HfHead(8, CONTEXT)
+    rope = make_rope_parameters(rotary, head)
+    result = read_variant(rope, head, CONTEXT, "a model's config.json")
     assert isinstance(result, Recorded) and result.name == "a model's config.json"
     np.testing.assert_allclose(result.inv_freq(8), [1.5, 0.5, 0.1, 0.0], rtol=1e-12)
 
 
 def test_llama_2_means_its_base_by_leaving_it_out():
     """Its published config.json has no rope_theta."""
-    assert of_config({"model_type": "llama", "rope_scaling": None}) == {
+    assert read_rope({"model_type": "llama", "rope_scaling": None}) == {
         "rope_type": "default",
         "rope_theta": 10_000.0,
     }

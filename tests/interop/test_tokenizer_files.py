@@ -8,7 +8,7 @@ import sentencepiece
 
 from data import tokenizer as tokenizer_lib
 from data.tokenizer import Tokenizer
-from interop.tokenizer_files import read_tokenizer, write_tokenizer
+from interop.tokenizer_files import find_tokenizer, write_tokenizer
 from tests.data import json_tokenizers
 from tests.data.hard_text import SOURCES, hard_text
 
@@ -91,25 +91,25 @@ def test_others_tokenizers_travel_on(publisher, model_type, tmp_path):
     assert ids(theirs, text) == came.encode(text)
     assert theirs("the cat")["input_ids"] == [came.bos_id, *came.encode("the cat")]
     assert (theirs.bos_token_id, theirs.eos_token_id) == (came.bos_id, came.eos_id)
-    again = Tokenizer(read_tokenizer(tmp_path / "out"))
+    again = Tokenizer(find_tokenizer(tmp_path / "out"))
     assert again.encode(text) == came.encode(text)
     assert (again.bos_id, again.eos_id) == (came.bos_id, came.eos_id)
 
 
 def test_of_two_files_the_one_that_knows_more_is_read(tokenizer, tmp_path):
     write_tokenizer(tokenizer, tmp_path)
-    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.model"
-    assert Tokenizer(read_tokenizer(tmp_path)) == tokenizer
+    assert find_tokenizer(tmp_path) == tmp_path / "tokenizer.model"
+    assert Tokenizer(find_tokenizer(tmp_path)) == tokenizer
     file = json.loads((tmp_path / "tokenizer.json").read_text())
     added = file["added_tokens"][0] | {"id": tokenizer.vocab_size, "content": "<pad>"}
     file["added_tokens"].append(added)
     (tmp_path / "tokenizer.json").write_text(json.dumps(file))
-    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.json"
+    assert find_tokenizer(tmp_path) == tmp_path / "tokenizer.json"
     (tmp_path / "tokenizer.json").unlink()
-    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.model"
+    assert find_tokenizer(tmp_path) == tmp_path / "tokenizer.model"
     (tmp_path / "tokenizer.model").write_text("IQ== 0\n")  # as Llama 3's own
     (tmp_path / "tokenizer.json").write_text(json.dumps(file))
-    assert read_tokenizer(tmp_path) == tmp_path / "tokenizer.json"
+    assert find_tokenizer(tmp_path) == tmp_path / "tokenizer.json"
 
 
 @pytest.mark.hf

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interop.published import published, shortest
+from interop.hf_config import parse_config, shortest_pattern
 from model.rotary import label
 from model.transformer import count_params
 
@@ -83,7 +83,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_published_model_is_read(name):
     hf_config, parameters, rotary = MODELS[name]
-    result = published(hf_config, name)
+    result = parse_config(hf_config, name)
     assert count_params(result.model)["total"] == parameters
     assert label(result.model.rotary) == rotary
     assert result.context == hf_config["max_position_embeddings"]
@@ -101,7 +101,7 @@ def test_phi_4_mini_has_two_lists_and_the_context_chooses():
         "rope_scaling": {"type": "longrope", "short_factor": 48 * [1.0], "long_factor": long}
     }
     hf_config |= {"attention_bias": False, "mlp_bias": False, "embd_pdrop": 0.0}
-    full, short = published(hf_config, "phi"), published(hf_config, "phi", 4096)
+    full, short = parse_config(hf_config, "phi"), parse_config(hf_config, "phi", 4096)
     assert count_params(full.model)["total"] == 3_836_021_760
     assert full.model.rotary.pair_factors == tuple(long) and full.context == 131_072
     assert short.model.rotary.pair_factors == (1.0,) * 48 and short.context == 4096
@@ -117,15 +117,15 @@ def test_phi_4_mini_has_two_lists_and_the_context_chooses():
     [((3, 3, 3), 3), ((1, None) * 4, (1, None)), ((1, 2, 3), (1, 2, 3)), ((1, 1, 2, 1), (1, 1, 2))],
 )
 def test_a_pattern_is_written_its_shortest_way(values, expected):
-    assert shortest(values) == expected
+    assert shortest_pattern(values) == expected
 
 
 def test_keys_that_the_class_does_not_read_are_ignored_and_named():
     sizes = config((32, 64, 2, 4, 2, 96, 48), model_type="llama", rope_theta=500.0)
     keys = {"partial_rotary_factor": 0.5, "sliding_window": 7, "attn_logit_softcapping": 30.0}
-    result = published(sizes | keys, "x")
-    assert result.model == published(sizes, "x").model
-    assert sorted(result.unread) == sorted(f"{name}={value}" for name, value in keys.items())
-    assert published(sizes | dict.fromkeys(keys), "x").unread == ()
-    with pytest.raises(ValueError, match="partial_rotary_factor is nothing that this class"):
-        published(sizes | keys | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "x")
+    result = parse_config(sizes | keys, "x")
+    assert result.model == parse_config(sizes, "x").model
+    assert sorted(result.ignored) == sorted(f"{name}={value}" for name, value in keys.items())
+    assert parse_config(sizes | dict.fromkeys(keys), "x").ignored == ()
+    with pytest.raises(ValueError, match="no class of transformers reads partial_rotary_factor"):
+        parse_config(sizes | keys | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "x")

@@ -1,0 +1,311 @@
+"""Parse a published config.json as a `ModelConfig`; refuse keys that no model of ours has."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiment.records import parse_json
+from interop.architectures import ARCHITECTURES, LATENT_EPSILON, Architecture
+from interop.reference import read_rope
+from interop.rotary_config import read_variant
+from interop.weights import Layout
+from model.config import MlaConfig, ModelConfig
+from model.rotary import Pattern
+from model.rotary.base import HfHead, Rotary
+from model.rotary.nope import Nope
+from utils.checks import Count, problem
+from utils.messages import nearest, quoted
+
+_ALIASES = {"deepseek_v2": "deepseek_v3"}  # it routes experts differently; dense layers are equal
+_LAYERS = "num_hidden_layers"
+# Keys that would change the logits and that no model of ours has, with their neutral values.
+_UNSUPPORTED: dict[str, Any] = {
+    "attention_bias": False,
+    "mlp_bias": False,
+    "quantization_config": None,
+    "num_local_experts": None,
+    "num_mtp_layers": None,
+}
+# Keys that change the logits of some class of transformers, and the types that read them. Other
+# classes ignore them, and so does the import, with a note.
+_READ_BY: dict[str, tuple[str, ...]] = {
+    "attention_bias": ("llama", "qwen3", "smollm3", "deepseek_v2", "deepseek_v3", "mellum"),
+    "mlp_bias": ("llama", "smollm3", "deepseek_v2"),
+    "partial_rotary_factor": ("phi3",),
+    "sliding_window": ("mistral", "ministral", "qwen2", "qwen3", "smollm3", "mellum", "phi3"),
+    "layer_types": ("ministral", "qwen2", "qwen3", "smollm3", "mellum"),
+    "no_rope_layers": ("smollm3",),
+}
+# Read by classes that are not imported: Cohere, Gemma, Granite, MiniCPM, OLMo and others.
+_OTHERS = ("logit_scale", "logits_scaling", "scale_emb", "scale_depth", "dim_model_base")
+_OTHERS += ("attention_multiplier", "embedding_multiplier", "residual_multiplier", "clip_qkv")
+_OTHERS += ("attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar")
+_OTHERS += ("attention_chunk_size", "use_qk_norm", "qk_layernorm")
+_READ_BY |= dict.fromkeys(_OTHERS, ())
+
+
+class HfModel(NamedTuple):
+    """A model that a config.json describes.
+
+    Attributes:
+      architecture: its class.
+      model: our config.
+      context: trained context, tokens.
+      layout: which features of a head form a pair.
+      ignored: `key=value` of each key that its class ignores and another class would not.
+    """
+
+    architecture: Architecture
+    model: ModelConfig
+    context: int
+    layout: Layout
+    ignored: tuple[str, ...] = ()
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read a folder's config.json; raise ValueError if it is missing or not a JSON object."""
+    path = folder / "config.json"
+    try:
+        config = parse_json(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}; give a folder with a config.json") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return config
+
+
+def parse_config(config: Mapping[str, Any], name: str, context: int | None = None) -> HfModel:
+    """Return the model that a config.json describes.
+
+    Args:
+      config: its content.
+      name: name of the folder.
+      context: trained context, tokens; None: max_position_embeddings. If the model has separate
+        frequencies for short and long rows (Phi-3), the context selects one.
+
+    Raises:
+      ValueError: naming a key that is missing, or that no model of ours has.
+    """
+    model_type = config.get("model_type")
+    kind = _ALIASES.get(str(model_type), model_type)
+    if kind not in ARCHITECTURES:
+        raise ValueError(
+            f"config.json: model_type {quoted(model_type, 30)} is not supported; "
+            f"{nearest(str(model_type), [*ARCHITECTURES, *_ALIASES])}"
+        )
+    architecture = ARCHITECTURES[kind]
+    reader, ignored = _Reader(config, architecture.defaults), _ignored(config)
+    _refuse_unsupported(reader, architecture)
+    longest, layers = reader.count("max_position_embeddings"), reader.count(_LAYERS)
+    N, D = reader.count("num_attention_heads"), reader.count("hidden_size")
+    mla = _read_mla(reader) if architecture.mla else None
+    if mla is None:
+        head_dim = rope_dim = reader.count("head_dim", D // N)
+    else:
+        head_dim, rope_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim, mla.qk_rope_head_dim
+    windows = _read_windows(reader, architecture, layers)
+    head = HfHead(rope_dim, longest, architecture.mla)
+
+    def variant(layer_type: str | None = None) -> Rotary:
+        """Return the variant of one type of layer."""
+        rope = read_rope(config, layer_type)
+        if "partial_rotary_factor" in ignored:
+            if rope["rope_type"] != "default":
+                raise ValueError(
+                    f"config.json: no class of transformers reads partial_rotary_factor for "
+                    f"model_type {kind} and rope_type {rope['rope_type']}; remove the key, or set "
+                    "the model_type that has it"
+                )
+            rope.pop("partial_rotary_factor", None)
+        return read_variant(rope, head, context or longest, f"{name}'s config.json")
+
+    model = ModelConfig(
+        vocab_size=reader.count("vocab_size"),
+        embed_dim=D,
+        num_layers=layers,
+        num_heads=N,
+        num_kv_heads=None if mla else reader.count("num_key_value_heads", N),
+        head_dim=head_dim,
+        mlp_dim=reader.count("intermediate_size"),
+        rotary=_read_rotary(reader, architecture, windows, variant),
+        window=shortest_pattern(windows),
+        mla=mla,
+        tie_embeddings=reader.value("tie_word_embeddings", False, bool),
+        qk_norm=architecture.qk_norm,
+        qkv_bias=architecture.qkv_bias,
+        norm_epsilon=float(reader.value("rms_norm_eps", 1e-6, float)),
+    )
+    if architecture.mla and model.norm_epsilon != LATENT_EPSILON:
+        raise ValueError(
+            f"config.json: rms_norm_eps={model.norm_epsilon:g} is not supported; this class has "
+            f"{LATENT_EPSILON:g} for norms of latents, and our models have one epsilon"
+        )
+    layout: Layout = architecture.layout
+    if architecture.mla and not reader.value("rope_interleave", True, bool):
+        layout = "half"
+    texts = tuple(f"{key}={quoted(value, 40)}" for key, value in ignored.items())
+    return HfModel(architecture, model, context or longest, layout, texts)
+
+
+def _ignored(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that the class ignores and that would change another class's logits."""
+    values = {name: config.get(name) for name in _READ_BY}
+    for rope in (config.get("rope_parameters"), config.get("rope_scaling")):
+        if isinstance(rope, dict):
+            partial = rope.get("partial_rotary_factor", values["partial_rotary_factor"])
+            # Any class reads it for this type.
+            is_read = "proportional" in (rope.get("rope_type"), rope.get("type"))
+            values["partial_rotary_factor"] = None if is_read else partial
+    types = values["layer_types"]
+    if isinstance(types, list) and "sliding_attention" not in types:
+        values["layer_types"] = None
+    return {
+        name: value
+        for name, value in values.items()
+        if config["model_type"] not in _READ_BY[name] and value not in (None, False, 1, [])
+    }
+
+
+class _Reader:
+    """Typed values of a config.json.
+
+    Attributes:
+      config: its content.
+      defaults: values of the class for keys that are missing.
+    """
+
+    def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]):
+        self.config, self.defaults = config, defaults
+
+    def value(self, name: str, default: Any, kind: Any) -> Any:
+        """Return a value; null means the default, and a key without a default is required."""
+        value = self.config.get(name)
+        if value is None:
+            value = self.defaults.get(name, default)
+        if value is None:
+            raise ValueError(f"config.json lacks {name!r}")
+        if wrong := problem(value, kind):
+            raise ValueError(f"config.json: {name} must be {wrong}")
+        return value
+
+    def count(self, name: str, default: int | None = None) -> int:
+        """Return an integer of at least 1."""
+        return self.value(name, default, Count)
+
+    def by_layer(self, name: str, num_layers: int) -> list[Any] | None:
+        """Return a list of one value per layer; None if the key is missing."""
+        values = self.config.get(name)
+        if values is None:
+            return None
+        if not isinstance(values, list) or len(values) < num_layers:
+            raise ValueError(
+                f"config.json: {name} must be a list of {num_layers} values, one per layer"
+            )
+        return values[:num_layers]
+
+
+def _refuse_unsupported(reader: _Reader, architecture: Architecture) -> None:
+    """Refuse features that no model of ours has."""
+    config = reader.config
+    activation = config.get("hidden_act", "silu")
+    if activation not in ("silu", "swish"):
+        raise ValueError(
+            f"config.json: hidden_act {quoted(activation, 30)} is not supported (allowed: silu)"
+        )
+    if _has_experts(reader, architecture):
+        raise ValueError(
+            "config.json: a mixture of experts is not supported; all layers must be dense"
+        )
+    for name, neutral in _UNSUPPORTED.items():
+        if name in _READ_BY and config["model_type"] not in _READ_BY[name]:
+            continue  # ignored, as the class does: Qwen 2 always has attention_bias
+        value = config.get(name, neutral)
+        if value != neutral and value not in (0, None):
+            raise ValueError(
+                f"config.json: {name}={quoted(value, 40)} is not supported (allowed: {neutral})"
+            )
+
+
+def _has_experts(reader: _Reader, architecture: Architecture) -> bool:
+    if architecture.mla:
+        dense = reader.value("first_k_dense_replace", 0, int)
+        return bool(reader.config.get("n_routed_experts", 256)) and dense < reader.count(_LAYERS)
+    if architecture.model_type == "mellum":
+        layers = reader.count(_LAYERS)
+        return (reader.by_layer("mlp_layer_types", layers) or []) != ["dense"] * layers
+    return bool(reader.config.get("num_experts"))
+
+
+def shortest_pattern(values: tuple) -> Any:
+    """Return the shortest pattern that repeats to `values`: one value, or a tuple of several."""
+    for length in range(1, len(values) + 1):
+        if all(value == values[i % length] for i, value in enumerate(values)):
+            return values[0] if length == 1 else values[:length]
+    return values
+
+
+def _read_windows(
+    reader: _Reader, architecture: Architecture, layers: int
+) -> tuple[int | None, ...]:
+    """Return the window of each layer."""
+    if architecture.windows == "none":
+        return (None,) * layers
+    kind, name = architecture.model_type, "sliding_window"
+    has_window = reader.config.get(name, architecture.defaults.get(name)) is not None
+    if kind in ("qwen2", "qwen3", "smollm3"):
+        has_window = has_window and reader.value("use_sliding_window", False, bool)
+    size = reader.count(name) if has_window else None
+    types = reader.by_layer("layer_types", layers) if architecture.windows == "by layer" else None
+    for layer_type in types or ():
+        if layer_type not in ("full_attention", "sliding_attention"):
+            raise ValueError(
+                f"config.json: layer_types has {quoted(layer_type, 30)}, which is not supported"
+            )
+    slides = (
+        _default_sliding(reader, kind, layers)
+        if types is None
+        else [layer_type == "sliding_attention" for layer_type in types]
+    )
+    if kind == "mellum" and size is None and any(slides):
+        raise ValueError("config.json lacks 'sliding_window', which layer_types requires")
+    return tuple(size if slide else None for slide in slides)
+
+
+def _default_sliding(reader: _Reader, kind: str, layers: int) -> list[bool]:
+    """Return which layers have a window if config.json has no layer_types."""
+    if kind in ("qwen2", "qwen3"):
+        first = reader.count("max_window_layers", 28)
+        return [layer >= first for layer in range(layers)]
+    if kind == "smollm3":
+        return [not rotates for rotates in _rotating_layers(reader, layers)]
+    return [kind != "mellum"] * layers
+
+
+def _rotating_layers(reader: _Reader, layers: int) -> list[bool]:
+    """Return which layers of a SmolLM3 rotate."""
+    flags = reader.by_layer("no_rope_layers", layers)
+    if flags is not None:
+        return [bool(flag) for flag in flags]
+    interval = reader.count("no_rope_layer_interval", 4)
+    return [(layer + 1) % interval != 0 for layer in range(layers)]
+
+
+def _read_rotary(reader: _Reader, architecture: Architecture, windows: tuple, variant) -> Pattern:
+    """Return the pattern over layers; `variant(layer_type)` reads the variant of one type."""
+    if architecture.ropes == "or none":
+        rotating = _rotating_layers(reader, len(windows))
+        return shortest_pattern(tuple(variant() if rotates else Nope() for rotates in rotating))
+    if architecture.ropes == "by window":
+        types = ["full_attention" if window is None else "sliding_attention" for window in windows]
+        variants = {layer_type: variant(layer_type) for layer_type in dict.fromkeys(types)}
+        return shortest_pattern(tuple(variants[layer_type] for layer_type in types))
+    return variant()
+
+
+def _read_mla(reader: _Reader) -> MlaConfig:
+    rank = reader.config.get("q_lora_rank")
+    names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    sizes = {name: reader.count(name) for name in names}
+    return MlaConfig(q_lora_rank=rank and reader.count("q_lora_rank"), **sizes)
