@@ -21,7 +21,7 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import MetricsDigest
 from experiment.run import RunDirectory, first_difference
 from utils import messages
-from utils.manifest import digest
+from utils.manifest import digest, seal, unseal
 from utils.messages import quoted
 from utils.paths import copy, is_outage
 
@@ -115,7 +115,7 @@ def digest_item(
     }
     if metrics is not None:
         record["metrics"] = dict(metrics)
-    return {**record, "checksum": digest(record)}
+    return seal(record, "checksum")
 
 
 def read_items(run: RunDirectory, step: int) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
@@ -139,7 +139,7 @@ def read_digests(run: RunDirectory, step: int) -> dict[str, Any]:
       DamagedCheckpointError: if it differs from what was saved.
     """
     record = _json_item(run, step, "digests")
-    if record.pop("checksum", None) != digest(record):
+    if not unseal(record, "checksum"):
         raise DamagedCheckpointError(run, step, "digests: not what was saved")
     return record
 
