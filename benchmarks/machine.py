@@ -1,4 +1,4 @@
-"""The machine: its device, versions and commit, and its fastest matrix products and copies.
+"""The machine: its device and versions, and its fastest matrix products and copies.
 
 `python -m benchmarks.machine CORE` prints the limits of one core as JSON.
 """
@@ -11,11 +11,13 @@ import platform
 import re
 import subprocess
 import sys
-import threading
 import timeit
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from utils.threads import num_cpus
 
 ROOT = Path(__file__).parent.parent
 MATMUL_SIZES = (1024, 2048)  # the limit is the fastest of them
@@ -36,29 +38,12 @@ def versions() -> dict[str, str]:
     return result
 
 
-def commit() -> str:
-    """Return the commit of this code, followed by "+" if files changed since; else "unknown"."""
-    # Changed results and documents do not change what is measured.
-    paths = [".", ":!benchmarks/results", ":!*.md"]
-
-    def git(*command: str) -> str:
-        process = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, check=True)
-        return process.stdout.decode().strip()
-
-    try:
-        revision = git("rev-parse", "--short=10", "HEAD")
-        changes = git("status", "--porcelain", "--", *paths)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return revision + "+" * bool(changes)
-
-
 def describe(*, accelerator: bool) -> dict[str, Any]:
     """Return the processor, its cores and, if `accelerator`, JAX's device; never a host name.
 
     Asking JAX for a device starts its backend, after which CPU devices cannot be set up.
     """
-    result = {"processor": processor(), "cores": num_cores()}
+    result = {"processor": processor(), "cores": num_cpus()}
     if not accelerator:
         return result
     import jax
@@ -78,11 +63,6 @@ def processor() -> str:
     except OSError:
         match = None
     return match.group(1).strip() if match else platform.processor() or platform.machine()
-
-
-def num_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def folder_name(device: dict[str, Any]) -> str:
@@ -110,19 +90,12 @@ def limits() -> dict[str, float]:
         left, xla = np.ones((size, size), np.float32), matmul(size)
         for product in (lambda xla=xla: xla().block_until_ready(), lambda left=left: left @ left):
             rates.append(2 * size**3 / _fastest(product))
-    blocks = [
-        np.ones((2, COPIED_BYTES // 8 // num_cores()), np.float32) for _ in range(num_cores())
-    ]
-
-    def copy():
-        threads = [threading.Thread(target=np.copyto, args=tuple(block)) for block in blocks]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    num_bytes = sum(block.nbytes for block in blocks)
-    return {"GFLOP/s": max(rates) / 1e9, "GB/s": num_bytes / _fastest(copy) / 1e9}
+    cores = num_cpus()
+    targets, sources = np.ones((2, cores, COPIED_BYTES // 8 // cores), np.float32)
+    with ThreadPoolExecutor(cores) as threads:
+        seconds = _fastest(lambda: list(threads.map(np.copyto, targets, sources)))
+    num_bytes = targets.nbytes + sources.nbytes
+    return {"GFLOP/s": max(rates) / 1e9, "GB/s": num_bytes / seconds / 1e9}
 
 
 def _fastest(function: Callable[[], Any], seconds: float = 1.0) -> float:

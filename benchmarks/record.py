@@ -107,7 +107,7 @@ class Record:
     Attributes:
       command: arguments of `python -m benchmarks` that repeat it.
       date: ISO 8601.
-      commit: of the code (`machine.commit`).
+      commit: of the code (`utils.git`).
       device: the machine (`machine.describe`).
       versions: of the packages that compute (`machine.versions`).
       load: average load of the last minute when it started.

@@ -19,6 +19,7 @@ from rich.markdown import Markdown
 
 from benchmarks import machine, record
 from benchmarks.record import Record
+from utils.git import current_commit
 
 RESULTS = machine.ROOT / "benchmarks" / "results"
 DRY_RESULTS = machine.ROOT / "runs" / "benchmarks"  # not in git
@@ -149,7 +150,7 @@ def run(name: str, setting: Setting, out: Path | None = None, *, resume: bool = 
     empty = Record(
         command=(f"{setting.device} --only {name}" if in_set else name) + scale,
         date=datetime.date.today().isoformat(),
-        commit=machine.commit(),
+        commit=current_commit() or "unknown",
         device=device,
         versions=machine.versions(),
         load=round(os.getloadavg()[0], 1),

@@ -14,10 +14,11 @@ from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from evals.kinds import KINDS
 from experiment.config import TRAINED
 from reporting import l50
-from reporting.looks import FAINT, INK
 from reporting.members import Member, tasks, tasks_at_several_lengths
 from reporting.style import (
     DOTTED,
+    FAINT,
+    INK,
     folded,
     grid,
     handle,
@@ -170,7 +171,6 @@ def draw_by_length(members: Sequence[Member], task: str) -> Figure:
             middle = {"xycoords": "axes fraction", "ha": "center", "color": FAINT, "bbox": box}
             panels[1].annotate("not learned by any member", (0.5, 0.5), **middle)
         panels[1].plot(lengths, lengths, zorder=1, **DOTTED)  # L50 cannot exceed the context
-        panels[1].set_yscale("log", base=2)
         token_axis(panels[1].yaxis)
     member_legend(figure, members)
     return figure
@@ -235,7 +235,6 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
         _set_x_axis(column[-1], plot, panel)
     if plot.y_scale == "log2":
         for row in rows:
-            row[0].set_yscale("log", base=2)
             token_axis(row[0].yaxis)
     figure.supxlabel(plot.xlabel, fontsize=10)
     mark = handle(plot.mark, marker="D", mfc="white", color=INK, ls="none")
@@ -246,7 +245,6 @@ def draw(members: Sequence[Member], plot: Plot, panels: Sequence[Panel]) -> Figu
 
 def _set_x_axis(ax: Axes, plot: Plot, panel: Panel) -> None:
     if plot.x_scale == "log2":
-        ax.set_xscale("log", base=2)
         token_axis(ax.xaxis, num_ticks=8)
     else:
         values = {float(x) for curves in panel.curves.values() for c in curves for x in c.x}

@@ -14,10 +14,9 @@ from matplotlib.patches import Rectangle
 from evals.estimate.bins import BINS_PER_OCTAVE, bin_number
 from evals.estimate.effective_context import MEASURED, NOT_LEARNED, Estimate
 from experiment.config import TRAINED
-from reporting.looks import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK
 from reporting.measurements import Measurement
 from reporting.members import Member, sort_tasks, tasks, tasks_at_several_lengths
-from reporting.style import folded, grid, tag
+from reporting.style import EMPTY, FAINT, INK, ON_BRIGHT, ON_DARK, folded, grid, tag
 from reporting.task_view import Grid, view_of
 
 # Lightness rises evenly from dark blue to yellow, so the order survives every kind of color

@@ -17,8 +17,8 @@ from experiment.run import RunDirectory
 from model.rotary.rope import Rope
 from reporting.forecasts import forecast
 from reporting.labels import labels, setting
-from reporting.looks import Look, make_looks
 from reporting.measurements import Measurement, drop_diverged, measurements
+from reporting.style import Look, make_looks
 from reporting.task_view import view_of
 from theory import bound
 from theory.capability import Forecast

@@ -7,9 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reporting.labels import setting
-from reporting.looks import FAINT, INK
 from reporting.members import Member, learned, tasks
-from reporting.style import handle, label_values, tag
+from reporting.style import FAINT, INK, handle, label_values, tag
 from reporting.task_view import view_of
 
 

@@ -97,22 +97,6 @@ class Grid(NamedTuple):
     counts: np.ndarray
 
 
-class Suggestion(NamedTuple):
-    """A measurement that a page suggests if it is missing.
-
-    Attributes:
-      what: one sentence.
-      shows: `Plot.name`, section of `TaskView.tables`, or "places" (a `Grid`).
-      calls: arguments of evaluate.py, one list per command.
-      of_text: whether the measurement needs text.
-    """
-
-    what: str
-    shows: str
-    calls: Sequence[Sequence[object]]
-    of_text: bool = True
-
-
 class TaskView:
     """Presentation of one task; a subclass replaces the defaults below.
 
@@ -121,12 +105,17 @@ class TaskView:
       compared: whether general figures and tables compare lengths and variants; a task whose
         documents differ by length has its own figures instead.
       plot: figure with the curves of `curves`.
+      suggestion: one sentence, and the arguments of evaluate.py for each command that a page
+        suggests if the task was not evaluated; {trained} is the longest trained length, tokens.
+      needs_text: whether these commands need a source of text.
       task: the task with its parameters (`data.task.Task`).
     """
 
     order: ClassVar[int] = 9
     compared: ClassVar[bool] = True
     plot: ClassVar[Plot | None] = None
+    suggestion: ClassVar[tuple[str, ...]] = ()
+    needs_text: ClassVar[bool] = True
 
     def __init__(self, task: Any):
         self.task = task
@@ -157,11 +146,6 @@ class TaskView:
     def tables(cls, members: "Sequence[Member]") -> "Iterator[tuple[str, str, Table]]":
         """Yield tables of all parameters of the task: section, name within it, and table."""
         yield from ()
-
-    @classmethod
-    def suggestion(cls, length: int) -> Suggestion | None:
-        """Return a suggested measurement for models that are trained or limited to `length`."""
-        return None
 
 
 @functools.cache

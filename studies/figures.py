@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evals.estimate.trials import Trials
-from reporting.looks import FAINT, INK
-from reporting.style import folded, grid, handle, token_axis
+from reporting.style import FAINT, INK, folded, grid, handle, token_axis
 from studies.results import CardResults, Key
 from studies.verdicts import FAILED, HALF_OCTAVE, HELD, Verdict, judge_forecast
 
@@ -38,8 +37,6 @@ def draw_forecasts(cards: Sequence[CardResults]) -> Figure:
     for shift, dashes in ((0.0, "-"), (HALF_OCTAVE, _DASHES), (-HALF_OCTAVE, _DASHES)):
         y = [end * 2**shift for end in ends]
         ax.plot(ends, y, color=FAINT, lw=1, ls=dashes, zorder=1)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
     for axis in (ax.xaxis, ax.yaxis):
         token_axis(axis)
     ax.set(xlim=ends, ylim=ends)

@@ -6,8 +6,7 @@ import numpy as np
 
 from evals.estimate import summaries
 from evals.rows import Rows, select
-from evals.tasks.fixed_target import FIRST_CONTEXT
-from reporting.task_view import Curve, Mark, Plot, Suggestion, TaskView
+from reporting.task_view import Curve, Mark, Plot, TaskView
 
 ENOUGH = 0.95  # share of the longest context's gain
 
@@ -15,6 +14,10 @@ ENOUGH = 0.95  # share of the longest context's gain
 class FixedTarget(TaskView):
     """View of `evals.tasks.fixed_target`."""
 
+    suggestion = (
+        "The gain of the same tokens from more context.",
+        "--tasks fixed_target(target={half}) --lengths {trained}",
+    )
     plot = Plot(
         name="context_gain",
         alternative="Nats per token gained by context, against the length of the context.",
@@ -42,14 +45,6 @@ class FixedTarget(TaskView):
             caption = f"95% of the gain from {gain.length} tokens"
             mark = Mark(gain.length, mean[gain.contexts.index(gain.length)], caption)
         return [Curve.from_means(gain.contexts, mean, error, mark)]
-
-    @classmethod
-    def suggestion(cls, length: int) -> Suggestion | None:
-        """Implement `Task.suggestion`."""
-        if length < 2 * FIRST_CONTEXT:
-            return None
-        call = ["--tasks", f"fixed_target(target={length // 2})", "--lengths", length]
-        return Suggestion("The gain of the same tokens from more context.", "context_gain", [call])
 
 
 class ContextGain(NamedTuple):

@@ -8,12 +8,16 @@ import evals
 from evals.estimate.bins import BIN_STARTS
 from evals.rows import Rows
 from evals.tasks import lagcopy
-from reporting.task_view import Curve, Plot, Suggestion, TaskView
+from reporting.task_view import Curve, Plot, TaskView
 
 
 class Lagcopy(TaskView):
     """View of `evals.tasks.lagcopy`; only natural text and its control have a figure."""
 
+    suggestion = (
+        "The gain of a text from an earlier copy, by lag.",
+        "--tasks lagcopy(text=natural),lagcopy(text=control) --lengths {trained}",
+    )
     order = 1
     plot = Plot(
         name="copy_gain",
@@ -40,13 +44,6 @@ class Lagcopy(TaskView):
             Curve.from_means(gain.lag, gain.nats, gain.nats_error),
             Curve.from_means(gain.lag, gain.accuracy, gain.accuracy_error),
         ]
-
-    @classmethod
-    def suggestion(cls, length: int) -> Suggestion:
-        """Return both halves of the Forgetting Curve."""
-        both = "lagcopy(text=natural),lagcopy(text=control)"
-        what = "The gain of a text from an earlier copy, by lag."
-        return Suggestion(what, "copy_gain", [["--tasks", both, "--lengths", length]])
 
 
 class CopyGain(NamedTuple):

@@ -3,11 +3,14 @@
 import numpy as np
 
 from evals.rows import Rows
-from reporting.task_view import Grid, Suggestion, TaskView
+from reporting.task_view import Grid, TaskView
 
 
 class Needle(TaskView):
     """View of `evals.tasks.needle`."""
+
+    suggestion = "Needles by length and depth.", "--tasks needle --lengths {trained},{double}"
+    needs_text = False
 
     def grid(self, rows: Rows) -> Grid:
         """Return accuracy by depth, 1 - distance / length: 0 is the start of the context."""
@@ -20,9 +23,3 @@ class Needle(TaskView):
         names = [f"depth {depth:.0%}" for depth in np.linspace(0, 1, depths)]
         edges = np.linspace(0, 1, depths + 1)
         return Grid(names, edges[:-1], edges[1:], accuracy, counts)
-
-    @classmethod
-    def suggestion(cls, length: int) -> Suggestion:
-        """Return needles at the trained length and twice that length."""
-        call = ["--tasks", "needle", "--lengths", f"{length},{2 * length}"]
-        return Suggestion("Needles by length and depth.", "places", [call], of_text=False)

@@ -7,7 +7,7 @@ from evals.tasks import repeated
 from reporting.members import Member
 from reporting.page import Table
 from reporting.tables import format_share
-from reporting.task_view import Suggestion, TaskView
+from reporting.task_view import TaskView
 
 SECTION = "Tokens guessed right"
 HEADS = {"trained": "repeated, lag T", "half": "repeated, lag T/2", "none": "not repeated"}
@@ -20,6 +20,12 @@ CAPTION = (
 
 class Repeated(TaskView):
     """View of `evals.tasks.repeated`."""
+
+    suggestion = (
+        "Tokens guessed right in repeated text.",
+        "--tasks repeated --lengths {trained}",
+        "--tasks repeated,repeated(lag=trained),repeated(lag=half) --lengths {quadruple}",
+    )
 
     @classmethod
     def tables(cls, members: Sequence[Member]) -> Iterator[tuple[str, str, Table]]:
@@ -45,11 +51,3 @@ class Repeated(TaskView):
                         lines.setdefault(length, []).append((member.index, cells))
         for length in sorted(lines):
             yield SECTION, f"at {length:,}", Table.from_cells(lines[length], caption=CAPTION)
-
-    @classmethod
-    def suggestion(cls, length: int) -> Suggestion:
-        """Return all lags, at the trained length and four times that length."""
-        lags = "repeated,repeated(lag=trained),repeated(lag=half)"
-        within = ["--tasks", "repeated", "--lengths", length]
-        beyond = ["--tasks", lags, "--lengths", 4 * length]
-        return Suggestion("Tokens guessed right in repeated text.", SECTION, [within, beyond])

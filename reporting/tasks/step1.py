@@ -4,12 +4,16 @@ import numpy as np
 
 from evals.estimate import summaries
 from evals.rows import Rows, select
-from reporting.task_view import Curve, Mark, Plot, Suggestion, TaskView
+from reporting.task_view import Curve, Mark, Plot, TaskView
 
 
 class Step1(TaskView):
     """View of `evals.tasks.step1`."""
 
+    suggestion = (
+        "The first loss under other bases, before any update.",
+        "--step1 base=1e2,1e3,1e4,1e5,1e6 --lengths {double}",
+    )
     compared = False  # the first training rows are others at another length
     plot = Plot(
         name="step1",
@@ -50,13 +54,6 @@ class Step1(TaskView):
         if str(trained["rotary"][0]).startswith("rope("):
             mark = Mark(float(trained["base"][0]), 0.0, "the variant it was trained with")
         return [Curve.from_means(bases, mean, error, mark)]
-
-    @classmethod
-    def suggestion(cls, length: int) -> Suggestion:
-        """Return first losses for bases from 100 to a million."""
-        what = "The first loss under other bases, before any update."
-        call = ["--step1", "base=1e2,1e3,1e4,1e5,1e6", "--lengths", 2 * length]
-        return Suggestion(what, "step1", [call])
 
 
 def first_loss(rows: Rows, trained: Rows) -> summaries.MeanWithError:

@@ -3,15 +3,9 @@
 import numpy as np
 import pytest
 
-from experiment.run import find_runs
 from reporting import curves, results
-from reporting import members as members_lib
 from reporting.task_view import all_views
-from tests.reporting.helpers import experiment, make_run, make_sweep, row
-
-
-def read(path):
-    return members_lib.read(find_runs([path]))
+from tests.reporting.helpers import experiment, make_run, make_sweep, read, row
 
 
 def lines(member):
