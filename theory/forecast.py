@@ -177,7 +177,7 @@ def _count(accuracy: Accuracy, seeds: Sequence[int]) -> Trials:
         "seed": np.repeat(seeds, num_answers),
         "document": np.tile(accuracy.document_A, num_seeds),
         "bin": np.tile(fine_bin_number(accuracy.distance_A), num_seeds),
-        "asked": np.ones(num_seeds * num_answers),
+        "questions": np.ones(num_seeds * num_answers),
         "right": accuracy.is_correct_SA.ravel().astype(float),
     }
     ends = int(accuracy.distance_A.min()), int(accuracy.distance_A.max())
