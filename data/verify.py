@@ -48,7 +48,7 @@ def _manifests(folder: Path) -> list[Path]:
     if not finished.exists():
         return [unfinished]
     stores = (folder / split / "store.json" for split in SPLITS)
-    return [finished, *filter(Path.exists, stores)]
+    return [finished, *(store for store in stores if store.exists())]
 
 
 def damages(folder: Path, on_bytes: OnBytes = ignore_bytes) -> Iterator[str]:

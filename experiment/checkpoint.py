@@ -32,7 +32,6 @@ from experiment.items import (
     folder_of,
     one_line,
     read_items,
-    stored_dtypes,
     write_items,
 )
 from experiment.run import RunDirectory
@@ -218,7 +217,7 @@ def stored_params(run: RunDirectory, step: int) -> Params:
     Imported parameters keep their dtypes: float32 would be twice as large, and no better.
     """
     check_config(run, step)
-    dtypes = stored_dtypes(read_items(run, step)[0])
+    dtypes = read_items(run, step)[0]["config"].get("dtypes", {})  # of those not in float32
 
     def stored(path, leaf):
         name = jax.tree_util.keystr(path, simple=True, separator=".")

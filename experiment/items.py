@@ -21,7 +21,7 @@ from experiment.config import ExperimentConfig, from_dict, to_dict
 from experiment.records import MetricsDigest
 from experiment.run import RunDirectory, first_difference
 from utils import messages
-from utils.manifest import digest
+from utils.manifest import digest, seal, unseal
 from utils.messages import quoted
 from utils.paths import copy, is_outage
 
@@ -65,25 +65,23 @@ def copy_checkpoint(source: RunDirectory, step: int, target: RunDirectory) -> No
       DamagedCheckpointError: if its JSON is not what was saved.
     """
     items, arrays = read_items(source, step)
-    metrics = metrics_record(source, step)
-    folder = folder_of(target, step)
-    copy(folder_of(source, step), folder)
-    dtypes = stored_dtypes(items)
-    items["config"] = config_item(target, step, target.config_at(step))
-    if dtypes:
-        items["config"]["dtypes"] = dtypes
-    _item_path(folder, "config").write_text(json.dumps(items["config"]), encoding="utf-8")
-    record = digest_item(arrays, items, metrics)
-    _item_path(folder, "digests").write_text(json.dumps(record), encoding="utf-8")
+    copy(folder_of(source, step), folder_of(target, step))
+    dtypes = {name: x for name, x in items["config"].items() if name == "dtypes"}
+    items["config"] = config_item(target, step, target.config_at(step)) | dtypes
+    write_items(target, step, items, arrays, metrics_record(source, step))
 
 
 def write_items(
-    run: RunDirectory, step: int, items: Mapping[str, Any], arrays: Mapping[str, str]
+    run: RunDirectory,
+    step: int,
+    items: Mapping[str, Any],
+    arrays: Mapping[str, str],
+    metrics: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the items `data`, `config`, and `digests` of them and of `arrays`, as orbax does."""
-    for name, item in {**items, "digests": digest_item(arrays, items)}.items():
+    for name, item in {**items, "digests": digest_item(arrays, items, metrics)}.items():
         path = _item_path(folder_of(run, step), name)
-        path.parent.mkdir()
+        path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(item), encoding="utf-8")
 
 
@@ -117,7 +115,7 @@ def digest_item(
     }
     if metrics is not None:
         record["metrics"] = dict(metrics)
-    return {**record, "checksum": digest(record)}
+    return seal(record, "checksum")
 
 
 def read_items(run: RunDirectory, step: int) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
@@ -141,7 +139,7 @@ def read_digests(run: RunDirectory, step: int) -> dict[str, Any]:
       DamagedCheckpointError: if it differs from what was saved.
     """
     record = _json_item(run, step, "digests")
-    if record.pop("checksum", None) != digest(record):
+    if not unseal(record, "checksum"):
         raise DamagedCheckpointError(run, step, "digests: not what was saved")
     return record
 
@@ -168,11 +166,6 @@ def metrics_damage(run: RunDirectory) -> str:
     if lost := record.get("lost_up_to"):
         return f"{run.metrics_path} lost rows of the first {lost} steps before training went on"
     return ""
-
-
-def stored_dtypes(items: Mapping[str, Any]) -> dict[str, str]:
-    """Return the dtypes of the parameters that are not stored as float32, by name."""
-    return dict(items["config"].get("dtypes", {}))
 
 
 def _json_item(run: RunDirectory, step: int, name: str) -> dict[str, Any]:

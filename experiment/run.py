@@ -64,10 +64,13 @@ class RunDirectory:
         Raises:
           ValueError: if config.json is missing, damaged, or not a config of this code.
         """
+        return self._read_config("config")
+
+    def _read_config(self, name: str) -> ExperimentConfig:
         record = self.record
         try:
-            return from_dict(record["config"])
-        except (TypeError, ValueError) as error:
+            return from_dict(record[name])
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{self.path / 'config.json'}: {error}") from error
 
     def config_at(self, step: int) -> ExperimentConfig:
@@ -216,10 +219,7 @@ class RunDirectory:
         Raises:
           ValueError: if config.json has none.
         """
-        try:
-            return from_dict(self.record["parent"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{self.path / 'config.json'}: parent: {error}") from error
+        return self._read_config("parent")
 
     def check_resumable(self, config: ExperimentConfig) -> None:
         """Raise ValueError if the directory holds a sweep or, naming the field, another run."""

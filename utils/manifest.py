@@ -32,6 +32,16 @@ def digest(record: Any) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
+def seal(record: dict[str, Any], key: str = "sha256") -> dict[str, Any]:
+    """Return a JSON object with its own digest under `key`."""
+    return {**record, key: digest(record)}
+
+
+def unseal(record: dict[str, Any], key: str = "sha256") -> bool:
+    """Remove the digest of `seal` from a JSON object; return whether it was correct."""
+    return record.pop(key, None) == digest(record)
+
+
 def file_entries(folder: Path, paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
     """Return size (bytes) and sha256 of files, by their paths relative to `folder`."""
     return {
@@ -42,8 +52,7 @@ def file_entries(folder: Path, paths: Iterable[Path]) -> dict[str, dict[str, Any
 
 def write_manifest(path: Path, record: dict[str, Any], files: dict[str, dict[str, Any]]) -> None:
     """Write a JSON object with `files` (from `file_entries`) and its own sha256."""
-    record = {**record, "files": files}
-    write_atomically(path, json.dumps({**record, "sha256": digest(record)}, indent=1))
+    write_atomically(path, json.dumps(seal({**record, "files": files}), indent=1))
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -55,7 +64,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """
     try:
         record = json.loads(path.read_bytes())
-        if record.pop("sha256", None) == digest(record):
+        if unseal(record):
             return record
     except (AttributeError, TypeError, ValueError, RecursionError):
         raise DamagedError(f"{path}: damaged: it is not a JSON object") from None

@@ -211,7 +211,7 @@ def test_of_two_trainers_the_later_one_goes_on(bucket, run_it, text, on_disk):
     before = {name for name in bucket.names("run/") if name.endswith("commit_success.txt")}
     output += process.communicate(timeout=200)[0]
     assert process.returncode == 2, output
-    assert "is being trained by process 7 on elsewhere, which began later" in output
+    assert "is being trained by process 7 on elsewhere, which started later" in output
     after = {name for name in bucket.names("run/") if name.endswith("commit_success.txt")}
     assert after - before <= {name for name in after if "/3/" in name}
     run_it(*train(text))

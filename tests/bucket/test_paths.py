@@ -90,7 +90,7 @@ def test_lock_keeps_what_another_wrote(root, bucket):
 
 def test_a_turn_of_a_dead_process_ends(root, bucket, monkeypatch):
     bucket.put("root/.lock", b"of somebody who was killed")
-    monkeypatch.setattr(locks, "_HELD", 0.5)
+    monkeypatch.setattr(locks, "_STALE", 0.5)
     before = time.monotonic()
     with locks.lock(root / ".lock"):
         assert time.monotonic() - before > 0.5
@@ -108,7 +108,7 @@ def test_ids_are_read_where_they_lie(root, bucket, tmp_path, monkeypatch):
     names = [name for name in bucket.names("data/") if name.startswith(f"data/{on_disk.name}/")]
     assert {name.rpartition("/")[2] for name in names} >= {"prepare.json", "store.json"}
     # It is found there now, by whoever has the text, and no disk is asked.
-    monkeypatch.setattr("data.prepare._upload", None)
+    monkeypatch.setattr("data.prepare.copy", None)
     assert open_data(config).fingerprint == data.fingerprint
     local = TokenStore(on_disk / "train")
     remote = TokenStore(f"gs://bucket/data/{on_disk.name}/train")

@@ -370,21 +370,3 @@ def test_sigterm_saves_and_says_how_to_go_on(tmp_path, tiny_data, environment, r
     assert typed == {(*arguments, str(run))}
     run_script("train.py", *arguments, tmp_path / "whole")
     assert_same_run(tmp_path / "whole", run)
-
-
-def test_another_config_in_the_same_directory_is_refused(tmp_path, tiny_data, run_script):
-    run_script("train.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=3")
-    before = (tmp_path / "metrics.jsonl").read_bytes()
-    refused = run_script(
-        "train.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=3",
-        "model.rotary.base=7", check=False,
-    )  # fmt: skip
-    assert refused.returncode == 2
-    assert "model.rotary.base=10000.0" in refused.stderr and "base=7" in refused.stderr
-    assert refused.stderr.count("\n") == 1
-    assert (tmp_path / "metrics.jsonl").read_bytes() == before
-    # How it is kept may change, and a finished run is left as it is.
-    run_script(
-        "train.py", "tiny", "--workdir", tmp_path, *tiny_data, "train.num_steps=3", "train.keep=1"
-    )
-    assert (tmp_path / "metrics.jsonl").read_bytes() == before

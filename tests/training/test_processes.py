@@ -327,9 +327,3 @@ def test_who_waits_says_for_whom(coordinator, index, says, environment, tmp_path
         deadline.cancel()
         waiting.kill()
         waiting.communicate()
-
-
-def test_flags_go_together(run_script, tmp_path):
-    done = run_script("train.py", "tiny", "--workdir", tmp_path, "--process-id", 0, check=False)
-    assert done.returncode == 2
-    assert "--coordinator, --num-processes and --process-id go together" in done.stderr
