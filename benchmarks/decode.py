@@ -13,6 +13,7 @@ import operator
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import jax
 import numpy as np
