@@ -95,10 +95,7 @@ CASES = {
             "base=30,heads=4": 100,
         },
     ),
-    "C2": (
-        dict(B=3, A=18, E=20, D=23, C=25),
-        dict(B=20, A=18, E=23, D=20, C=21),
-    ),
+    "C2": (dict(B=3, A=18, E=20, D=23, C=25), dict(B=20, A=18, E=23, D=20, C=21)),
     "C3": (SIZES, dict.fromkeys(SIZES, 20)),
     "C4": (BOTH, dict.fromkeys(BOTH, 20)),
     "C5": (
@@ -129,11 +126,7 @@ CASES = {
     ),
     "C10": (
         {"one-slow": INF, ("one-slow", "last head masked"): 40, "none-slow": 90},
-        {
-            "one-slow": INF,
-            "none-slow": 90,
-            ("none-slow", "last head masked"): 60,
-        },
+        {"one-slow": INF, "none-slow": 90, ("none-slow", "last head masked"): 60},
     ),
     "C11": (
         {"1x64": 20, "4x16": 20, "1x256": 30, "4x64": INF},
