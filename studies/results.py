@@ -119,8 +119,8 @@ class CardResults:
         A model with masked heads that is right nowhere has the shortest distance as its L50:
         whether it has learned the task shows with all its heads.
         """
-        is_blind = key[1] in self._masked and not seed.learned
-        return max(self.estimates[key].shortest, 1) if is_blind else seed.l50
+        answers_nothing = key[1] in self._masked and not seed.learned
+        return max(self.estimates[key].shortest, 1) if answers_nothing else seed.l50
 
 
 def _make_trials(answers: dict[int, Answers]) -> Trials:
