@@ -170,7 +170,7 @@ def _rivals(card: CardResults, member: str) -> Mapping[str, float]:
     lengths = predict(config.model.rotary_table(config.data.context_length).inv_freq)
     first = lengths.first_violation
     return {
-        "the forecast": card.forecast(member),
+        "the forecast": card.forecasts[member, card.card.measurements[0].name],
         "quarter period": lengths.quarter_period,
         "theory length (B_m < 0)": math.inf if first is None else first,
     }
