@@ -1,4 +1,4 @@
-"""Runs whose parameters are noise: what a left-out piece would change shows."""
+"""Runs with random parameters, so that an omitted part changes the logits."""
 
 import dataclasses
 import json
@@ -48,7 +48,7 @@ TWO_KINDS = "[rope(base=100),rope(base=100),rope(base=5000)]"
 
 
 def changed(config: ModelConfig, rotary: str | None = None, **changes) -> ModelConfig:
-    """A config with some fields, and its variant, changed."""
+    """Return a config with some fields and its variant changed."""
     if rotary is not None:
         changes["rotary"] = parse_pattern(rotary)
     return dataclasses.replace(config, **changes)
@@ -133,7 +133,7 @@ EACH_CASE = [
 
 
 def noise(config: ModelConfig, seed: int = 0) -> transformer.Params:
-    """Parameters of which none stays where it starts: norms are not 1, biases not 0."""
+    """Return random parameters; norms are not 1 and biases not 0."""
     random = np.random.default_rng(seed)
 
     def draw(path, leaf):
@@ -148,7 +148,7 @@ def noise(config: ModelConfig, seed: int = 0) -> transformer.Params:
 def make_run(
     path: Path, model: ModelConfig, context: int = CONTEXT, seed: int = 0, dtype=np.float32
 ) -> RunDirectory:
-    """A run directory with such parameters at step 0."""
+    """Make a run directory with random parameters at step 0."""
     tiny = find_config("tiny")
     config: ExperimentConfig = dataclasses.replace(
         tiny,
@@ -165,7 +165,7 @@ def make_run(
 
 
 def our_logits(model: ModelConfig, params: transformer.Params, tokens_BT, context: int = CONTEXT):
-    """Float32 `[B, T, V]`, compiled whole."""
+    """Return our logits, float32 `[B, T, V]`."""
     tokens_BT = jnp.asarray(tokens_BT)
     B, T = tokens_BT.shape
 
@@ -181,7 +181,7 @@ def our_logits(model: ModelConfig, params: transformer.Params, tokens_BT, contex
 
 
 def plant(folder: Path, keys: dict) -> None:
-    """Change keys of a folder's config.json, wherever they stand."""
+    """Change keys of a folder's config.json at any depth."""
     path = folder / "config.json"
 
     def change(value):
