@@ -146,6 +146,18 @@ def test_other_vectors_are_recorded():
     np.testing.assert_allclose(result.inv_freq(8), [1.5, 0.5, 0.1, 0.0], rtol=1e-12)
 
 
+def test_partial_vectors_round_trip():
+    """Phi-3's class, whose unrotated features have another scale."""
+    text = "longrope(base=500,pair_factors=(1.0,2.0),original_context_length=12,"
+    text += "target_context_length=48,rotary_fraction=0.5,cool_rest=True)"
+    head = HfHead(8, CONTEXT)
+    rope = make_rope_parameters(parse(text), head, partial=True)
+    recorded = read_variant(rope, head, CONTEXT, "x")
+    assert isinstance(recorded, Recorded) and recorded.rotary_fraction == 0.5
+    again = read_variant(make_rope_parameters(recorded, head, partial=True), head, CONTEXT, "x")
+    np.testing.assert_allclose(again.values, recorded.values, rtol=1e-12)
+
+
 def test_default_base():
     """Its published config.json has no rope_theta."""
     assert read_rope({"model_type": "llama", "rope_scaling": None}) == {
