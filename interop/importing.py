@@ -28,6 +28,7 @@ from interop.folders import new_folder
 from interop.hf_config import HfModel, parse_config, read_config
 from interop.reference import read_rope, selected_factors
 from interop.tensors import Tensors, digest_tensors
+from interop.tokenizer_files import find_tokenizer
 from interop.transformers_model import has_transformers
 from interop.weights import Entry, Layout, make_entries
 from model import rotary as rotary_lib
@@ -229,8 +230,6 @@ def _record_origin(run: RunDirectory, imported: dict[str, Any]) -> None:
 
 
 def _read_tokenizer(folder: Path, model: ModelConfig) -> Tokenizer | None:
-    from interop.tokenizer_files import find_tokenizer  # here, because it needs an extra
-
     if not any((folder / name).exists() for name in FILE_NAMES):
         _print(f"{folder} has no tokenizer; the run accepts token ids only")
         return None
