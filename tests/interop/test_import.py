@@ -206,63 +206,40 @@ def test_trained_keys_look_interleaved_if_shuffled(name):
     assert not looks_interleaved(np.exp(np.random.default_rng(0).normal(size=(8, 64))))
 
 
+GQA = {"num_key_value_heads": 2}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32}
+LLAMA3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5e5}
+PHI4 = {"rope_type": "longrope", "partial_rotary_factor": 0.75}
+PHI4 |= {"short_factor": [1.0, 1.1, 1.3], "long_factor": [1.0, 1.9, 4.2]}
+MLA = {"first_k_dense_replace": 3, "kv_lora_rank": 20, "qk_nope_head_dim": 16}
+MLA |= {"qk_rope_head_dim": 8, "v_head_dim": 10, "num_key_value_heads": 4}
+QWEN2 = {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 9}
+# Class, changes of config.json, and rope parameters.
 PUBLISHED = {
     "llama 2": ("Llama", {}, {}),
-    "llama 3": ("Llama", {"num_key_value_heads": 2}, {"rope_theta": 5e5}),
-    "llama 3.2": (
-        "Llama",
-        {"num_key_value_heads": 2, "tie_word_embeddings": True, "head_dim": 16},
-        {
-            "rope_theta": 5e5,
-            "rope_type": "llama3",
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 32,
-        },
-    ),
+    "llama 3": ("Llama", GQA, {"rope_theta": 5e5}),
+    "llama 3.2": ("Llama", GQA | {"tie_word_embeddings": True, "head_dim": 16}, LLAMA3),
     "llama with a key that it ignores": ("Llama", {}, {"partial_rotary_factor": 0.5}),
-    "mistral": ("Mistral", {"num_key_value_heads": 2, "sliding_window": 11}, {}),
-    "qwen 2": (
-        "Qwen2",
-        {"num_key_value_heads": 2, "use_sliding_window": True, "max_window_layers": 1}
-        | {"sliding_window": 9},
-        {"rope_theta": 1e6},
-    ),
-    "qwen 3": ("Qwen3", {"num_key_value_heads": 2, "head_dim": 16}, {"rope_theta": 1e6}),
-    "phi 3": ("Phi3", {"num_key_value_heads": 2}, {"partial_rotary_factor": 0.75}),
+    "mistral": ("Mistral", GQA | {"sliding_window": 11}, {}),
+    "qwen 2": ("Qwen2", GQA | QWEN2, {"rope_theta": 1e6}),
+    "qwen 3": ("Qwen3", GQA | {"head_dim": 16}, {"rope_theta": 1e6}),
+    "phi 3": ("Phi3", GQA, {"partial_rotary_factor": 0.75}),
     "phi 4 mini": (
         "Phi3",
-        {"num_key_value_heads": 2, "tie_word_embeddings": True}
-        | {"original_max_position_embeddings": 16, "sliding_window": 262_144},
-        {
-            "rope_type": "longrope",
-            "partial_rotary_factor": 0.75,
-            "short_factor": [1.0, 1.1, 1.3],
-            "long_factor": [1.0, 1.9, 4.2],
-        },
+        GQA
+        | {"tie_word_embeddings": True, "sliding_window": 262_144}
+        | {"original_max_position_embeddings": 16},
+        PHI4,
     ),
-    "smollm 3": ("SmolLM3", {"num_key_value_heads": 2, "num_hidden_layers": 4}, {}),
+    "smollm 3": ("SmolLM3", GQA | {"num_hidden_layers": 4}, {}),
     "deepseek v3": (
         "DeepseekV3",
-        {"first_k_dense_replace": 3, "kv_lora_rank": 20, "q_lora_rank": 12, "v_head_dim": 10}
-        | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "num_mtp_layers": 0}
-        | {"num_key_value_heads": 4},
-        {
-            "rope_type": "yarn",
-            "factor": 4.0,
-            "original_max_position_embeddings": 12,
-            "mscale": 1.0,
-            "mscale_all_dim": 0.7,
-        },
+        MLA | {"q_lora_rank": 12, "num_mtp_layers": 0},
+        YARN | {"mscale": 1.0, "mscale_all_dim": 0.7},
     ),
-    "deepseek v2": (
-        "DeepseekV2",
-        {"first_k_dense_replace": 3, "kv_lora_rank": 20, "q_lora_rank": None, "v_head_dim": 10}
-        | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "num_key_value_heads": 4},
-        {},
-    ),
-}  # fmt: skip
+    "deepseek v2": ("DeepseekV2", MLA | {"q_lora_rank": None}, {}),
+}
 
 
 def their_model(name: str):
